@@ -16,6 +16,8 @@ from benchmarks.kept import ROUNDS, keep, machine
 ADLS_RENAME = "adls-rename"
 S3_COMPLETE = "s3-complete"
 GCS_MOVE = "gcs-move"
+HTTP_SPLIT = "http-split"
+TEN_MILLION = "ten-million"
 
 Figures: TypeAlias = dict[str, float]
 Run: TypeAlias = Callable[[int, int, int], dict[str, Figures]]
@@ -106,3 +108,35 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """A table of what was kept; the first row is the heading."""
     heading = (f"{found['what']} by", "CPU us", f"{found['what']}s a second")
     return [heading, *((case, f"{one['cpu_us']:.0f}", f"{one['per_s']:,.0f}") for case, one in found["cases"].items())]
+
+
+def split_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """What `benchmarks/http_split.py` kept, as a table; the first row is the heading."""
+    splits = found["splits"]
+    table: list[tuple[str, ...]] = [("CPU us a request, in relation to aiohttp alone", *splits)]
+    for side in next(iter(splits.values())):
+        cells = (split[side] for split in splits.values())
+        table.append((side, *(f"{one['cpu_us']:.0f}, {one['ratio']:.2f}" for one in cells)))
+    return table
+
+
+def ten_million_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """What `benchmarks/ten_million.py` kept, as a table; the first row is the heading."""
+    heading = ("store", "files", "processes that publish", "wall s", "files a second", "requests a file")
+    table: list[tuple[str, ...]] = [(*heading, "CPU us a file: driver", "workers", "driver's peak over idle MB")]
+    for one in found["jobs"]:
+        files = one["files"]
+        table.append(
+            (
+                one["store"],
+                f"{files:,}",
+                str(one["workers"]) if one["workers"] else "driver",
+                f"{one['wall_s']:.1f}",
+                f"{files / one['wall_s']:,.0f}",
+                f"{one['requests'] / files:.2f}",
+                f"{one['cpu_s'] / files * 1e6:.0f}",
+                f"{one['workers_cpu_s'] / files * 1e6:.0f}" if one["workers"] else "",
+                f"{one['over_idle_bytes'] / 1e6:.0f}",
+            )
+        )
+    return table

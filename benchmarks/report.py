@@ -1,4 +1,4 @@
-"""Writes what was measured into README.md and two pages of docs/, so that no figure is typed by hand.
+"""Writes what was measured into README.md and three pages of docs/, so that no figure is typed by hand.
 
     uv run benchmarks/report.py [--check]
 
@@ -32,7 +32,10 @@ from benchmarks.kept import RESULTS, ROOT, kept
 from benchmarks.suite import HEADINGS, cells
 
 _DOCS: Final = ROOT / "docs"
-PAGES: Final = (ROOT / "README.md", _DOCS / "performance.md", _DOCS / "decisions" / "measurements.md")
+PAGES: Final = (
+    ROOT / "README.md",
+    *(_DOCS / page for page in ("performance.md", "scale.md", "decisions/measurements.md")),
+)
 
 _PLACE = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end measured -->)", re.DOTALL)
 _FAR = "compare-1000x10x100-20ms"
@@ -160,6 +163,10 @@ def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
     ours, alone = (f"{moves['cases'][f'{case}, uvloop']['cpu_us']:.0f} us" for case in _MOVES) if moves else ("", "")
     told_cpu = f"{ours}; aiohttp alone {alone}" if moves else "not measured"
     yield "move on Google Cloud Storage: CPU of the client, uvloop, plain HTTP", "<= 130 us", told_cpu
+    split = results(client_cpu.HTTP_SPLIT)
+    for title, sides in split["splits"].items() if split else ():
+        added = list(sides.values())[-1]["ratio"] - 1
+        yield f"{title}: CPU that store, limits and counts add to aiohttp alone", "<= 0.3", f"{added:.2f}"
     google = _clients(results, "gcs")
     for key, what, aim in (("wall_s", "wall", "<= 0.5"), ("cpu_s", "CPU of the client", "<= 0.3")):
         work = f"job commit {google['work']}" if google else "job commit"
@@ -229,6 +236,8 @@ PLACES: Final[dict[str, Callable[[Results], str]]] = {
     "adls-rename": lambda results: simple(results, client_cpu.ADLS_RENAME, client_cpu.rows, "adls_rename"),
     "s3-complete": lambda results: simple(results, client_cpu.S3_COMPLETE, client_cpu.rows, "s3_complete"),
     "gcs-move": lambda results: simple(results, client_cpu.GCS_MOVE, client_cpu.rows, "gcs_move"),
+    "http-split": lambda results: simple(results, client_cpu.HTTP_SPLIT, client_cpu.split_rows, "http_split"),
+    "ten-million": lambda results: simple(results, client_cpu.TEN_MILLION, client_cpu.ten_million_rows, "ten_million"),
     "clients-gcs": lambda results: clients(results, "gcs"),
     "clients-adls": lambda results: clients(results, "adls"),
     "clients-s3": lambda results: clients(results, "s3"),
