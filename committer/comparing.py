@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterable
 
 from committer.committers.opened_store import open_store
@@ -11,6 +9,7 @@ from committer.config import CommitterConfig
 from committer.errors import CommitterError, StoreNotFoundError
 from committer.events import names
 from committer.file_names import root_of
+from committer.flow.repeats import Repeats
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.paths import StorePath
@@ -68,25 +67,6 @@ class Looks:
             self.wrong.append(f"{uri}: has {status.size} bytes, {size} were committed")
 
 
-class Hashed:
-    """Texts, by their hashes: 8 bytes each. Fill it first, then ask."""
-
-    def __init__(self) -> None:
-        self._hashes: array[int] = array("q")
-        self._sorted = False
-
-    def update(self, texts: Iterable[str]) -> None:
-        """Adds texts."""
-        self._hashes.extend(map(hash, texts))
-
-    def __contains__(self, text: object) -> bool:
-        if not self._sorted:
-            self._hashes, self._sorted = array("q", sorted(self._hashes)), True
-        wanted = hash(text)
-        at = bisect_left(self._hashes, wanted)
-        return at < len(self._hashes) and self._hashes[at] == wanted
-
-
 class ListedFiles:
     """The files of a job's complete list, compared with what stands there.
 
@@ -97,7 +77,7 @@ class ListedFiles:
     Attributes:
         uri: The list; empty where none may be read.
         compared: Whether all of it was.
-        names: The files it names, by URI.
+        names: The files it names, by URI. Close it at the end.
         remark: Why it was not compared, and what to give so that it is.
     """
 
@@ -106,7 +86,7 @@ class ListedFiles:
         path = list_named(named, marker.jobId, looks.destination, looks.config.file_list_directory) if named else None
         self.uri: str = path.uri if path is not None else ""
         self.compared: bool = False
-        self.names: Hashed = Hashed()
+        self.names: Repeats = Repeats()
         self.remark: str = f"its complete list could not be kept: {problem}" if problem else ""
         if named and path is None:
             self.remark = f"its complete list stands elsewhere, at {named}: give file_list_directory to compare it"
@@ -124,7 +104,7 @@ class ListedFiles:
             if not await self._is_whole(store, self._path):
                 return
             async for part in read_parts(store, self._path, limit=self._looks.config.record_size_limit):
-                self.names.update(file.path for file in part)
+                await self.names.add(file.path for file in part)
                 await self._looks.compare((file.path, file.size) for file in part)
             self.compared = True
         finally:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping, Sequence
+from typing import Final
 
 from committer.advice import call
 from committer.committers.advising import advised
@@ -13,6 +14,7 @@ from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import JobNotFoundError, RecordError, StoreIsADirectoryError, StoreNotFoundError
 from committer.events import names as event_names
 from committer.file_names import is_reserved, working_directory_in
+from committer.flow.repeats import Repeats
 from committer.layout import SUCCESS
 from committer.paths import StorePath
 from committer.records.success import SuccessData, decode_success
@@ -21,11 +23,13 @@ from committer.stages.identity import stands_as_directory
 from committer.stages.manifest_forms import MANIFEST_COMMITTER
 from committer.stages.names import is_hidden
 from committer.stages.success_content import WAS_EMPTY, files_committed, named_uris
-from committer.stores.base import Store
+from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import check_destination, walk
 
 # Only this engine's reports have it among their diagnostics.
 _ENGINE = "committer.engine"
+# URIs that are hashed at a time.
+_TOGETHER: Final = 1000
 
 
 class ValidationReport(Shown, frozen=True, kw_only=True):
@@ -70,7 +74,7 @@ async def validate(
     them. Else one look a file that `_SUCCESS` names (at most a hundred). Outside the destination only what lies below
     one of `config.absolute_roots` is looked at. When the destination was empty before the job (and nothing went
     elsewhere), also one listing a directory, which finds extra files, and without a list what `_SUCCESS` has no room to
-    name by number and bytes; 8 bytes of memory a file.
+    name by number and bytes. Memory stays flat: names are compared by their hashes, on disk where they are many.
 
     Of a `_SUCCESS` that names Hadoop's manifest committer with no file committed, the files that stand there all the
     same are reported as wrong: it vouches for none of them (see `names_manifest_committer_in_vain`).
@@ -85,37 +89,49 @@ async def validate(
     store = await open_store(destination, storage_options, config)
     try:
         marker = await read_marker(store, destination, config, operation="validate")
-        committed = files_committed(marker)
         looks = Looks(store, destination, config)
         listed = ListedFiles(looks, marker)
-        await listed.compare()
-        if not listed.compared:
-            await looks.compare(_named_files(marker, destination))
-        whole = listed.compared or committed <= len(marker.filenames)
-        wrong, extra = looks.wrong, list[str]()
-        if marker.diagnostics.get(WAS_EMPTY) == "true":
-            names: Container[str] = listed.names if listed.compared else set(named_uris(marker, destination))
-            own = _own_places(config, listed)
-            extra = await _compare_tree(store, destination, marker, names, wrong, own=own, whole=whole)
-            complete = True
-        else:
-            complete = whole
-            if names_manifest_committer_in_vain(marker):
-                wrong += await _written_past(store, destination)
-        return ValidationReport(
-            ok=not (looks.missing or wrong or extra),
-            missing=sorted(looks.missing),
-            wrong=sorted(wrong),
-            extra=sorted(extra),
-            job_id=marker.jobId,
-            files=committed if complete else len(marker.filenames),
-            committed=committed,
-            complete=complete,
-            file_list=listed.uri if listed.compared else "",
-            remark=listed.remark,
-        )
+        async with listed.names:
+            return await _compare(looks, listed, marker)
     finally:
         await store.close()
+
+
+async def _compare(looks: Looks, listed: ListedFiles, marker: SuccessData) -> ValidationReport:
+    store, destination, committed = looks.store, looks.destination, files_committed(marker)
+    await listed.compare()
+    if not listed.compared:
+        await looks.compare(_named_files(marker, destination))
+    whole = listed.compared or committed <= len(marker.filenames)
+    wrong, extra = looks.wrong, list[str]()
+    if marker.diagnostics.get(WAS_EMPTY) == "true":
+        tree = _Tree(store, destination, _own_places(looks.config, listed))
+        named = named_uris(marker, destination)
+        if listed.compared:
+            extra = await tree.not_among(listed.names)
+        elif whole:
+            async with Repeats() as names:
+                await names.add(named)
+                extra = await tree.not_among(names)
+        else:
+            wrong += await tree.compare_totals(marker, set(named))
+        complete = True
+    else:
+        complete = whole
+        if names_manifest_committer_in_vain(marker):
+            wrong += await _written_past(store, destination)
+    return ValidationReport(
+        ok=not (looks.missing or wrong or extra),
+        missing=sorted(looks.missing),
+        wrong=sorted(wrong),
+        extra=sorted(extra),
+        job_id=marker.jobId,
+        files=committed if complete else len(marker.filenames),
+        committed=committed,
+        complete=complete,
+        file_list=listed.uri if listed.compared else "",
+        remark=listed.remark,
+    )
 
 
 def _named_files(marker: SuccessData, destination: StorePath) -> list[tuple[str, int | None]]:
@@ -150,15 +166,10 @@ async def _written_past(store: Store, destination: StorePath) -> list[str]:
     """A sentence when visible files stand at a destination whose `_SUCCESS` counts none."""
     files = 0
     first = ""
-    async for child in store.list(destination):
-        if is_hidden(child.path.name):
-            continue
-        found = [status async for status in walk(store, child.path)] if stands_as_directory(child) else [child]
-        for status in found:
-            segments = status.path.relative_to(destination).split("/")
-            if not (stands_as_directory(status) or any(map(is_hidden, segments))):
-                files += 1
-                first = first or status.path.uri
+    async for status in _Tree(store, destination).files(lambda child: is_hidden(child.path.name)):
+        if not any(map(is_hidden, status.path.relative_to(destination).split("/"))):
+            files += 1
+            first = first or status.path.uri
     if not files:
         return []
     sentence = (
@@ -197,46 +208,72 @@ async def read_marker(store: Store, destination: StorePath, config: CommitterCon
     return decode_success(data, source=str(path))
 
 
-async def _compare_tree(
-    store: Store,
-    destination: StorePath,
-    marker: SuccessData,
-    names: Container[str],
-    wrong: list[str],
-    *,
-    own: Collection[StorePath],
-    whole: bool,
-) -> list[str]:
-    """What stands at a destination that was empty: extra files where all names are known (`whole`), else totals."""
-    files = size = 0
-    extra: list[str] = []
-    async for child in store.list(destination):
-        name = child.path.name
-        known = child.path.uri in names
-        # What readers do not see is no extra file; without a list it counts, for the job may have written it.
-        if is_hidden(name) and not known and (is_reserved(name) or whole or not child.is_directory):
-            continue
-        found = (
-            [status async for status in walk(store, child.path) if not stands_as_directory(status)]
-            if stands_as_directory(child)
-            else [child]
-        )
-        for status in found:
-            if working_directory_in(status.path.relative_to(destination)) or any(map(status.path.is_under, own)):
-                continue
-            if is_hidden(status.path.name) and whole and status.path.uri not in names:
-                continue
+class _Tree:
+    """What stands at a destination that was empty before its job."""
+
+    def __init__(self, store: Store, destination: StorePath, own: Collection[StorePath] = ()) -> None:
+        self._store = store
+        self._destination = destination
+        self._own = own
+
+    async def not_among(self, names: Repeats) -> list[str]:
+        """Files that are not among all that the job wrote: by hashes, and the tree once more where some are not."""
+        standing = Repeats()
+        async with standing:
+            async for uris in self._visible():
+                await standing.add(uris)
+            unknown = await names.lacking(standing)
+        if not unknown:
+            return []
+        return [uri async for uris in self._visible() for uri in uris if hash(uri) in unknown]
+
+    async def _visible(self) -> AsyncIterator[list[str]]:
+        """The URIs of files that readers see, a thousand at a time: what they do not see is no extra file."""
+        uris: list[str] = []
+        async for status in self.files(lambda child: is_hidden(child.path.name)):
+            if not is_hidden(status.path.name):
+                uris.append(status.path.uri)
+            if len(uris) == _TOGETHER:
+                yield uris
+                uris = []
+        yield uris
+
+    async def compare_totals(self, marker: SuccessData, names: Container[str]) -> list[str]:
+        """What is wrong by number and bytes, where not all names are known."""
+        wrong: list[str] = []
+        files = size = 0
+
+        def is_passed_over(child: FileStatus) -> bool:
+            # Without a list what readers do not see counts, for the job may have written it.
+            name = child.path.name
+            return is_hidden(name) and child.path.uri not in names and (is_reserved(name) or not child.is_directory)
+
+        async for status in self.files(is_passed_over):
             files += 1
             size += status.size
-            if not whole and (status.is_link or status.is_special):
+            if status.is_link or status.is_special:
                 wrong.append(f"{status.path.uri}: is {'a link' if status.is_link else 'no regular file'}")
-            if whole and status.path.uri not in names:
-                extra.append(status.path.uri)
-    if not whole:
         committed = files_committed(marker)
         total = marker.statistics().counters.get(event_names.COMMITTER_BYTES_COMMITTED, 0)
         if (files, size) != (committed, total):
             wrong.append(
-                f"{destination}: holds {files} files of {size} bytes, {committed} of {total} bytes were committed"
+                f"{self._destination}: holds {files} files of {size} bytes, {committed} of {total} bytes were committed"
             )
-    return extra
+        return wrong
+
+    async def files(self, is_passed_over: Callable[[FileStatus], bool]) -> AsyncIterator[FileStatus]:
+        """Every file, but what is below directories of jobs, in places of reports, or a child that is passed over."""
+        async for child in self._store.list(self._destination):
+            if is_passed_over(child):
+                continue
+            if not stands_as_directory(child):
+                if self._is_output(child):
+                    yield child
+                continue
+            async for status in walk(self._store, child.path):
+                if not stands_as_directory(status) and self._is_output(status):
+                    yield status
+
+    def _is_output(self, status: FileStatus) -> bool:
+        name = status.path.relative_to(self._destination)
+        return not (working_directory_in(name) or any(map(status.path.is_under, self._own)))

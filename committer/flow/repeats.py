@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Final, Self
 
@@ -88,14 +88,21 @@ class Repeats:
             RecordError: Not as many came back as were added.
             CommitterError: The disk failed.
         """
+        return {number async for mine, theirs in self._beside(others) for number in mine & theirs}
+
+    async def lacking(self, others: Repeats) -> set[int]:
+        """The hashes of texts that were added to `others` and not here; as `common`."""
+        return {number async for mine, theirs in self._beside(others) for number in theirs - mine}
+
+    async def _beside(self, others: Repeats) -> AsyncIterator[tuple[set[int], set[int]]]:
+        """The hashes of both, a range at a time."""
         if not (self._files or others._files):
-            return set(self._hashes).intersection(others._hashes)
+            yield set(self._hashes), set(others._hashes)
+            return
         await self._spill()
         await others._spill()
-        found: set[int] = set()
         for mine, theirs in zip(self._files, others._files, strict=True):
-            found |= set(await _hashes_of(mine)).intersection(await _hashes_of(theirs))
-        return found
+            yield set(await _hashes_of(mine)), set(await _hashes_of(theirs))
 
     async def close(self) -> None:
         """Frees files and memory. Safe to call twice."""
