@@ -48,7 +48,7 @@ async def decide(call: JobCall, position: Position) -> Led:
         promotions = promotions_of(context, prepared)
         sealed = bool(promotions) and not context.layout.is_out_of_reach
         content = decision_content(context, prepared, sealed=sealed)
-        decision, ended, superseded = await DecideCommit(context).run(content)
+        decision, ended, superseded, identities = await DecideCommit(context).run(content)
     own = decision.driver == context.driver
     _log.info(
         "job %s is decided by %s: %s, %d files in %d task commits",
@@ -61,7 +61,7 @@ async def decide(call: JobCall, position: Position) -> Led:
     if not own or decision.decision != "commit":
         return await call.look()
     call.adopt(decided := Position(Standing.DECIDED, decision=decision))
-    call.state = CommitState.of(call.context, decision, content.facts, prepared.loaded.entries, superseded)
+    call.state = CommitState.of(call.context, decision, content.facts, prepared.loaded.entries, superseded, identities)
     call.state.promotions = promotions
     # Made a moment ago. What other drivers did since is met where it matters: a fence by the first rename, an
     # outcome when this driver's is created.

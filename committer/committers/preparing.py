@@ -8,10 +8,9 @@ from itertools import islice
 
 from committer.committers.making_room import make_room
 from committer.committers.trusted_config import refuse_records_out_of_sight
-from committer.errors import StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
+from committer.errors import UnsupportedError
 from committer.file_names import root_of
 from committer.flow.together import both
-from committer.flow.workers import run_workers
 from committer.layout import has_nonce
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
@@ -23,9 +22,10 @@ from committer.stages.in_the_way import InTheWay
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
 from committer.stages.listed_records import list_manifests
 from committer.stages.load_records import LoadedRecords, LoadRecords
+from committer.stages.look_up_identities import LookUpIdentities
 from committer.stages.names import is_absolute
 from committer.stages.planned_files import PlannedFiles
-from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
+from committer.stages.preflight import Conflicts, Preflight, PreflightRequest, refused_moves
 from committer.stages.promotions import Promotion, find_promotions
 from committer.stages.record_refs import (
     RecordRef,
@@ -61,6 +61,7 @@ class Prepared:
     async def aclose(self) -> None:
         """Frees what the driver's disk holds of it."""
         await self.superseded.facts.close()
+        await self.loaded.identities.close()
 
     @property
     def replaces(self) -> bool:
@@ -123,8 +124,8 @@ async def prepare(
     try:
         _refuse_unnamed(context, loaded)
         if loaded.lacking:
-            await _look_up_identities(context, loaded)
-        files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities)
+            await LookUpIdentities(context).run(loaded)
+        files = PlannedFiles(context, loaded.winners, loaded.entries, in_order=loaded.identities)
         old_listed = context.config.conflict_mode == "replace"
         inspected, gone = await both(
             InspectDestination(context).run(InspectionRequest(loaded, in_the_way, old_listed)),
@@ -142,6 +143,9 @@ async def prepare(
         except BaseException:
             await superseded.facts.close()
             raise
+    except BaseException:
+        await loaded.identities.close()
+        raise
     finally:
         await in_the_way.close()
         await loaded.repeats.close()
@@ -169,41 +173,6 @@ def _steps(superseded: Mapping[str, FileStatus]) -> str:
     """What the store says to do with old files that cannot be taken away; of a few."""
     told = (status.refuses.advice for _, status in sorted(superseded.items()) if status.refuses is not None)
     return "; ".join(islice(filter(None, told), _FEW_STEPS))
-
-
-async def _look_up_identities(context: StageContext, loaded: LoadedRecords) -> None:
-    """Lists source directories of entries without identity (Java's on a local disk have none); one call each.
-
-    What the listing shows is compared with the records: a source that is gone or has another length would only be found
-    out half way through publishing.
-    """
-    tasks = context.layout.tasks
-    found: dict[str, FileStatus] = {}
-
-    async def look(directory: str) -> None:
-        try:
-            async for child in context.store.list(tasks / directory):
-                found[f"{directory}/{child.path.name}"] = child
-        except (StoreNotFoundError, StoreNotADirectoryError):
-            return
-
-    await run_workers(
-        sorted(loaded.lacking), look, workers=context.config.io_concurrency, operation="look_up_identities"
-    )
-    async for file in PlannedFiles(context, loaded.winners, loaded.entries, {}):
-        if file.identity is not None:
-            continue
-        status = found.get(file.source)
-        if status is None or status.is_directory:
-            problem = "is gone"
-        elif status.size != file.size:
-            problem = f"has {status.size} bytes, its record says {file.size}"
-        else:
-            if status.identity is not None:
-                loaded.identities[file.source] = status.identity
-            continue
-        if len(loaded.changed) < MOST_CONFLICTS:
-            loaded.changed.append(f"the source of {file.destination} {problem}")
 
 
 def _roots_written(context: StageContext, loaded: LoadedRecords) -> tuple[str, ...]:
@@ -264,9 +233,6 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool 
         move_away("blocking", path, status)
     for path, status in sorted(view.targets.items()):
         move_away("target", path, status)
-    facts.extend(
-        Fact(kind="identity", path=source, identity=identity) for source, identity in sorted(loaded.identities.items())
-    )
     facts.extend(Fact(kind="directory", path=path) for path in sorted(view.absent))
     roots = _roots_written(context, loaded)
     return DecisionContent(
@@ -276,6 +242,7 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool 
         directories=len(view.absent),
         facts=facts,
         superseded=prepared.superseded.facts,
+        identities=loaded.identities,
         success=view.success,
         replacing=prepared.superseded.any or any(fact.kind == "target" for fact in facts),
         # It lets `validate` compare all that the destination holds with all that was committed.

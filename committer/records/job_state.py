@@ -51,11 +51,20 @@ class NamedRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class PlanFile(msgspec.Struct, frozen=True):
-    """A side file of the decision: `lines` facts, one JSON object a line."""
+    """A side file of the decision: `lines` facts, one JSON object a line.
+
+    Attributes:
+        name: In the job's directory.
+        digest: SHA-256 of its bytes, in hex.
+        lines: Facts in it.
+        kind: Of them all, if they are to be read one file after the other: ``superseded``, or ``identity`` in the
+            order of the files of the winners' records. Empty where they are of several kinds, or in another order.
+    """
 
     name: str
     digest: str
     lines: int
+    kind: Literal["", "superseded", "identity"] = ""
 
 
 class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.setup"):

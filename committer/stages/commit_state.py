@@ -60,14 +60,13 @@ class CommitState:
         facts: list[Fact],
         entries: list[PlannedFile] | None = None,
         superseded: Facts | None = None,
+        identities: Facts | None = None,
     ) -> CommitState:
-        """Sorts facts by what they are for; old files come apart."""
-        identities = {
-            fact.path: fact.identity for fact in facts if fact.kind == "identity" and fact.identity is not None
-        }
+        """Sorts facts by what they are for; old files come apart, and so do identities in the order of the files."""
+        known = {fact.path: fact.identity for fact in facts if fact.kind == "identity" and fact.identity is not None}
         return cls(
             decision=decision,
-            files=PlannedFiles(context, decision.winners, entries, identities, decided=True),
+            files=PlannedFiles(context, decision.winners, entries, known, identities, decided=True),
             targets={fact.path: fact for fact in facts if fact.kind == "target"},
             blocking=[fact for fact in facts if fact.kind == "blocking"],
             superseded=superseded or FactList(),
@@ -78,7 +77,7 @@ class CommitState:
     async def read(cls, context: StageContext, decision: Decision) -> CommitState:
         """Rebuilds the state from the store: one call a side file."""
         facts = await read_facts(context, decision)
-        return cls.of(context, decision, facts.few, superseded=facts.superseded)
+        return cls.of(context, decision, facts.few, superseded=facts.superseded, identities=facts.identities)
 
 
 def is_forward_only(context: StageContext, state: CommitState) -> bool:

@@ -33,7 +33,7 @@ from committer.stages.decided_facts import FactList, Facts, RecordedFacts
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import JobDirectory
 from committer.stages.job_stands import is_set_up_anew, set_up_anew
-from committer.stages.noted_facts import FACTS_A_FILE, NotedFacts
+from committer.stages.noted_facts import FACTS_A_FILE, Lines, NotedFacts
 from committer.stages.origin import anchor_of, make_superseded
 from committer.stages.other_setup import delete_intent, is_another_setup
 from committer.stages.own_records import read_decision, read_setup
@@ -54,8 +54,9 @@ class DecisionContent:
         files: File entries.
         size: Bytes.
         directories: How many directories are made.
-        facts: What no record holds, but for old files.
+        facts: What no record holds, but for old files and identities.
         superseded: Old files.
+        identities: Those of sources, in the order of the files.
         success: The `_SUCCESS` that stands at the destination.
         replacing: Whether old files are taken away.
         was_empty: Whether the destination held nothing visible.
@@ -71,6 +72,7 @@ class DecisionContent:
     directories: int
     facts: list[Fact] = field(default_factory=list)
     superseded: NotedFacts = field(default_factory=NotedFacts)
+    identities: NotedFacts = field(default_factory=NotedFacts)
     success: FileStatus | None = None
     replacing: bool = False
     was_empty: bool = False
@@ -87,11 +89,13 @@ class Decided(NamedTuple):
         decision: What stands, this driver's or another one's.
         ended: Whether an outcome may stand beside it, of an earlier end of the job.
         superseded: Old files that it takes away, where this driver made it.
+        identities: Those of sources, likewise.
     """
 
     decision: Decision
     ended: bool = False
     superseded: Facts = FactList()
+    identities: Facts = FactList()
 
 
 class DecideCommit(Stage[DecisionContent, Decided]):
@@ -113,9 +117,9 @@ class DecideCommit(Stage[DecisionContent, Decided]):
         """Writes side files, makes room for what is moved aside, decides."""
         layout = self.context.layout
         inline = value.facts
-        few = len(value.facts) + value.superseded.count <= FACTS_IN_DECISION
+        few = len(value.facts) + value.superseded.count + value.identities.count <= FACTS_IN_DECISION
         if few:
-            inline = inline + (value.superseded.in_memory or [])
+            inline = [*inline, *(value.superseded.in_memory or ()), *(value.identities.in_memory or ())]
         try:
             if few:
                 plan = list[PlanFile]()
@@ -148,31 +152,36 @@ class DecideCommit(Stage[DecisionContent, Decided]):
             sealed=value.sealed,
         )
         decided = await _create_decision(self.context, decision)
-        return decided._replace(superseded=self._superseded(value, plan))
+        return decided._replace(
+            superseded=self._read_back("superseded", value.superseded, plan),
+            identities=self._read_back("identity", value.identities, plan),
+        )
 
-    def _superseded(self, value: DecisionContent, plan: list[PlanFile]) -> Facts:
-        kept = value.superseded.in_memory
-        if kept is not None:
-            return FactList(kept)
-        # Those of the other facts come first.
-        files = plan[-(-len(value.facts) // FACTS_A_FILE) :]
-        return RecordedFacts(self.context, files, value.superseded.count, directories=value.superseded.within)
+    def _read_back(self, kind: Literal["superseded", "identity"], noted: NotedFacts, plan: list[PlanFile]) -> Facts:
+        if noted.in_memory is not None:
+            return FactList(noted.in_memory)
+        files = [file for file in plan if file.kind == kind]
+        return RecordedFacts(self.context, kind, files, noted.count, directories=noted.within)
 
     async def _write_plan(self, value: DecisionContent) -> list[PlanFile]:
         plan = list[PlanFile]()
         for start in range(0, len(value.facts), FACTS_A_FILE):
             chunk = value.facts[start : start + FACTS_A_FILE]
-            await self._write_file(plan, value.first_plan_file, encode_facts(chunk), len(chunk))
+            await self._write_file(plan, value.first_plan_file, Lines(encode_facts(chunk), len(chunk)), "")
         async for lines in value.superseded.lines():
-            await self._write_file(plan, value.first_plan_file, lines.data, lines.facts)
+            await self._write_file(plan, value.first_plan_file, lines, "superseded")
+        async for lines in value.identities.lines():
+            await self._write_file(plan, value.first_plan_file, lines, "identity")
         return plan
 
-    async def _write_file(self, plan: list[PlanFile], first: int, data: bytes, lines: int) -> None:
+    async def _write_file(
+        self, plan: list[PlanFile], first: int, lines: Lines, kind: Literal["", "superseded", "identity"]
+    ) -> None:
         # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.
         path = self.context.layout.plan_file(first + len(plan), self.context.driver)
         temporary = self.context.layout.temporary_of(path, self.context.driver)
-        await self.context.store.put(path, data, temporary=temporary, durable=self.context.durable)
-        plan.append(PlanFile(name=path.name, digest=digest_of(data), lines=lines))
+        await self.context.store.put(path, lines.data, temporary=temporary, durable=self.context.durable)
+        plan.append(PlanFile(name=path.name, digest=digest_of(lines.data), lines=lines.facts, kind=kind))
 
 
 async def remove_side_files(context: StageContext, found: JobDirectory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
 from committer.file_names import check_absolute_name, check_file_name, root_of, working_directory_in
@@ -64,10 +64,11 @@ class FactList(Facts):
 
 
 class RecordedFacts(Facts):
-    """Old files of a decision that are read from its side files, one after the other: one call a file.
+    """Facts of a decision that are read from its side files, one after the other: one call a file.
 
     Args:
         context: The job.
+        kind: Which.
         files: The side files that hold them.
         count: How many they hold.
         first: Those that the decision holds itself.
@@ -77,12 +78,14 @@ class RecordedFacts(Facts):
     def __init__(
         self,
         context: StageContext,
+        kind: Literal["superseded", "identity"],
         files: list[PlanFile],
         count: int,
         first: Iterable[Fact] = (),
         directories: set[str] | None = None,
     ) -> None:
         self._context = context
+        self._kind = kind
         self._files = files
         self._first = list(first)
         self._directories = directories
@@ -103,7 +106,9 @@ class RecordedFacts(Facts):
         if self._first:
             yield self._first
         for file in self._files:
-            facts = [fact for fact in await _read_file(self._context, file) if fact.kind == "superseded"]
+            facts = await _read_file(self._context, file)
+            if file.kind != self._kind:
+                facts = [fact for fact in facts if fact.kind == self._kind]
             if facts:
                 yield facts
 
@@ -112,12 +117,14 @@ class ReadFacts(NamedTuple):
     """What a decision rests on.
 
     Attributes:
-        few: Facts of every kind but old files.
+        few: Facts of every other kind; identities too, of a decision that has them in no order.
         superseded: Old files.
+        identities: Those of sources, in the order of the job's files.
     """
 
     few: list[Fact]
     superseded: Facts
+    identities: Facts
 
 
 async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
@@ -131,6 +138,16 @@ async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
 
     async def read(file: PlanFile) -> None:
         facts = await _read_file(context, file)
+        if file.kind and any(fact.kind != file.kind for fact in facts):
+            raise RecordError(
+                f"a side file of the decision says that it holds nothing but {file.kind}, and holds something else",
+                field="kind",
+                path=context.layout.job_directory / file.name,
+                next_step=f"find out who writes into the job's directory; {context.giving_up()}",
+            )
+        if file.kind == "identity":
+            found[file.name], old[file.name] = [], 0
+            return
         found[file.name] = [fact for fact in facts if fact.kind != "superseded"]
         old[file.name] = len(facts) - len(found[file.name])
 
@@ -140,8 +157,12 @@ async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
     first = [fact for fact in inline if fact.kind == "superseded"]
     few += [fact for file in decision.plan for fact in found[file.name]]
     files = [file for file in decision.plan if old[file.name]]
-    superseded = RecordedFacts(context, files, len(first) + sum(old.values()), first) if files else FactList(first)
-    return ReadFacts(few, superseded)
+    superseded: Facts = FactList(first)
+    if files:
+        superseded = RecordedFacts(context, "superseded", files, len(first) + sum(old.values()), first)
+    named = [file for file in decision.plan if file.kind == "identity"]
+    identities = RecordedFacts(context, "identity", named, sum(file.lines for file in named))
+    return ReadFacts(few, superseded, identities)
 
 
 async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:

@@ -20,6 +20,7 @@ from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.linked_sources import LinkedSources
 from committer.stages.names import NameFolding, name_problems, with_ancestors
+from committer.stages.noted_facts import NotedFacts
 from committer.stages.planned_files import (
     BYTES_IN_FLIGHT,
     PlannedFile,
@@ -53,8 +54,8 @@ class LoadedRecords:
         parts: Parts of the uploads that these name.
         directories: Every directory the files need, by name, with all ancestors (a root of the job is none).
         written: Directories that files go into, with how many.
-        identities: Identity by source, for entries whose record has none.
-        lacking: Source directories (relative to `tasks`) of entries without identity.
+        identities: Those of entries whose record has none, in the order of the files.
+        lacking: Whether there are such.
         attempts: Task attempt directories that records speak for, each with its task.
         by_path: Those of them to whose directories programs were given the path.
         first_files: The first file of each record that has any, by the record's name.
@@ -71,8 +72,8 @@ class LoadedRecords:
     parts: int = 0
     directories: set[str] = field(default_factory=set)
     written: dict[str, int] = field(default_factory=dict)
-    identities: dict[str, str] = field(default_factory=dict)
-    lacking: set[str] = field(default_factory=set)
+    identities: NotedFacts = field(default_factory=NotedFacts)
+    lacking: bool = False
     attempts: dict[str, str] = field(default_factory=dict)
     by_path: set[str] = field(default_factory=set)
     first_files: dict[str, PlannedFile] = field(default_factory=dict)
@@ -232,9 +233,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             directory = destination.rpartition("/")[0]
             written[directory] = written.get(directory, 0) + 1
         if files.uploads is None and None in files.identities:
-            for source, identity in zip(files.sources, files.identities, strict=True):
-                if identity is None:
-                    loaded.lacking.add(source.rpartition("/")[0])
+            loaded.lacking = True
         loaded.directories.update(directories)
         if len(loaded.unstorable) < MOST_PROBLEMS:
             capabilities = self.context.store.capabilities

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from committer.flow.spill import SpillFile
@@ -47,8 +48,8 @@ class NotedFacts(Facts):
         """See `Facts.directories`."""
         return self.within
 
-    async def add(self, facts: list[Fact], directories: set[str]) -> None:
-        """Notes some more, and their directories.
+    async def add(self, facts: list[Fact], directories: AbstractSet[str] = frozenset()) -> None:
+        """Notes some more, and their directories where they are asked for.
 
         Raises:
             CommitterError: The disk did not take them.

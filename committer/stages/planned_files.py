@@ -12,11 +12,12 @@ from committer.errors import RecordError, StoreNotFoundError
 from committer.events import names
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout, has_nonce
-from committer.records.job_state import Winner
+from committer.records.job_state import Fact, Winner
 from committer.records.manifest import TaskManifest, cut_names, decode_task_manifest, relative_names
 from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
+from committer.stages.decided_facts import Facts
 from committer.stages.linked_sources import LinkedSources
 
 # Bytes of records that are read and decoded at once; decoded they take about three times as much.
@@ -132,6 +133,14 @@ class PlannedFiles:
     """Every file of a job's winners, as often as wanted: from memory, or from the records again.
 
     Reading again verifies each record's digest, so a second pass sees what the first one saw.
+
+    Args:
+        context: The job.
+        winners: Its records.
+        entries: Their files, where they are kept.
+        identities: Those of files whose record has none, by source.
+        in_order: The same as facts, in the order of the files, where they may be millions.
+        decided: Whether a decision rests on the records.
     """
 
     def __init__(
@@ -139,7 +148,8 @@ class PlannedFiles:
         context: StageContext,
         winners: list[Winner],
         entries: list[PlannedFile] | None,
-        identities: dict[str, str],
+        identities: dict[str, str] | None = None,
+        in_order: Facts | None = None,
         *,
         decided: bool = False,
     ) -> None:
@@ -147,7 +157,8 @@ class PlannedFiles:
         self._decided = decided
         self._winners = winners
         self._entries = entries
-        self._identities = identities
+        self._identities = identities or {}
+        self._in_order = in_order
 
     @property
     def in_memory(self) -> list[PlannedFile] | None:
@@ -163,8 +174,11 @@ class PlannedFiles:
     async def batches(self) -> AsyncIterator[list[PlannedFile]]:
         """Every file, many at a time: as many as are kept in memory, else those of a few megabytes of records."""
         identities = self._identities
+        found = _Identities(self._in_order) if self._in_order and self._entries is None else None
         async for batch in self._kept() if self._entries is not None else self._read_again():
-            if identities:
+            if found is not None:
+                await found.give([file for file in batch if file.identity is None])
+            elif identities:
                 for file in batch:
                     if file.identity is None:
                         file.identity = identities.get(file.source)
@@ -228,6 +242,42 @@ class PlannedFiles:
     def _else_give_up(self) -> str:
         """What a decided job comes to whose records another program took away or changed, as the end of a sentence."""
         return self._context.else_giving_up() if self._decided else ""
+
+
+class _Identities:
+    """Identities that come in the order of the files which lack one."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._batches = facts.batches()
+        self._facts: Iterator[Fact] = iter(())
+
+    async def give(self, files: list[PlannedFile]) -> None:
+        """Has each file say its own.
+
+        Raises:
+            RecordError: The next one is another file's, or there is none.
+        """
+        for file in files:
+            fact = await self._next()
+            if fact is None or fact.path != file.source:
+                raise RecordError(
+                    f"the decision's side files do not say what proves {file.source}, in its turn",
+                    field="path",
+                    operation="job_stage_load_manifests",
+                    outcome="unknown",
+                    next_step="find out who writes into the job's directory",
+                )
+            file.identity = fact.identity
+
+    async def _next(self) -> Fact | None:
+        fact = next(self._facts, None)
+        while fact is None:
+            some = await anext(self._batches, None)
+            if some is None:
+                return None
+            self._facts = iter(some)
+            fact = next(self._facts, None)
+        return fact
 
 
 def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:

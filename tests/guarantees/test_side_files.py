@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from committer.stages import decide, noted_facts
+from committer.records.manifest import TaskManifest
+from committer.stages import decide, load_records, manifest_forms, noted_facts
 from committer.testing.simulate.worlds import FENCING
 from tests.guarantees.conftest import Tally
 from tests.guarantees.sweeps import MEMORY, SMALL, disk, memory, plan_of, sweep
@@ -48,6 +50,29 @@ async def test_death_of_who_recovers(rollback: bool, tally: Tally) -> None:
         plan = plan_of("replace-all", delivery="message", **SMALL)
         ordeal = dying_in_turn(at, rollback=rollback)
         await sweep(memory(FENCING[number % 3]), plan, ("crash_before",), ordeal, tally, commit_only=True)
+
+
+@pytest.fixture
+def _without_identities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks' records say nothing of what files are known by, as Java's on a local disk, and no entry is kept."""
+    encode = manifest_forms.encode_task_manifest
+
+    def encode_without(manifest: TaskManifest) -> bytes:
+        files = [msgspec.structs.replace(file, e=None, v=None) for file in manifest.files]
+        return encode(msgspec.structs.replace(manifest, files=files))
+
+    monkeypatch.setattr(manifest_forms, "encode_task_manifest", encode_without)
+    monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", 1)
+
+
+@pytest.mark.usefixtures("_without_identities")
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+@pytest.mark.parametrize("situation", ["append", "replace-same-names"])
+@pytest.mark.parametrize("kind", [kind for kind in FENCING if kind != "no-identity"])
+async def test_identities_that_no_record_holds(situation: str, kind: str, delivery: str, tally: Tally) -> None:
+    plan = plan_of(situation, delivery=delivery, **SMALL)
+    await sweep(memory(kind), plan, ("crash_before",), then_recovered, tally, commit_only=True)
+    await sweep(memory(kind), plan, ("crash_after",), then_rolled_back, tally, commit_only=True)
 
 
 @ON_DISK

@@ -121,8 +121,7 @@ def decided_after_publishing(patches: Patches) -> None:
         from committer.stages.planned_files import PlannedFiles
 
         store, layout = self.context.store, self.context.layout
-        identities = {fact.path: fact.identity for fact in value.facts if fact.kind == "identity"}
-        async for file in PlannedFiles(self.context, value.winners, None, identities):
+        async for file in PlannedFiles(self.context, value.winners, None, in_order=value.identities):
             target = layout.destination / file.destination
             try:
                 await store.make_directory(target.parent, parents=True)
