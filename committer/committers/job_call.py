@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -22,7 +23,9 @@ from committer.errors import (
 from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
+from committer.stages.decided_facts import RecordedFacts, directories_of
 from committer.stages.durability import sync_directories
+from committer.stages.noted_facts import NotedFacts
 from committer.stages.publish import Published
 from committer.stages.seal import sealed_layout
 from committer.stages.setup_job import check_store
@@ -47,6 +50,7 @@ class JobCall:
         decision: The decision that is carried out, once it was made or read.
         outcome: The outcome that was seen last.
         state: What the decision rests on, once it was made or read.
+        resources: What is closed at the end of the call.
         published: What was published, as far as it is known.
         refusal: What a publish action was refused for, for good: the job is taken back for it.
         aborted: Whether this driver cleaned up behind a decision against the job.
@@ -78,6 +82,7 @@ class JobCall:
         self.deciding: Deciding = deciding or Deciding(None, None)
         self.started: float = context.runtime.monotonic()
         self.state: CommitState | None = None
+        self.resources: AsyncExitStack = AsyncExitStack()
         self.publishing: bool = False
         self.proved: bool = context.proved
 
@@ -118,7 +123,23 @@ class JobCall:
                 # Only cleaning is left, and what a full state is read from may be half gone.
                 return CommitState.of(self.context, decision, [])
             self.state = await CommitState.read(self.context, decision)
+            await self.keep_old_files(self.state)
         return self.state
+
+    async def keep_old_files(self, state: CommitState) -> None:
+        """Keeps the list of old files on this driver's disk, where no fence can keep its late moves out.
+
+        Another driver may take the job back and clean it up meanwhile: what this one moves aside after that is known to
+        it alone, and the side files of the decision are gone. No call where they are few; else one a side file.
+        """
+        can, listed = self.context.store.capabilities, state.superseded
+        if can.atomic_directory_rename or not can.atomic_file_rename or not isinstance(listed, RecordedFacts):
+            return
+        kept = NotedFacts()
+        self.resources.push_async_callback(kept.close)
+        async for facts in listed.batches():
+            await kept.add(facts, directories_of(facts))
+        state.superseded = kept
 
     async def make_ready(self, position: Position) -> None:
         """What a driver owes before it carries out a decision, most of it when another driver made that."""

@@ -147,8 +147,9 @@ class JobCommit:
         elif step in _DECIDED:
             call.check_roots(position)
         if step is Step.TAKE_BACK:
-            state = await call.state_of(position)
-            self._action.roll_back(call.context).refuse(RollBackRequest(state, "on demand", force))
+            async with call.resources:
+                state = await call.state_of(position)
+                self._action.roll_back(call.context).refuse(RollBackRequest(state, "on demand", force))
 
     def _recovery(self, *, rollback: bool, force: bool) -> JobCall:
         return JobCall(self._context, self._action, Wish.ROLL_BACK if rollback else Wish.RECOVER, force=force)
@@ -156,18 +157,19 @@ class JobCommit:
 
 async def _bring_to_end(call: JobCall) -> JobReport | None:
     """Takes the step that the table names, from where the job stands, until one ends the call."""
-    position = await call.look()
-    for _look in range(_LOOKS):
-        step = step_for(position.standing, call.wish)
-        if step in _DECIDED:
-            call.check_roots(position)
-        try:
-            led = await take(call, step, position)
-        except Exception as error:
-            led = await _after_failure(call, step, position, error)
-        if not isinstance(led, Position):
-            return led
-        position = led
+    async with call.resources:
+        position = await call.look()
+        for _look in range(_LOOKS):
+            step = step_for(position.standing, call.wish)
+            if step in _DECIDED:
+                call.check_roots(position)
+            try:
+                led = await take(call, step, position)
+            except Exception as error:
+                led = await _after_failure(call, step, position, error)
+            if not isinstance(led, Position):
+                return led
+            position = led
     raise JobStateError(
         f"job {call.context.layout.job_id} was found at another point at each of {_LOOKS} looks",
         operation=call.wish.value,
