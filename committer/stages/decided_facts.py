@@ -55,7 +55,7 @@ class FactList(Facts):
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self._facts = list(facts)
-        self.count = len(self._facts)
+        self.count: int = len(self._facts)
 
     async def batches(self) -> AsyncIterator[list[Fact]]:
         """All at once."""
@@ -89,7 +89,7 @@ class RecordedFacts(Facts):
         self._files = files
         self._first = list(first)
         self._directories = directories
-        self.count = count
+        self.count: int = count
 
     async def directories(self) -> set[str]:
         """See `Facts.directories`: no call where they are known."""

@@ -33,7 +33,7 @@ class NotedFacts(Facts):
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self.within: set[str] = set()
         self._facts: list[Fact] = []
         self._spill: SpillFile[Lines] | None = None
@@ -86,6 +86,7 @@ class NotedFacts(Facts):
 
     async def close(self) -> None:
         """Frees memory and disk. Safe to call twice."""
-        spill, self._spill, self._facts, self.count = self._spill, None, [], 0
+        spill, self._spill, self._facts = self._spill, None, []
+        self.count = 0
         if spill is not None:
             await spill.close()

@@ -48,9 +48,9 @@ class Superseded:
     """
 
     def __init__(self, *, roots: AbstractSet[str], folding: NameFolding) -> None:
-        self.facts = NotedFacts()
-        self.any = False
-        self.places = 0
+        self.facts: NotedFacts = NotedFacts()
+        self.any: bool = False
+        self.places: int = 0
         self.refused: dict[str, FileStatus] = {}
         self.unnameable: list[str] = []
         self._roots = roots
@@ -101,7 +101,8 @@ class Superseded:
         """
         if not (replaced and self.facts):
             return
-        facts, self.facts = self.facts, NotedFacts()
+        facts = self.facts
+        self.facts = NotedFacts()
         try:
             async for some in facts.batches():
                 folded = self._folding.fold_all([fact.path for fact in some])

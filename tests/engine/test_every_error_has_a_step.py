@@ -39,7 +39,7 @@ WITHOUT = {
     ("uri_text.py", ""): "of a URI in a record: who decodes it says what to do",
     ("records/uris.py", ""): "of a URI in a record: who decodes it says what to do",
     ("committers/pending_sets.py", ""): "of a record: who decodes it says what to do",
-    ("stages/decide.py", "job's own directory"): "preflight says what to do",
+    ("stages/decided_facts.py", "job's own directory"): "preflight says what to do",
 }
 
 
