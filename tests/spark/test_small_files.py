@@ -123,7 +123,7 @@ def test_leaving_with_an_error_writes_nothing_more(written: Written) -> None:
 
 def test_a_job_that_vanished_is_told_as_for_one_file(written: Written) -> None:
     shutil.rmtree(written.root)
-    with pytest.raises(JobNotFoundError, match="was cleaned up"), written.files() as files:
+    with pytest.raises(JobNotFoundError, match="the destination does not exist"), written.files() as files:
         for number in range(10):
             put(files, f"a={number}/1", b"x")
 
