@@ -23,7 +23,7 @@ import msgspec
 import committer
 from benchmarks.old_files import OldFilesStore, old_file
 from benchmarks.slow_store import SlowStore, described_file
-from committer import CommitterConfig
+from committer import CommitterConfig, TaskCommit
 from committer.events import Listener, names
 from committer.layout import JobLayout
 from committer.paths import StorePath
@@ -47,6 +47,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         no_op: Whether renames and new directories are not carried out, and no file is written beforehand.
         old: Files of an earlier job, over the same directories; with any, the job replaces all that stands there. None
             for the plain store of the other benchmarks.
+        by_message: Whether the driver is given the tasks' messages, which lie beside the destination until then, and
+            reads no record that one of them holds.
     """
 
     destination: str
@@ -58,6 +60,12 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 0.0
     no_op: bool = False
     old: int | None = None
+    by_message: bool = False
+
+    @property
+    def messages(self) -> Path:
+        """Where the messages of the tasks are kept."""
+        return Path(f"{self.destination}.messages")
 
     def config(self) -> CommitterConfig:
         """What the job is set up with, and so committed with, by any driver."""
@@ -95,7 +103,9 @@ async def prepare(shape: Shape) -> None:
     """Writes what an earlier job left, sets a job up and commits its tasks."""
     if not shape.no_op:
         _write_old(shape)
-    job = await committer.open_job(shape.destination, job_id=JOB, config=shape.config())
+    delivery = "message" if shape.by_message else "listing"
+    job = await committer.open_job(shape.destination, job_id=JOB, delivery=delivery, config=shape.config())
+    messages: list[bytes] = []
     if shape.no_op:
         _describe(shape)
         await job.close()
@@ -110,7 +120,11 @@ async def prepare(shape: Shape) -> None:
                     Path(path).parent.mkdir(parents=True, exist_ok=True)
                     made.add(directory)
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        if shape.by_message:
+            messages.append(attempt.task_commit.encode())
     await job.close()
+    if shape.by_message:
+        shape.messages.write_bytes(msgspec.msgpack.encode(messages))
 
 
 def _write_old(shape: Shape) -> None:
@@ -158,12 +172,15 @@ async def measure(shape: Shape, *, store: Store | None = None, listeners: Iterab
     slow = _slow_store(shape) if shape.latency_ms or shape.no_op else None
     used_store = store or slow
     options = {"store": used_store} if used_store else None
+    # They come to a driver with its tasks' results, which no committer waits for.
+    sent = msgspec.msgpack.decode(shape.messages.read_bytes(), type=list[bytes]) if shape.by_message else None
+    messages = None if sent is None else [TaskCommit.decode(message) for message in sent]
     gc.collect()
     idle = memory("VmRSS")
     _forget_peak()
     cpu, started = time.process_time(), time.perf_counter()
     async with committer.attach_job(shape.destination, job_id=JOB, storage_options=options, listeners=listeners) as job:
-        report = await job.commit(tasks=shape.tasks)
+        report = await job.commit(messages, tasks=shape.tasks)
     wall, used = time.perf_counter() - started, time.process_time() - cpu
     assert report.success
     assert report.files_committed == shape.tasks * shape.files
@@ -222,6 +239,7 @@ def _run(shape: Shape) -> Measured:
         return measured
     finally:
         shutil.rmtree(shape.destination, ignore_errors=True)
+        shape.messages.unlink(missing_ok=True)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

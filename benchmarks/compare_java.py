@@ -6,11 +6,11 @@
 Those are the defaults, without `--v1` and `--no-op`. A shape is tasks x files of a task x directories. Every round
 measures each side once, in an order that turns from round to round, so that what else the machine does meets all; only
 ratios within a round are claims. Java is Hadoop's own code, from the jars of the installed PySpark, warm after a few
-jobs; our side is the public API with all of its stages, on asyncio's loop and on uvloop. All commit jobs whose tasks
-were prepared without latency. With a latency each store call waits: one wait a call, two for a small file that is
-created and then renamed; a batch waits once a file. Three rounds or more are kept in `benchmarks/results/`. Needs a JDK
-(17 or later) and Linux.
-"""
+jobs; our side is the public API with all of its stages, on asyncio's loop and on uvloop by listing, as Java's, and on
+asyncio's by message: the driver is given what its tasks returned, and reads no record of a small task. All commit
+jobs whose tasks were prepared without latency. With a latency each store call waits: one wait a call, two for a small
+file that is created and then renamed; a batch waits once a file. Three rounds or more are kept in
+`benchmarks/results/`. Needs a JDK (17 or later) and Linux. """
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ JARS = (
 )
 OURS = "committer"
 OURS_ON_UVLOOP = "committer, uvloop"
+OURS_BY_MESSAGE = "committer, by message"
+_OURS = {OURS: "", OURS_ON_UVLOOP: ", ours on uvloop", OURS_BY_MESSAGE: ", ours by message"}
 COLUMNS = ("wall s", "CPU us/file", "calls", "peak MB", "ours/this: wall", "CPU")
 
 Sides: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -136,10 +138,12 @@ class Java(Side):
 class Ours(Side):
     """This engine in one process."""
 
-    def __init__(self, root: Path, *, uvloop: bool, warm_ups: int = WARM_UPS) -> None:
+    def __init__(self, root: Path, *, uvloop: bool, by_message: bool = False, warm_ups: int = WARM_UPS) -> None:
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
         super().__init__([sys.executable, str(HERE / "commit_worker.py"), *(["uvloop"] * uvloop)], environment)
         self._root = root
+        self._by_message = by_message
+        self._name = f"ours-{uvloop:d}{by_message:d}"
         self._number = 0
         for _ in range(warm_ups):
             self.commit(Work(*WARM_UP, 0, no_op=False))
@@ -147,7 +151,8 @@ class Ours(Side):
     def commit(self, work: Work) -> dict[str, Any]:
         """One job commit."""
         self._number += 1
-        shape = {"destination": str(self._root / f"ours-{self._number}"), **work._asdict()}
+        place = str(self._root / f"{self._name}-{self._number}")
+        shape = {"destination": place, "by_message": self._by_message, **work._asdict()}
         return self.ask(json.dumps(shape))
 
 
@@ -167,6 +172,8 @@ def compare(work: Work, threads: list[int], *, v1: bool, rounds: int, root: Path
         ours = {OURS: stack.enter_context(closing(Ours(root, uvloop=False)))}
         if uvloop and importlib.util.find_spec("uvloop") is not None:
             ours[OURS_ON_UVLOOP] = stack.enter_context(closing(Ours(root, uvloop=True)))
+        if not work.no_op:
+            ours[OURS_BY_MESSAGE] = stack.enter_context(closing(Ours(root, uvloop=False, by_message=True)))
         return take_turns(java, ours, work, threads, v1=v1, rounds=rounds)
 
 
@@ -216,7 +223,7 @@ def lines(files: int, sides: Sides) -> list[Line]:
         found.append(Line(name, cells + ratios))
     javas = [name for name in sides if is_java(name)]
     if len(javas) > 1:
-        for ours, on in ((OURS, ""), (OURS_ON_UVLOOP, ", ours on uvloop")):
+        for ours, on in _OURS.items():
             if ours in sides:
                 best = (str(ratio(sides, javas, key, ours=ours)) for key in ("wall_s", "cpu_s"))
                 found.append(Line(f"the best of Java's{on}", ("", "", "", "", *best)))
@@ -225,7 +232,7 @@ def lines(files: int, sides: Sides) -> list[Line]:
 
 def is_java(side: str) -> bool:
     """Whether a side is one of Hadoop's committers."""
-    return side not in (OURS, OURS_ON_UVLOOP)
+    return side not in _OURS
 
 
 class Ratio(NamedTuple):
