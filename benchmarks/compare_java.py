@@ -10,7 +10,7 @@ jobs; our side is the public API with all of its stages, on asyncio's loop and o
 asyncio's by message: the driver is given what its tasks returned, and reads no record of a small task. All commit
 jobs whose tasks were prepared without latency. With a latency each store call waits: one wait a call, two for a small
 file that is created and then renamed; a batch waits once a file. Three rounds or more are kept in
-`benchmarks/results/`. Needs a JDK (17 or later) and Linux. """
+`benchmarks/results/`. Needs a JDK (17 or later) and Linux."""
 
 from __future__ import annotations
 
