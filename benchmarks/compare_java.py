@@ -143,7 +143,8 @@ class Ours(Side):
         super().__init__([sys.executable, str(HERE / "commit_worker.py"), *(["uvloop"] * uvloop)], environment)
         self._root = root
         self._by_message = by_message
-        self._name = f"ours-{uvloop:d}{by_message:d}"
+        # Short: names are most of a record, and a message holds one of up to 6 KiB.
+        self._name = "m" if by_message else "u" if uvloop else "l"
         self._number = 0
         for _ in range(warm_ups):
             self.commit(Work(*WARM_UP, 0, no_op=False))

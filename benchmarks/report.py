@@ -27,7 +27,7 @@ from benchmarks import (
     spark_write,
     task_commit,
 )
-from benchmarks.compare_java import COLUMNS, OURS, OURS_ON_UVLOOP, Ratio, is_java, lines, ratio
+from benchmarks.compare_java import COLUMNS, OURS, OURS_BY_MESSAGE, OURS_ON_UVLOOP, Ratio, is_java, lines, ratio
 from benchmarks.kept import RESULTS, ROOT, kept
 from benchmarks.suite import HEADINGS, cells
 
@@ -42,6 +42,7 @@ _FAR = "compare-1000x10x100-20ms"
 _NEAR = "compare-1000x10x100"
 _MANY = "compare-1000x100x1000"
 _MOVES = ("store, one request", "aiohttp alone")
+_HOW = {OURS_ON_UVLOOP: "on uvloop", OURS_BY_MESSAGE: "by message"}
 _CLIENT_SHAPES = ("1000x10x100", "300x10x100", "300x10x50", "100x10x20", "30x10x10")
 
 Results = Callable[[str], dict[str, Any] | None]
@@ -123,13 +124,13 @@ def targets(results: Results) -> str:
 def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
     far, near, many = results(_FAR), results(_NEAR), results(_MANY)
 
-    def told(found: dict[str, Any] | None, others: Callable[[str], bool], key: str = "wall_s") -> str:
-        names = [name for name in found["sides"] if is_java(name) and others(name)] if found else []
+    def told(found: dict[str, Any] | None, javas: Callable[[str], bool], key: str = "wall_s") -> str:
+        names = [name for name in found["sides"] if is_java(name) and javas(name)] if found else []
         if not found or not names:
             return "not measured"
-        on_uvloop = OURS_ON_UVLOOP in found["sides"]
-        fast = f"; on uvloop {ratio(found['sides'], names, key, ours=OURS_ON_UVLOOP)}" if on_uvloop else ""
-        return f"{ratio(found['sides'], names, key)}{fast}"
+        others = [ours for ours in (OURS_ON_UVLOOP, OURS_BY_MESSAGE) if ours in found["sides"]]
+        more = [f"; {_HOW[ours]} {ratio(found['sides'], names, key, ours=ours)}" for ours in others]
+        return f"{ratio(found['sides'], names, key)}{''.join(more)}"
 
     def manifest(name: str) -> bool:
         return name.startswith("manifest")
