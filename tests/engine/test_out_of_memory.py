@@ -23,6 +23,7 @@ from committer.stages import (
     many_at_once,
     planned_files,
     publish,
+    publish_sent_files,
     superseded,
     validate_output,
 )
@@ -136,7 +137,7 @@ POINTS: list[tuple[Any, str]] = [
     (superseded.ListSuperseded, "_take"),
     (publish.Published, "add"),
     (publish.PublishFiles, "_publish_together"),
-    (complete_uploads.CompleteUploads, "_complete"),
+    (complete_uploads.CompleteUploads, "_make_visible"),
     (validate_output.ValidateOutput, "_problem_with"),
 ]
 
@@ -249,7 +250,7 @@ async def test_worker_that_is_lost_without_a_word(kind: str, tmp_path: Path, mon
         return await run_workers(list(items)[1:], work, **options)
 
     with monkeypatch.context() as patch:
-        for stage in (publish, many_at_once, complete_uploads):
+        for stage in (publish, many_at_once, publish_sent_files):
             patch.setattr(stage, "run_workers", losing)
         # The store that counts calls renames no files together.
         job = await committer.attach_job(place.dest, job_id="J", storage_options=None if together else place.options)

@@ -11,6 +11,7 @@ from committer.stages.commit_task import CommitTask
 from committer.stages.complete_uploads import CompleteUploads, parts_of
 from committer.stages.delete_superseded import DeleteSuperseded
 from committer.stages.job_stands import check_job_stands
+from committer.stages.publish_sent_files import PublishSentFiles
 from committer.stages.roll_back import RollBack
 from committer.stages.roll_back_uploads import RollBackUploads
 from committer.stages.uploaded_files import UploadedFiles
@@ -80,14 +81,14 @@ def deleted_without_condition(patches: Patches) -> None:
 
 def superseded_deleted_before_outcome(patches: Patches) -> None:
     """Old files go as soon as the new ones stand, although the job may yet be rolled back."""
-    original = CompleteUploads.execute
+    original = PublishSentFiles.execute
 
-    async def execute(self: CompleteUploads, value: Any) -> Any:
+    async def execute(self: PublishSentFiles, value: Any) -> Any:
         published = await original(self, value)
         await DeleteSuperseded(self.context).run(value.superseded)
         return published
 
-    patches.method(CompleteUploads, "execute", execute)
+    patches.method(PublishSentFiles, "execute", execute)
 
 
 def uploads_not_listed(patches: Patches) -> None:
