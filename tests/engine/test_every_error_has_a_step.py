@@ -24,12 +24,7 @@ WITHOUT = {
     ("", "the path belongs to another store"): "authors of committers read it",
     ("", "names: a call takes"): "authors of committers read it",
     ("", "renames no "): "authors of committers read it: jobs ask what a store can do",
-    ("stores/s3/store.py", "no directories to rename"): "authors of committers read it: jobs ask what a store can do",
     ("stores/azure_blob/blocks.py", ""): "authors of committers read it",
-    (
-        "stores/azure_blob/store.py",
-        "no directories to rename",
-    ): "authors of committers read it: jobs ask what a store can do",
     ("stores/helpers.py", "neither renames nor deletes"): "authors of committers read it",
     ("stores/s3/store.py", "deletes whatever is there"): "authors of committers read it",
     ("stores/local/renames.py", ""): "jobs ask first, and go another way",

@@ -28,7 +28,7 @@ from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.paced import PacedStore
 from committer.stores.s3 import S3Store
-from committer.stores.s3.writer import PART_BYTES
+from committer.stores.s3.writer import S3Writer
 from committer.stores.upload_ends import finish_upload
 from committer.stores.uploads import UploadPart
 from tests.s3.bucket import options_for
@@ -36,6 +36,7 @@ from tests.s3.proxy import Proxy, Trouble, refusal
 from tests.s3.servers import Server
 
 STAMP = "job-1/3/0/0f3a"
+PART_BYTES = S3Writer.shortest_part_bytes
 
 
 @pytest.fixture

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
-from functools import lru_cache
 
 import msgspec
 
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
+from committer.stores.http_answers import moment_of
 from committer.undecodable import UNDECODABLE
 
 
@@ -71,13 +70,5 @@ def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None =
 
 def _status(path: StorePath, is_directory: bool, size: int, modified: str, etag: str) -> FileStatus:
     if is_directory:
-        return FileStatus(path, True, 0, _moment(modified))
-    return FileStatus(path, False, size, _moment(modified), etag.strip('"') or None)
-
-
-@lru_cache(maxsize=4096)
-def _moment(text: str) -> float | None:
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except ValueError:
-        return None
+        return FileStatus(path, True, 0, moment_of(modified))
+    return FileStatus(path, False, size, moment_of(modified), etag.strip('"') or None)

@@ -8,8 +8,6 @@ from typing import Any, ClassVar, Final
 import aiohttp
 
 from committer.errors import (
-    ConfigurationError,
-    RecordError,
     StoreConflictError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
@@ -18,7 +16,6 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.storage_options import OptionTable
 from committer.stores.adls.conflicts import check_parent, explain_conflict
-from committer.stores.adls.container import MAX_PATH_BYTES, Container, ends_in_period
 from committer.stores.adls.listing import status_in, statuses_in
 from committer.stores.adls.place import place_of
 from committer.stores.adls.probe import probe
@@ -28,13 +25,15 @@ from committer.stores.adls.sdk import Sdk
 from committer.stores.adls.wire import AdlsWire
 from committer.stores.adls.writer import AdlsWriter
 from committer.stores.azure.access import Access
+from committer.stores.azure.container import MAX_NAME_BYTES, Container, ends_in_period
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.azure.names import TABLE
-from committer.stores.azure.options import access_of, arguments_of, from_connection_string
+from committer.stores.azure.options import DFS, arguments_of, reached_by
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
 from committer.stores.helpers import status_or_none
-from committer.stores.http import HttpClient, checked_endpoint
+from committer.stores.http import HttpClient
+from committer.stores.http_answers import content_in, range_up_to
 
 _TRIES: Final = 5
 _STATUS: Final = (("action", "getStatus"),)
@@ -48,7 +47,7 @@ _CAPABILITIES: Final = Capabilities(
     conditional_replace=True,
     examination=True,
     forbids_trailing_period=True,
-    max_path_bytes=MAX_PATH_BYTES,
+    max_path_bytes=MAX_NAME_BYTES,
     # As Hadoop's fs.azure.io.rate.limit; an account's own default limit is 20,000 ("Scalability targets").
     default_io_rate=1000,
 )
@@ -99,22 +98,19 @@ class AdlsStore(Store):
         http_session: aiohttp.ClientSession | None = None,
     ) -> None:
         filesystem, account, host = place_of(scheme, authority)
-        options: dict[str, object] = {"account_key": account_key, "sas_token": sas_token, "credential": credential}
-        if connection_string is not None:
-            endpoint = from_connection_string(connection_string, account, endpoint, options)
         self._scheme = scheme
         self._authority = authority
-        self._container = Container(authority)
-        self._endpoint = checked_endpoint(
-            endpoint or f"https://{host}", "endpoint", "https://account.dfs.core.windows.net"
+        self._container = Container(("abfs", "abfss"), authority)
+        self._endpoint, self._access = reached_by(
+            DFS,
+            account,
+            host,
+            endpoint=endpoint,
+            connection_string=connection_string,
+            account_key=account_key,
+            sas_token=sas_token,
+            credential=credential,
         )
-        self._access = access_of(account, options)
-        if self._access.needs_tls and not self._endpoint.startswith("https:"):
-            raise ConfigurationError(
-                "a token is never sent without TLS, and the endpoint begins with http:",
-                operation="open_store",
-                next_step="give account_key or sas_token, or an endpoint that begins with https:",
-            )
         self._http = HttpClient(session=http_session)
         blob_endpoint = self._endpoint.replace(".dfs.", ".blob.", 1)
         self._wire = AdlsWire(self._endpoint, blob_endpoint, filesystem, self._access, self._http)
@@ -199,22 +195,14 @@ class AdlsStore(Store):
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
-        headers = {"Range": f"bytes=0-{limit}"}
+        headers = {"Range": range_up_to(limit)}
         answer = await self._wire.send(
             "read", "GET", self._container.existing(path, "read"), headers=headers, changes=False
         )
-        if answer.status == 416:
-            # What the service says of any range of an empty file.
-            return b""
-        if answer.headers.get("x-ms-resource-type", "").lower() == "directory":
+        told = answer.headers.get("x-ms-resource-type", "").lower() == "directory"
+        if answer.status != 416 and (told or (answer.status == 409 and (await self.status(path)).is_directory)):
             raise StoreIsADirectoryError("a directory is there", operation="read", path=path)
-        if answer.status >= 300:
-            if answer.status == 409 and (await self.status(path)).is_directory:
-                raise StoreIsADirectoryError("a directory is there", operation="read", path=path)
-            raise error_of(answer, "read", path, changes=False)
-        if len(answer.body) > limit:
-            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
-        return answer.body
+        return content_in(answer, path, limit, error_of)
 
     async def put(
         self,

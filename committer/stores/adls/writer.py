@@ -9,15 +9,15 @@ from committer.errors import (
     StoreOutcomeUnknownError,
     StoreThrottledError,
     StoreUnavailableError,
-    TaskError,
 )
 from committer.paths import StorePath
 from committer.stores.adls.listing import status_in
 from committer.stores.adls.wire import AdlsWire
 from committer.stores.azure.errors import error_of
-from committer.stores.base import FileStatus, FileWriter
+from committer.stores.base import FileStatus
 from committer.stores.helpers import bytes_of
 from committer.stores.http import Answer, Body
+from committer.stores.sending_writer import SendingWriter
 
 CHUNK_BYTES: Final = 8 << 20
 """What is kept before it is sent; a smaller file takes two calls in all: create, and append with flush."""
@@ -26,7 +26,7 @@ _LARGEST_APPEND_BYTES: Final = 64 << 20
 _OCTETS: Final = {"Content-Type": "application/octet-stream"}
 
 
-class AdlsWriter(FileWriter):
+class AdlsWriter(SendingWriter):
     """Appends at the end of what it sent before; the file is empty until it is closed.
 
     A refused `write` or `close` leaves the writer as it was, so that it can be called again with the same arguments. An
@@ -40,16 +40,13 @@ class AdlsWriter(FileWriter):
     """
 
     def __init__(self, wire: AdlsWire, path: StorePath, created: Answer) -> None:
+        super().__init__(path)
         self._wire = wire
-        self._path = path
         self._created = status_in(created.headers, path, size=0)
-        self._buffer = bytearray()
         self._sent = 0
         # Of a write that was refused midway: all that it was to send, and how much of that is there.
         self._begun: bytearray | None = None
         self._begun_to = 0
-        self._open = True
-        self._broken = False
 
     async def write(self, data: Body) -> None:
         """Keeps it, or sends it with what was kept."""
@@ -62,7 +59,6 @@ class AdlsWriter(FileWriter):
         body = self._buffer + view
         self._check_same(body, "write")
         start, self._begun, self._begun_to = self._begun_to, None, 0
-        # Whatever ends this early, but for a clear refusal, leaves open what is there.
         self._broken = True
         while start < len(body):
             with memoryview(body) as whole:
@@ -144,13 +140,3 @@ class AdlsWriter(FileWriter):
         if self._begun not in (None, body):
             self._broken = True
             self._check_usable(operation)
-
-    def _check_usable(self, operation: str) -> None:
-        if not self._open or self._broken:
-            what = "it was closed or aborted" if not self._open else "an earlier write failed"
-            raise TaskError(
-                f"a file cannot be written any more: {what}",
-                operation=operation,
-                path=self._path,
-                next_step="open another file, under another name",
-            )

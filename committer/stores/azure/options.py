@@ -10,6 +10,7 @@ from committer.references import Held, Secret, is_reference, resolved
 from committer.storage_options import OptionTable, exclusive, no_text, not_of_the_path
 from committer.stores.azure.access import Access, ServicePrincipal, SharedAccessSignature, SharedKey, Token
 from committer.stores.azure.names import TABLE, with_hadoop
+from committer.stores.http import checked_endpoint
 
 _PRINCIPAL: Final = ("tenant_id", "client_id", "client_secret")
 
@@ -210,6 +211,41 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise no_text(name)
     return value
+
+
+def reached_by(
+    service: Service,
+    account: str,
+    host: str,
+    *,
+    endpoint: str | None,
+    connection_string: str | None,
+    **credentials: object,
+) -> tuple[str, Access]:
+    """The endpoint of an account, and how requests to it authenticate.
+
+    Args:
+        service: Which of its services.
+        account: Its name.
+        host: What the path says of the endpoint, or what follows from the account's name.
+        endpoint: What was given instead.
+        connection_string: What was given instead of all that follows.
+        credentials: As for `access_of`.
+
+    Raises:
+        ConfigurationError: The options exclude one another, are none, or would send a token without TLS.
+    """
+    if connection_string is not None:
+        endpoint = from_connection_string(connection_string, account, endpoint, credentials, service)
+    example = f"https://account.{service.name}.core.windows.net"
+    url, access = checked_endpoint(endpoint or f"https://{host}", "endpoint", example), access_of(account, credentials)
+    if access.needs_tls and not url.startswith("https:"):
+        raise ConfigurationError(
+            "a token is never sent without TLS, and the endpoint begins with http:",
+            operation="open_store",
+            next_step="give account_key or sas_token, or an endpoint that begins with https:",
+        )
+    return url, access
 
 
 def from_connection_string(

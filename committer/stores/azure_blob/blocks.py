@@ -10,7 +10,7 @@ from typing import Final
 from committer.errors import ConfigurationError, StoreNotFoundError, StorePreconditionError
 from committer.paths import StorePath
 from committer.stores.answered_xml import parsed
-from committer.stores.azure_blob.container import BlobContainer
+from committer.stores.azure.container import Container
 from committer.stores.azure_blob.listing import STAMP_HEADER
 from committer.stores.azure_blob.wire import BlobWire
 from committer.stores.helpers import bytes_of
@@ -30,7 +30,7 @@ class BlockCalls:
         container: Which paths it takes.
     """
 
-    def __init__(self, wire: BlobWire, container: BlobContainer) -> None:
+    def __init__(self, wire: BlobWire, container: Container) -> None:
         self._wire = wire
         self._container = container
 

@@ -7,8 +7,7 @@ Hadoop's file system for such accounts (`wasb:`), and others, leave an empty blo
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -18,6 +17,8 @@ from committer.paths import StorePath
 from committer.stores.answered_xml import Answered, parsed
 from committer.stores.azure_blob.wire import BlobWire
 from committer.stores.base import FileStatus
+from committer.stores.http_answers import moment_of
+from committer.stores.object_store import directory_prefix, listed_directory
 from committer.stores.odd_names import is_odd, odd_status
 
 STAMP: Final = "committerattempt"
@@ -39,7 +40,7 @@ def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None =
         path,
         False,
         int(headers.get("Content-Length", "0")) if size is None else size,
-        _moment(headers.get("Last-Modified", "")),
+        moment_of(headers.get("Last-Modified", "")),
         headers.get("ETag", "").strip('"') or None,
         stamp=headers.get(STAMP_HEADER),
     )
@@ -54,18 +55,8 @@ async def pages(
     markers: bool = False,
     most: int | None = None,
 ) -> AsyncIterator[list[FileStatus]]:
-    """What lies below a name, by "List Blobs": a call a page. A page that shows that something is there comes, although
-    it may hold no file.
-
-    Args:
-        wire: What sends requests.
-        operation: The store call.
-        directory: The name.
-        delimiter: A slash for direct children only.
-        markers: Whether blobs that stand for directories are listed too, as files.
-        most: How many entries at most, in one page.
-    """
-    prefix = "" if directory.path == "/" else f"{directory.path[1:]}/"
+    """As `Pages`, by "List Blobs"."""
+    prefix = directory_prefix(directory)
     continuation = ""
     while True:
         query = [("comp", "list"), ("include", "metadata"), ("prefix", prefix), ("restype", "container")]
@@ -86,7 +77,7 @@ async def pages(
             raise StoreUnavailableError(
                 "a page of a listing cannot be read", operation=operation, path=directory
             ) from None
-        found += [_below(wire, one.text("Name"), directory, prefix) for one in below]
+        found += [listed_directory(one.text("Name"), directory, partial(_odd, wire, directory)) for one in below]
         if blobs or below:
             yield [status for status in found if status is not None]
         continuation = page.text("NextMarker")
@@ -112,17 +103,9 @@ def _blob(
         StorePath(directory.scheme, directory.authority, f"/{name}"),
         False,
         int(told.get("Content-Length", "0")),
-        _moment(told.get("Last-Modified", "")),
+        moment_of(told.get("Last-Modified", "")),
         (told.get("Etag") or told.get("ETag") or "").strip('"') or None,
     )
-
-
-def _below(wire: BlobWire, name: str, directory: StorePath, prefix: str) -> FileStatus | None:
-    if not name.startswith(prefix):
-        return None
-    if is_odd(name[len(prefix) : -1]):
-        return _odd(wire, directory, name)
-    return FileStatus(StorePath(directory.scheme, directory.authority, f"/{name[:-1]}"), True, 0)
 
 
 def _odd(wire: BlobWire, directory: StorePath, name: str) -> FileStatus | None:
@@ -131,11 +114,3 @@ def _odd(wire: BlobWire, directory: StorePath, name: str) -> FileStatus | None:
     if odd is None:
         return None
     return msgspec.structs.replace(odd, path=StorePath(directory.scheme, directory.authority, f"/{name}"))
-
-
-@lru_cache(maxsize=4096)
-def _moment(text: str) -> float | None:
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except ValueError:
-        return None

@@ -9,6 +9,8 @@ from committer.storage_options import StorageOption
 from committer.stores.azure.names import TABLE as ADLS
 from committer.stores.azure.options import Service
 
+SCHEMES: Final = ("az", "wasb", "wasbs")
+
 _MEANINGS: Final = {
     "endpoint": "the account's blob endpoint, where it is not `https://ACCOUNT.blob.core.windows.net`, or what follows"
     " the `@` in the path: a private link, the emulator",

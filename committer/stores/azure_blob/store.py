@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import aiohttp
 
 from committer.errors import (
-    CommitterError,
-    ConfigurationError,
-    RecordError,
-    StoreExistsError,
     StoreNotADirectoryError,
-    StoreNotEmptyError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
     StorePreconditionError,
-    UnsupportedError,
 )
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.storage_options import OptionTable
 from committer.stores.azure.access import Access
-from committer.stores.azure.options import access_of, arguments_of, from_connection_string
+from committer.stores.azure.container import MAX_NAME_BYTES, Container
+from committer.stores.azure.options import arguments_of, reached_by
 from committer.stores.azure_blob.blocks import MAX_BLOCK_BYTES, MAX_BLOCKS, BlockCalls
-from committer.stores.azure_blob.container import MAX_NAME_BYTES, BlobContainer
 from committer.stores.azure_blob.errors import error_of
 from committer.stores.azure_blob.listing import STAMP_HEADER, pages, status_in
-from committer.stores.azure_blob.names import BLOB, TABLE
+from committer.stores.azure_blob.names import BLOB, SCHEMES, TABLE
 from committer.stores.azure_blob.options import account_of, place_of
 from committer.stores.azure_blob.probe import findings_of, probe, refuse_hierarchical
 from committer.stores.azure_blob.wire import BlobWire
 from committer.stores.azure_blob.writer import BlobWriter
-from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
-from committer.stores.helpers import status_or_none, unseen
-from committer.stores.http import HttpClient, checked_endpoint
+from committer.stores.http import HttpClient
+from committer.stores.http_answers import content_in, range_up_to
+from committer.stores.object_store import ObjectStore, written_file
 
-_TRIES: Final = 5
 _DELETES: Final = 32
 _BLOB: Final = {"Content-Type": "application/octet-stream", "x-ms-blob-type": "BlockBlob"}
 
@@ -63,7 +58,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class AzureBlobStore(BlockCalls, Store):
+class AzureBlobStore(BlockCalls, ObjectStore):
     """One container of block blobs, over its REST interface. It renames nothing: files become visible by lists of their
     blocks.
 
@@ -108,27 +103,23 @@ class AzureBlobStore(BlockCalls, Store):
         container, host = place_of(scheme, authority)
         named = {"account_name": account_name or None, "connection_string": connection_string}
         account = account_of(named, host)
-        options: dict[str, object] = {"account_key": account_key, "sas_token": sas_token, "credential": credential}
-        if connection_string is not None:
-            endpoint = from_connection_string(connection_string, account, endpoint, options, BLOB)
         self._scheme = scheme
         self._authority = authority
         self._account = account
-        self._endpoint = checked_endpoint(
-            endpoint or f"https://{host or f'{account}.blob.core.windows.net'}",
-            "endpoint",
-            "https://account.blob.core.windows.net",
+        self._endpoint, self._access = reached_by(
+            BLOB,
+            account,
+            host or f"{account}.blob.core.windows.net",
+            endpoint=endpoint,
+            connection_string=connection_string,
+            account_key=account_key,
+            sas_token=sas_token,
+            credential=credential,
         )
-        self._access = access_of(account, options)
-        if self._access.needs_tls and not self._endpoint.startswith("https:"):
-            raise ConfigurationError(
-                "a token is never sent without TLS, and the endpoint begins with http:",
-                operation="open_store",
-                next_step="give account_key or sas_token, or an endpoint that begins with https:",
-            )
         self._http = HttpClient(session=http_session)
         wire = BlobWire(self._endpoint, self._endpoint, container, self._access, self._http)
-        super().__init__(wire, BlobContainer(scheme, authority))
+        super().__init__(wire, Container(SCHEMES, authority))
+        self._pages = partial(pages, wire)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -180,48 +171,11 @@ class AzureBlobStore(BlockCalls, Store):
         """See `SupportsExamination.findings`."""
         return await findings_of(self._wire, self._container.checked(directory))
 
-    async def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path; a file hides what lies below its name. Two calls where no file is."""
-        self._container.existing(path, "status")
-        if path.path != "/":
-            answer = await self._wire.send("status", "HEAD", path, changes=False)
-            if answer.status < 300:
-                return status_in(answer.headers, path)
-            if answer.status != 404:
-                raise error_of(answer, "status", path, changes=False)
-        async for _page in pages(self._wire, "status", path, most=1):
-            return FileStatus(path, True, 0)
-        raise StoreNotFoundError("nothing is there", operation="status", path=path)
-
-    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over the children, 5,000 a page; two calls where nothing is below."""
-        self._container.existing(directory, "list")
-        found = False
-        async for page in pages(self._wire, "list", directory, delimiter="/"):
-            found = True
-            for status in page:
-                yield status
-        if found:
-            return
-        standing = await self._blob_at("list", directory)
-        if standing is None:
-            raise StoreNotFoundError("nothing is there", operation="list", path=directory)
-        if not standing.is_directory:
-            raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
-
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
-        self._container.existing(path, "read")
-        headers = {"Range": f"bytes=0-{limit}"}
-        answer = await self._wire.send("read", "GET", path, headers=headers, changes=False)
-        if answer.status == 416:
-            # What the service says of any range of an empty file.
-            return b""
-        if answer.status >= 300:
-            raise error_of(answer, "read", path, changes=False)
-        if len(answer.body) > limit:
-            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
-        return answer.body
+        headers = {"Range": range_up_to(limit)}
+        answer = await self._wire.send("read", "GET", self._existing(path, "read"), headers=headers, changes=False)
+        return content_in(answer, path, limit, error_of)
 
     async def put(
         self,
@@ -247,35 +201,8 @@ class AzureBlobStore(BlockCalls, Store):
 
         Up to 8 MiB are kept before they are sent: a shorter file is one put, a longer one a list of blocks.
         """
-        standing = await self._blob_at("open_writer", self._container.new(path))
-        if standing is not None and not standing.is_directory:
-            raise StoreExistsError("something stands there", operation="open_writer", path=path)
+        await self._check_absent(path)
         return BlobWriter(self, path, self._put_file)
-
-    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        """Does nothing: there are no directories. No call."""
-        self._container.new(path)
-        return True
-
-    async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
-    ) -> None:
-        """Not here: a copy and a delete are no rename.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise UnsupportedError(
-            "this account renames no files: what looks like it copies them", operation="rename_file", path=source
-        )
-
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Not here.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise UnsupportedError("this account has no directories to rename", operation="rename_directory", path=source)
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file."""
@@ -287,28 +214,16 @@ class AzureBlobStore(BlockCalls, Store):
         try:
             return await self._delete(operation, self._container.checked(path), {"If-Match": f'"{identity}"'})
         except StorePreconditionError:
-            if await self._blob_at(operation, path) is None:
+            if await self._object_at(operation, path) is None:
                 return False
             raise
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """Deletes what lies below a name, one by one, many at a time. Else its marker, if it has one."""
         operation = "delete_directory"
-        self._container.checked(path)
-        place = StorePath(path.scheme, path.authority, f"{path.path.rstrip('/')}/")
-        found = False
-        async for page in pages(self._wire, operation, path, markers=True, most=None if recursive else 2):
-            found = True
-            names = [status.path for status in page]
-            # Never more than what was seen: others may put something there meanwhile.
-            if not recursive and names != [place]:
-                raise StoreNotEmptyError("the directory has children", operation=operation, path=path)
-
-            async def delete(name: StorePath) -> None:
-                await self._delete(operation, name)
-
-            await run_workers(names, delete, workers=_DELETES, operation=operation)
-        standing = await self._blob_at(operation, path)
+        found = await self._delete_below(self._checked(path), recursive=recursive)
+        # A marker can have the directory's name without a slash, too.
+        standing = await self._object_at(operation, path)
         if standing is not None and standing.is_directory:
             return await self._delete(operation, path) or found
         if standing is not None and not found:
@@ -319,8 +234,16 @@ class AzureBlobStore(BlockCalls, Store):
         """Closes the running loop's connections."""
         await self._http.close()
 
-    async def _blob_at(self, operation: str, path: StorePath) -> FileStatus | None:
-        """What the blob of that very name is; None without one. One call, none for the root."""
+    def _checked(self, path: StorePath) -> StorePath:
+        return self._container.checked(path)
+
+    def _existing(self, path: StorePath, operation: str) -> StorePath:
+        return self._container.existing(path, operation)
+
+    def _new(self, path: StorePath) -> StorePath:
+        return self._container.new(path)
+
+    async def _object_at(self, operation: str, path: StorePath) -> FileStatus | None:
         if path.path == "/":
             return None
         answer = await self._wire.send(operation, "HEAD", path, changes=False)
@@ -329,6 +252,12 @@ class AzureBlobStore(BlockCalls, Store):
         if answer.status >= 300:
             raise error_of(answer, operation, path, changes=False)
         return status_in(answer.headers, path)
+
+    async def _delete_objects(self, operation: str, paths: Sequence[StorePath]) -> None:
+        async def delete(path: StorePath) -> None:
+            await self._delete(operation, path)
+
+        await run_workers(paths, delete, workers=_DELETES, operation=operation)
 
     async def _delete(self, operation: str, path: StorePath, condition: Mapping[str, str] | None = None) -> bool:
         headers = {"x-ms-delete-snapshots": "include", **(condition or {})}
@@ -345,14 +274,7 @@ class AzureBlobStore(BlockCalls, Store):
         try:
             return await self._put("close", path, data, {**_BLOB, STAMP_HEADER: stamp}, exclusive=True)
         except StoreOutcomeUnknownError as lost:
-            try:
-                found = await status_or_none(self, path)
-            except CommitterError as hidden:
-                # Never as what it is: a writer that is told that nothing was done puts the file again.
-                raise unseen(lost, hidden, operation="close", path=path) from lost
-            if found is None or (found.stamp, found.size) != (stamp, len(data)):
-                raise
-            return found
+            return await written_file(self, path, len(data), stamp, lost)
 
     async def _put(
         self, operation: str, path: StorePath, data: bytes, headers: Mapping[str, str], *, exclusive: bool

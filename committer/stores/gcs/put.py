@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from committer.audit import current_audit
-from committer.errors import CommitterError, StoreExistsError, StoreOutcomeUnknownError, StorePreconditionError
+from committer.errors import StoreExistsError, StoreOutcomeUnknownError, StorePreconditionError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, Store
@@ -17,8 +17,8 @@ from committer.stores.gcs.checksums import LONG_BODY_BYTES, Checksum
 from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.resources import FIELDS, STAMP, parsed, status_of
 from committer.stores.gcs.wire import GcsWire
-from committer.stores.helpers import status_or_none, unseen
 from committer.stores.http import Body
+from committer.stores.object_store import written_file
 
 _BOUNDARY: Final = "lake-committer-{}"
 _TYPE: Final = "application/octet-stream"
@@ -112,18 +112,7 @@ class Inserts:
         try:
             return await self.put("close", path, data, exclusive=True, stamp=stamp)
         except StoreOutcomeUnknownError as lost:
-            return await self.found(path, len(data), stamp, lost)
-
-    async def found(self, path: StorePath, size: int, stamp: str, lost: StoreOutcomeUnknownError) -> FileStatus:
-        """The file that an answer was lost about, if it stands there; else what was lost, raised."""
-        try:
-            found = await status_or_none(self._store, path)
-        except CommitterError as hidden:
-            # Never as what it is: a writer that is told that nothing was done puts the file again.
-            raise unseen(lost, hidden, operation="close", path=path) from lost
-        if found is None or (found.stamp, found.size) != (stamp, size):
-            raise lost
-        return found
+            return await written_file(self._store, path, len(data), stamp, lost)
 
 
 def _boundary_for(data: Body) -> str:

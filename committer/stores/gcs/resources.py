@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ from committer.paths import StorePath
 from committer.stores.base import FileStatus, Refusals
 from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.wire import GcsWire
+from committer.stores.object_store import directory_prefix, listed_directory
 from committer.stores.odd_names import is_odd, odd_status
 from committer.undecodable import UNDECODABLE
 
@@ -22,7 +24,6 @@ FIELDS: Final = (
     "name,generation,size,updated,metadata,crc32c,md5Hash,temporaryHold,eventBasedHold,retentionExpirationTime"
 )
 _ASKED: Final = (("fields", FIELDS),)
-_TOOL: Final = "gcloud storage rm"
 
 
 class ObjectResource(msgspec.Struct, frozen=True, gc=False):
@@ -118,20 +119,7 @@ async def pages(
     markers: bool = False,
     most: int | None = None,
 ) -> AsyncIterator[list[FileStatus]]:
-    """Iterates over the pages of a listing below a directory: one call each. None where nothing is below.
-
-    Args:
-        wire: What sends requests.
-        operation: What errors call it.
-        directory: Where; its own placeholder makes a page, but no entry, unless `markers`.
-        delimiter: A slash for the children only: those that have names below them are directories, and objects whose
-            names no path can hold are shown as `odd_status` says.
-        markers: Give placeholders too, under paths that end in a slash.
-        most: Ask for so many at most, and for one page.
-
-    Raises:
-        DestinationNotFoundError: There is no such bucket.
-    """
+    """As `Pages`, by "Objects: list"."""
     prefix = directory_prefix(directory)
     query = [("prefix", prefix), ("fields", f"items({FIELDS}),prefixes,nextPageToken")]
     if delimiter:
@@ -153,7 +141,7 @@ async def pages(
             raise StoreUnavailableError(
                 "a page of a listing cannot be read", operation=operation, path=directory
             ) from None
-        files += [_below(name, directory, prefix) for name in page.prefixes]
+        files += [listed_directory(name, directory, partial(_odd, directory)) for name in page.prefixes]
         found = [one for one in files if one is not None]
         # A page may be empty and not the last ("Objects: list").
         if page.items or page.prefixes:
@@ -163,28 +151,19 @@ async def pages(
             return
 
 
-def directory_prefix(directory: StorePath) -> str:
-    """What the names below a directory begin with: its name with a slash, so that no sibling's do."""
-    return "" if directory.path == "/" else f"{directory.path[1:]}/"
-
-
-def _below(name: str, directory: StorePath, prefix: str) -> FileStatus | None:
-    if not name.startswith(prefix):
-        return None
-    if is_odd(name[len(prefix) : -1]):
-        return odd_status(directory, name, _TOOL, "gs")
-    return FileStatus(StorePath(directory.scheme, directory.authority, f"/{name[:-1]}"), True, 0)
-
-
 def _child(resource: ObjectResource, directory: StorePath, prefix: str, is_child: bool) -> FileStatus | None:
     if not resource.name.startswith(prefix):
         return None
     if is_child and is_odd(resource.name[len(prefix) :]):
-        return odd_status(directory, resource.name, _TOOL, "gs")
+        return _odd(directory, resource.name)
     path = StorePath(directory.scheme, directory.authority, f"/{resource.name}")
     modified, identity = _moment(resource.updated), identity_of(resource)
     refusals, version = _refusals(resource), resource.generation or None
     return FileStatus(path, False, int(resource.size), modified, identity, refuses=refusals, version=version)
+
+
+def _odd(directory: StorePath, name: str) -> FileStatus | None:
+    return odd_status(directory, name, "gcloud storage rm", "gs")
 
 
 def _refusals(resource: ObjectResource) -> Refusals | None:

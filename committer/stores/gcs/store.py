@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import aiohttp
@@ -11,19 +12,13 @@ import msgspec
 from committer.errors import (
     ConfigurationError,
     InvalidPathError,
-    RecordError,
     StoreError,
-    StoreExistsError,
     StoreIsADirectoryError,
-    StoreNotADirectoryError,
-    StoreNotEmptyError,
-    StoreNotFoundError,
     StorePreconditionError,
-    UnsupportedError,
 )
 from committer.paths import StorePath
 from committer.storage_options import OptionTable
-from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.gcs.deletes import BATCH, Deletes
 from committer.stores.gcs.errors import error_of
@@ -37,6 +32,8 @@ from committer.stores.gcs.resources import object_at, pages, status_of
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.gcs.writer import GcsWriter
 from committer.stores.http import HttpClient, check_name
+from committer.stores.http_answers import content_in, range_up_to
+from committer.stores.object_store import ObjectStore
 
 _MAX_NAME_BYTES: Final = 1024
 
@@ -58,7 +55,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class GcsStore(Store):
+class GcsStore(ObjectStore):
     """One bucket, over the JSON API. A file is renamed by one atomic move of its object, on a condition.
 
     What its signatures do not show:
@@ -101,6 +98,7 @@ class GcsStore(Store):
         self._inserts = Inserts(self._wire, self)
         self._renames = Renames(self._wire)
         self._deletes = Deletes(self._wire)
+        self._pages = partial(pages, self._wire)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -150,42 +148,12 @@ class GcsStore(Store):
         """See `SupportsExamination.findings`."""
         return await examine(self._wire, self._renames, self._checked(directory))
 
-    async def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path; a file hides what lies below its name. Two calls where no file is."""
-        found = await object_at(self._wire, "status", self._checked(path))
-        if found is not None:
-            return status_of(found, path)
-        async for _page in pages(self._wire, "status", path, most=1):
-            return FileStatus(path, True, 0)
-        raise StoreNotFoundError("nothing is there", operation="status", path=path)
-
-    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over the children, 1,000 a page; two calls where nothing is below."""
-        found = False
-        async for page in pages(self._wire, "list", self._checked(directory), delimiter="/"):
-            found = True
-            for status in page:
-                yield status
-        if found:
-            return
-        if await object_at(self._wire, "list", directory) is not None:
-            raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
-        raise StoreNotFoundError("nothing is there", operation="list", path=directory)
-
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
         self._check_file("read", self._checked(path))
-        headers = {"Range": f"bytes=0-{limit}"}
-        url = self._wire.object_url(path)
+        headers, url = {"Range": range_up_to(limit)}, self._wire.object_url(path)
         answer = await self._wire.send("read", "GET", path, url, (("alt", "media"),), headers, changes=False)
-        if answer.status == 416:
-            # What the service says of any range of an empty object.
-            return b""
-        if answer.status >= 300:
-            raise error_of(answer, "read", path, changes=False)
-        if len(answer.body) > limit:
-            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
-        return answer.body
+        return content_in(answer, path, limit, error_of)
 
     async def put(
         self,
@@ -220,14 +188,8 @@ class GcsStore(Store):
         Up to 8 MiB are kept before they are sent: a shorter file is one insert, a longer one a resumable upload.
         """
         self._check_file("open_writer", self._checked(path))
-        if await object_at(self._wire, "open_writer", path) is not None:
-            raise StoreExistsError("something stands there", operation="open_writer", path=path)
-        return GcsWriter(self._wire, self._inserts, path)
-
-    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        """Does nothing: there are no directories. No call."""
-        self._checked(path)
-        return True
+        await self._check_absent(path)
+        return GcsWriter(self, self._wire, self._inserts, path)
 
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
@@ -249,14 +211,6 @@ class GcsStore(Store):
         self._check_file("rename_file", self._checked(destination))
         await self._renames.rename_version(source, destination, version, identity)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Not here: folders of buckets with a hierarchical namespace are not used yet.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise UnsupportedError("this store renames no directories", operation="rename_directory", path=source)
-
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; one call."""
         return self._checked(path).path != "/" and await self._deletes.delete("delete_file", path)
@@ -271,30 +225,20 @@ class GcsStore(Store):
             "delete_files", [path for path in paths if self._checked(path).path != "/"]
         )
 
-    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        """Deletes what lies below a name: eleven calls for every 1,000 objects. Else its placeholder, if it has one."""
-        operation = "delete_directory"
-        marker = StorePath(path.scheme, path.authority, f"{path.path.rstrip('/')}/")
-        found = False
-        most = None if recursive else 2
-        async for page in pages(self._wire, operation, self._checked(path), markers=True, most=most):
-            found = True
-            names = [status.path for status in page]
-            # Never more than what was seen: others may put something there meanwhile.
-            if not recursive and names != [marker]:
-                raise StoreNotEmptyError("the directory has children", operation=operation, path=path)
-            for first in range(0, len(names), BATCH):
-                failed = await self._deletes.delete_many(operation, names[first : first + BATCH])
-                for error in failed.values():
-                    raise error
-        if not found and await object_at(self._wire, operation, path) is not None:
-            raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
-        return found
-
     async def close(self) -> None:
         """Closes the running loop's connections."""
         await self._access.close()
         await self._http.close()
+
+    async def _object_at(self, operation: str, path: StorePath) -> FileStatus | None:
+        found = await object_at(self._wire, operation, path)
+        return None if found is None else status_of(found, path)
+
+    async def _delete_objects(self, operation: str, paths: Sequence[StorePath]) -> None:
+        for first in range(0, len(paths), BATCH):
+            failed = await self._deletes.delete_many(operation, paths[first : first + BATCH])
+            for error in failed.values():
+                raise error
 
     def _check_file(self, operation: str, path: StorePath) -> None:
         if path.path == "/":

@@ -16,7 +16,7 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores.base import FileStatus, FileWriter
+from committer.stores.base import FileStatus, Store
 from committer.stores.gcs.checksums import Checksum
 from committer.stores.gcs.errors import error_of
 from committer.stores.gcs.put import Inserts
@@ -24,6 +24,8 @@ from committer.stores.gcs.resources import FIELDS, parsed, status_of
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.helpers import bytes_of
 from committer.stores.http import Answer, Body
+from committer.stores.object_store import written_file
+from committer.stores.sending_writer import SendingWriter
 
 CHUNK_BYTES: Final = 8 << 20
 """What is kept before it is sent; a shorter file is one insert. ("Resumable uploads": a multiple of 256 KiB.)."""
@@ -32,7 +34,7 @@ _PERSISTED: Final = re.compile(r"bytes=0-(\d+)")
 _CANCELLED: Final = frozenset({404, 410, 499})
 
 
-class GcsWriter(FileWriter):
+class GcsWriter(SendingWriter):
     """Sends chunk after chunk of a resumable upload, whose end makes the file if nothing stands there; or inserts it.
 
     A refused `write` or `close` leaves the writer as it was, so that it can be called again with the same arguments:
@@ -40,25 +42,24 @@ class GcsWriter(FileWriter):
     so it shows in no error.
 
     Args:
+        store: The store, which is asked where an answer was lost.
         wire: What sends requests.
         inserts: What makes short files.
         path: The file.
     """
 
-    def __init__(self, wire: GcsWire, inserts: Inserts, path: StorePath) -> None:
+    def __init__(self, store: Store, wire: GcsWire, inserts: Inserts, path: StorePath) -> None:
+        super().__init__(path)
+        self._store = store
         self._wire = wire
         self._inserts = inserts
-        self._path = path
         self._stamp = inserts.stamp()
-        self._buffer = bytearray()
         self._session = ""
         self._checksum = Checksum()
         self._sent = 0
         # Of a write that was refused midway: its length, and how much of it is in the buffer or sent.
         self._begun: tuple[int, int] | None = None
         self._in_doubt = False
-        self._open = True
-        self._broken = False
 
     async def write(self, data: Body) -> None:
         """Keeps it, and sends every chunk that is full."""
@@ -70,7 +71,6 @@ class GcsWriter(FileWriter):
                     self._broken = True
                     self._check_usable("write")
                 start = self._begun[1]
-            # Whatever ends this early, but for a clear refusal, leaves open what is there.
             self._broken = True
             try:
                 while len(self._buffer) + len(view) - start >= CHUNK_BYTES:
@@ -194,7 +194,7 @@ class GcsWriter(FileWriter):
                 raise StoreUnavailableError(lost.message, operation="close", path=self._path)
         except StoreOutcomeUnknownError:
             pass
-        return await self._inserts.found(self._path, size, self._stamp, lost)
+        return await written_file(self._store, self._path, size, self._stamp, lost)
 
     def _made(self, answer: Answer) -> FileStatus:
         if answer.status == 412:
@@ -238,13 +238,3 @@ class GcsWriter(FileWriter):
     def _persisted(answer: Answer) -> int:
         found = _PERSISTED.fullmatch(answer.headers.get("Range", "").strip())
         return int(found[1]) + 1 if found else 0
-
-    def _check_usable(self, operation: str) -> None:
-        if not self._open or self._broken:
-            what = "it was closed or aborted" if not self._open else "an earlier write failed"
-            raise TaskError(
-                f"a file cannot be written any more: {what}",
-                operation=operation,
-                path=self._path,
-                next_step="open another file, under another name",
-            )

@@ -18,7 +18,7 @@ from committer.paths import StorePath
 from committer.stores.answered_xml import parsed
 from committer.stores.s3.checksums import md5_of
 from committer.stores.s3.errors import error_of, error_of_code
-from committer.stores.s3.listing import is_file, status_in
+from committer.stores.s3.listing import object_at, status_in
 from committer.stores.s3.wire import S3Wire
 from committer.stores.s3.xml import can_be_text, deletion
 
@@ -43,7 +43,7 @@ class Deletes:
 
     async def delete(self, path: StorePath) -> bool:
         """Deletes an object; see `Store.delete_file`. Two calls."""
-        if not await is_file(self._wire, "delete_file", path):
+        if await object_at(self._wire, "delete_file", path) is None:
             return False
         await self._wire.done("delete_file", "DELETE", path)
         return True
@@ -60,7 +60,8 @@ class Deletes:
             answer = await self._wire.send(operation, "DELETE", path, (), {"if-match": f'"{identity}"'})
             if answer.status < 300:
                 return True
-            if answer.status == 404 or (answer.status == 412 and not await is_file(self._wire, operation, path)):
+            gone = answer.status == 412 and await object_at(self._wire, operation, path) is None
+            if gone or answer.status == 404:
                 return False
             if answer.status != 412:
                 raise error_of(answer, operation, path)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncIterator, Mapping
-from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import partial
 from typing import Final
 
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.answered_xml import Answered, parsed
 from committer.stores.base import FileStatus
+from committer.stores.http_answers import moment_of
+from committer.stores.object_store import directory_prefix, listed_directory
 from committer.stores.odd_names import is_odd, odd_status
 from committer.stores.s3.errors import error_of
 from committer.stores.s3.wire import S3Wire
@@ -26,7 +27,7 @@ def status_in(headers: Mapping[str, str], path: StorePath) -> FileStatus:
         path,
         False,
         int(headers.get("Content-Length", "0")),
-        _moment(headers.get("Last-Modified", "")),
+        moment_of(headers.get("Last-Modified", "")),
         etag_in(headers),
         stamp=headers.get(STAMP_HEADER) or None,
     )
@@ -46,20 +47,7 @@ async def pages(
     markers: bool = False,
     most: int | None = None,
 ) -> AsyncIterator[list[FileStatus]]:
-    """Iterates over the pages of "ListObjectsV2" below a directory: one call each. None where nothing is below.
-
-    Args:
-        wire: What sends requests.
-        operation: What errors call it.
-        directory: Where; its own marker makes a page, but no entry, unless `markers`.
-        delimiter: A slash for the children only: those that have keys below them are directories, and objects whose
-            names no path can hold are shown as `odd_status` says.
-        markers: Give markers too, under paths that end in a slash.
-        most: Ask for so many at most, and for one page.
-
-    Raises:
-        DestinationNotFoundError: There is no such bucket.
-    """
+    """As `Pages`, by "ListObjectsV2"."""
     prefix = directory_prefix(directory)
     token = ""
     while True:
@@ -81,7 +69,7 @@ async def pages(
                 "a page of a listing cannot be read", operation=operation, path=directory
             ) from None
         below = [key_in(one.text("Prefix"), encoding) for one in page.each("CommonPrefixes")]
-        files += [_below(wire, key, directory, prefix) for key in below]
+        files += [listed_directory(key, directory, partial(_odd, wire, directory)) for key in below]
         found = [one for one in files if one is not None]
         if contents or below:
             yield found
@@ -90,19 +78,6 @@ async def pages(
             return
         if not token:
             raise StoreUnavailableError("a page of a listing says not where it goes on", operation=operation)
-
-
-def directory_prefix(directory: StorePath) -> str:
-    """What the keys below a directory begin with: its name with a slash, so that no sibling's do."""
-    return "" if directory.path == "/" else f"{directory.path[1:]}/"
-
-
-def _below(wire: S3Wire, key: str, directory: StorePath, prefix: str) -> FileStatus | None:
-    if not key.startswith(prefix):
-        return None
-    if is_odd(key[len(prefix) : -1]):
-        return _odd(wire, directory, key)
-    return FileStatus(StorePath(directory.scheme, directory.authority, f"/{key[:-1]}"), True, 0)
 
 
 def _odd(wire: S3Wire, directory: StorePath, key: str) -> FileStatus | None:
@@ -128,19 +103,13 @@ def _file(
     )
 
 
-@lru_cache(maxsize=4096)
-def _moment(text: str) -> float | None:
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except ValueError:
-        return None
-
-
-async def is_file(wire: S3Wire, operation: str, path: StorePath) -> bool:
-    """Whether an object has that name: one call, none for the root."""
+async def object_at(wire: S3Wire, operation: str, path: StorePath) -> FileStatus | None:
+    """The file of that very name; None where there is none. One call, none for the root."""
     if path.path == "/":
-        return False
+        return None
     answer = await wire.send(operation, "HEAD", path, changes=False)
-    if answer.status >= 300 and answer.status != 404:
+    if answer.status == 404:
+        return None
+    if answer.status >= 300:
         raise error_of(answer, operation, path, changes=False)
-    return answer.status < 300
+    return status_in(answer.headers, path)

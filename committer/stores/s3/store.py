@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import aiohttp
 import msgspec
 
 from committer.errors import (
-    CommitterError,
     ConfigurationError,
-    RecordError,
     StoreConflictError,
     StoreError,
-    StoreExistsError,
-    StoreNotADirectoryError,
-    StoreNotEmptyError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
     StorePreconditionError,
@@ -25,14 +21,15 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.storage_options import OptionTable
-from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
-from committer.stores.helpers import status_or_none, unseen
 from committer.stores.http import HttpClient, check_name
+from committer.stores.http_answers import content_in, range_up_to
+from committer.stores.object_store import ObjectStore, written_file
 from committer.stores.s3.access import S3Access
 from committer.stores.s3.deletes import BATCH, Deletes
 from committer.stores.s3.errors import error_of
-from committer.stores.s3.listing import etag_in, is_file, pages, status_in
+from committer.stores.s3.listing import etag_in, object_at, pages
 from committer.stores.s3.names import TABLE
 from committer.stores.s3.options import S3Options, checked_bucket
 from committer.stores.s3.probe import probe
@@ -68,7 +65,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class S3Store(UploadCalls, Store):
+class S3Store(UploadCalls, ObjectStore):
     """One bucket, over S3's REST interface. It renames nothing: files become visible by completing their uploads.
 
     What its signatures do not show:
@@ -113,6 +110,7 @@ class S3Store(UploadCalls, Store):
         wire = S3Wire(self._bucket, endpoint, self._options.addressing_style, self._access, self._http)
         super().__init__(wire, Objects(self._options))
         self._deletes = Deletes(wire)
+        self._pages = partial(pages, wire)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -163,43 +161,11 @@ class S3Store(UploadCalls, Store):
         """See `SupportsTrials.trials`; some 90 calls."""
         return await Trials(self, self._wire, self._checked(directory)).run()
 
-    async def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path; a file hides what lies below its name. Two calls where no file is."""
-        if self._checked(path).path != "/":
-            answer = await self._wire.send("status", "HEAD", path, changes=False)
-            if answer.status < 300:
-                return status_in(answer.headers, path)
-            if answer.status != 404:
-                raise error_of(answer, "status", path, changes=False)
-        async for _page in pages(self._wire, "status", path, most=1):
-            return FileStatus(path, True, 0)
-        raise StoreNotFoundError("nothing is there", operation="status", path=path)
-
-    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over the children, 1,000 a page; two calls where nothing is below."""
-        found = False
-        async for page in pages(self._wire, "list", self._checked(directory), delimiter="/"):
-            found = True
-            for status in page:
-                yield status
-        if found:
-            return
-        if await is_file(self._wire, "list", directory):
-            raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
-        raise StoreNotFoundError("nothing is there", operation="list", path=directory)
-
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
-        headers = {"range": f"bytes=0-{limit}"}
+        headers = {"range": range_up_to(limit)}
         answer = await self._wire.send("read", "GET", self._checked(path), (), headers, changes=False)
-        if answer.status == 416:
-            # What the service says of any range of an empty file.
-            return b""
-        if answer.status >= 300:
-            raise error_of(answer, "read", path, changes=False)
-        if len(answer.body) > limit:
-            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
-        return answer.body
+        return content_in(answer, path, limit, error_of)
 
     async def put(
         self,
@@ -239,34 +205,8 @@ class S3Store(UploadCalls, Store):
 
         Up to 8 MiB are kept before they are sent: a shorter file is one put, a longer one an upload.
         """
-        if await is_file(self._wire, "open_writer", self._checked(path)):
-            raise StoreExistsError("something stands there", operation="open_writer", path=path)
+        await self._check_absent(path)
         return S3Writer(self, path, self._put_file)
-
-    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        """Does nothing: there are no directories. No call."""
-        self._checked(path)
-        return True
-
-    async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
-    ) -> None:
-        """Not here: a copy and a delete are no rename.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise UnsupportedError(
-            "S3 renames no files: what looks like it copies them", operation="rename_file", path=source
-        )
-
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Not here.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise UnsupportedError("S3 has no directories to rename", operation="rename_directory", path=source)
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; two calls."""
@@ -286,26 +226,6 @@ class S3Store(UploadCalls, Store):
         """See `SupportsBatchDelete.delete_files`; a name that XML cannot hold is deleted by a call of its own."""
         return await self._deletes.delete_many([self._checked(path) for path in paths])
 
-    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        """Deletes what lies below a name: two calls for every 1,000 files. Else its marker, if it has one."""
-        operation = "delete_directory"
-        marker = StorePath(path.scheme, path.authority, f"{path.path.rstrip('/')}/")
-        found = False
-        async for page in pages(
-            self._wire, operation, self._checked(path), markers=True, most=None if recursive else 2
-        ):
-            found = True
-            names = [status.path for status in page]
-            # Never more than what was seen: others may put something there meanwhile.
-            if not recursive and names != [marker]:
-                raise StoreNotEmptyError("the directory has children", operation=operation, path=path)
-            failed = await self.delete_files(names)
-            for error in failed.values():
-                raise error
-        if not found and await is_file(self._wire, operation, path):
-            raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
-        return found
-
     async def close(self) -> None:
         """Closes the running loop's connections."""
         await self._http.close()
@@ -316,14 +236,7 @@ class S3Store(UploadCalls, Store):
         try:
             return await self._put("close", path, data, headers, exclusive=True, stamp=stamp)
         except StoreOutcomeUnknownError as lost:
-            try:
-                found = await status_or_none(self, path)
-            except CommitterError as hidden:
-                # Never as what it is: a writer that is told that nothing was done puts the file again.
-                raise unseen(lost, hidden, operation="close", path=path) from lost
-            if found is None or (found.stamp, found.size) != (stamp, len(data)):
-                raise
-            return found
+            return await written_file(self, path, len(data), stamp, lost)
 
     async def _put(
         self,
@@ -347,6 +260,14 @@ class S3Store(UploadCalls, Store):
                 raise error
             await current_runtime().sleep(0.05 * (_TRIES - tries_left) * current_runtime().random())
         raise AssertionError("the last try returns or raises")
+
+    async def _object_at(self, operation: str, path: StorePath) -> FileStatus | None:
+        return await object_at(self._wire, operation, path)
+
+    async def _delete_objects(self, operation: str, paths: Sequence[StorePath]) -> None:
+        failed = await self.delete_files(paths)
+        for error in failed.values():
+            raise error
 
     def _checked(self, path: StorePath) -> StorePath:
         check_place(path, self._bucket)

@@ -15,9 +15,10 @@ from committer.paths import StorePath
 from committer.stores.answered_xml import parsed
 from committer.stores.base import Capabilities
 from committer.stores.http import Answer, Body
+from committer.stores.object_store import directory_prefix
 from committer.stores.s3.checksums import checksum, checksum_in, header_of
 from committer.stores.s3.errors import error_of
-from committer.stores.s3.listing import STAMP_HEADER, directory_prefix, etag_in
+from committer.stores.s3.listing import STAMP_HEADER, etag_in
 from committer.stores.s3.options import S3Options
 from committer.stores.s3.wire import S3Wire
 from committer.stores.s3.xml import completion, element_in, key_in, moment_in

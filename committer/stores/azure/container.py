@@ -1,22 +1,27 @@
-"""Which paths belong to a container of blobs, and which names its service keeps as they are."""
+"""Which paths belong to a container, and which names its service keeps as they are."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from committer.errors import ConfigurationError, InvalidPathError, StoreNotFoundError
 from committer.paths import StorePath
 from committer.stores.http import check_name
 
-SCHEMES: Final = ("az", "wasb", "wasbs")
 MAX_NAME_BYTES: Final = 1024
 
 
-class BlobContainer:
-    """One container, by the scheme and authority of its paths."""
+class Container:
+    """One container of an account, by the schemes and the authority of its paths.
 
-    def __init__(self, scheme: str, authority: str) -> None:
-        self._scheme = scheme
+    Args:
+        schemes: Those that lead to it.
+        authority: ``container@account.dfs.core.windows.net``, or what else names it.
+    """
+
+    def __init__(self, schemes: Collection[str], authority: str) -> None:
+        self._schemes = schemes
         self._authority = authority
 
     def checked(self, path: StorePath) -> StorePath:
@@ -26,7 +31,7 @@ class BlobContainer:
             ConfigurationError: It belongs to another store.
             InvalidPathError: The service takes no such name.
         """
-        if path.authority != self._authority or path.scheme not in SCHEMES:
+        if path.authority != self._authority or path.scheme not in self._schemes:
             raise ConfigurationError("the path belongs to another store", path=path)
         check_name(path, MAX_NAME_BYTES)
         return path
@@ -38,7 +43,7 @@ class BlobContainer:
             StoreNotFoundError: A name in it ends in a period.
         """
         # The service may drop the period, and look at, or delete, what has the name without it.
-        if _ends_in_period(self.checked(path)):
+        if ends_in_period(self.checked(path)):
             raise StoreNotFoundError("no name here ends in a period", operation=operation, path=path)
         return path
 
@@ -48,7 +53,7 @@ class BlobContainer:
         Raises:
             InvalidPathError: A name in it ends in a period.
         """
-        if _ends_in_period(self.checked(path)):
+        if ends_in_period(self.checked(path)):
             raise InvalidPathError(
                 "a name ends in a period, which the service does not keep",
                 path=path,
@@ -57,5 +62,6 @@ class BlobContainer:
         return path
 
 
-def _ends_in_period(path: StorePath) -> bool:
+def ends_in_period(path: StorePath) -> bool:
+    """Whether one of its names does."""
     return "./" in path.path or path.path.endswith(".")

@@ -1,0 +1,152 @@
+"""Files while they are sent to a service: whether one can still be written, and what a refusal midway leaves."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, Generic, TypeAlias, TypeVar
+
+from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError, TaskError
+from committer.paths import StorePath
+from committer.stores.base import FileStatus, FileWriter
+from committer.stores.helpers import bytes_of
+from committer.stores.http import Body
+
+Part = TypeVar("Part")
+
+PutFile: TypeAlias = Callable[[StorePath, bytes, str], Awaitable[FileStatus]]
+"""Puts a file whole where nothing stands: its path, its content, its stamp."""
+
+
+class SendingWriter(FileWriter):
+    """A file that is kept in memory until enough of it can be sent, and that cannot be written any more once it failed.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: StorePath) -> None:
+        self._path = path
+        self._buffer = bytearray()
+        self._open = True
+        # Whatever ends a call early, but for a clear refusal, leaves open what is there.
+        self._broken = False
+
+    def _check_usable(self, operation: str) -> None:
+        if not self._open or self._broken:
+            what = "it was closed or aborted" if not self._open else "an earlier write failed"
+            raise TaskError(
+                f"a file cannot be written any more: {what}",
+                operation=operation,
+                path=self._path,
+                next_step="open another file, under another name",
+            )
+
+
+class PartsWriter(SendingWriter, Generic[Part]):
+    """Sends part after part, and makes a file of them, if nothing stands there by then; or puts it whole.
+
+    A refused `write` or `close` leaves the writer as it was, so that it can be called again. A part whose answer was
+    lost counts as refused: it is sent again under another number, and the first is not named in the end, so that no
+    late request can exchange anything.
+
+    Args:
+        path: The file.
+        stamp: What it is stamped with.
+        put_file: Puts a file whole where nothing stands.
+    """
+
+    shortest_part_bytes: ClassVar[int] = 8 << 20
+    """What is kept before it is sent; a shorter file is one put."""
+    parts_of_one_length: ClassVar[int]
+    """After how many parts their length doubles: a file may have as many as the service takes."""
+
+    def __init__(self, path: StorePath, stamp: str, put_file: PutFile) -> None:
+        super().__init__(path)
+        self._stamp = stamp
+        self._put_file = put_file
+        self._parts: list[Part] = []
+        self._size = 0
+        self._next = 1
+
+    @abstractmethod
+    async def _send(self, number: int, data: bytes) -> Part:
+        """Sends a part under a number that no other has."""
+
+    @abstractmethod
+    async def _begin(self) -> None:
+        """Does what comes before the first part; called before each."""
+
+    @abstractmethod
+    def _has_begun(self) -> bool:
+        """Whether anything was sent, or begun, of which the file is to be made."""
+
+    @abstractmethod
+    async def _made_of_parts(self) -> str | None:
+        """Makes the file of its parts where nothing stands, and returns its identity."""
+
+    async def write(self, data: Body) -> None:
+        """Keeps it, or sends it with what was kept."""
+        self._check_usable("write")
+        view = bytes_of(data)
+        if len(self._buffer) + len(view) < self._part_bytes:
+            self._buffer += view
+            return
+        body = bytes(self._buffer + view)
+        before = len(self._parts), self._size
+        self._broken = True
+        start = 0
+        try:
+            while len(body) - start >= self._part_bytes:
+                end = start + self._part_bytes
+                await self._add(body[start:end])
+                start = end
+        except (StoreThrottledError, StoreUnavailableError):
+            self._go_back(before)
+            raise
+        self._buffer = bytearray(memoryview(body)[start:])
+        self._broken = False
+
+    async def close(self) -> FileStatus:
+        """Sends what was kept, and makes the file visible.
+
+        Raises:
+            StoreExistsError: Something stands there by now.
+        """
+        self._check_usable("close")
+        self._broken = True
+        before = len(self._parts), self._size
+        try:
+            status = await self._finished()
+        except (StoreThrottledError, StoreUnavailableError):
+            self._go_back(before)
+            raise
+        self._open = False
+        self._buffer = bytearray()
+        return status
+
+    @property
+    def _part_bytes(self) -> int:
+        return self.shortest_part_bytes << (self._next // self.parts_of_one_length)
+
+    async def _finished(self) -> FileStatus:
+        if not self._has_begun():
+            return await self._put_file(self._path, bytes(self._buffer), self._stamp)
+        if self._buffer:
+            await self._add(bytes(self._buffer))
+        identity = await self._made_of_parts()
+        return FileStatus(self._path, False, self._size, None, identity, stamp=self._stamp)
+
+    async def _add(self, data: bytes) -> None:
+        await self._begin()
+        number, self._next = self._next, self._next + 1
+        try:
+            self._parts.append(await self._send(number, data))
+        except StoreOutcomeUnknownError as error:
+            raise StoreUnavailableError(error.message, operation="write", path=self._path) from None
+        self._size += len(data)
+
+    def _go_back(self, before: tuple[int, int]) -> None:
+        del self._parts[before[0] :]
+        self._size = before[1]
+        self._broken = False
