@@ -5,9 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from committer.errors import UnsupportedError
 from committer.paths import StorePath
+from committer.stages.base import StageContext
 from committer.stages.task_output import WrittenFile
-from committer.stores.base import FileStatus, FileWriter
+from committer.stores.base import FileStatus, FileWriter, Store
 
 
 class AttemptFiles(ABC):
@@ -85,3 +87,39 @@ class AttemptFiles(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Frees what this process keeps for the attempt, which is over here. Raises nothing; safe to call twice."""
+
+
+class FilesInStore(AttemptFiles):
+    """Files whose every byte goes to the store: no program writes one by a path of this machine.
+
+    Args:
+        context: The job, with the attempt's own statistics.
+    """
+
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+
+    def local_directory(self, name: str) -> str:
+        """There is none.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise no_local_paths(self._context.store, name)
+
+    async def scan(self) -> tuple[list[WrittenFile], list[str]]:
+        """Nothing: no program wrote anything by a path."""
+        return [], []
+
+    async def close(self) -> None:
+        """Nothing: all is in the store."""
+
+
+def no_local_paths(store: Store, name: str) -> UnsupportedError:
+    """What to raise where no program of this machine can write files of an attempt by their paths."""
+    return UnsupportedError(
+        f"files of a {store.scheme}:// store have no path on this machine",
+        operation="work_path",
+        path=name,
+        next_step="use task.open or task.open_blocking",
+    )

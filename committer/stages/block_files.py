@@ -11,7 +11,7 @@ from committer.paths import StorePath
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
-from committer.stages.part_writer import PartWriter
+from committer.stages.part_writer import PartWriter, Sending
 from committer.stages.sent_files import SentFiles
 from committer.stores.base import FileWriter, Store
 from committer.stores.uploads import BLOCK_LISTS
@@ -37,11 +37,10 @@ class BlockFiles(SentFiles["_BlockWriter"]):
     """
 
     def __init__(self, context: StageContext, directory: StorePath) -> None:
-        super().__init__(context)
+        super().__init__(context, directory)
         self._mark = directory / MARK
         self._marking = asyncio.Lock()
         self._marked = False
-        self._stamp = context.layout.stamp(directory.name)
         self._begun: list[tuple[StorePath, str]] = []
 
     async def open(self, destination: str, staged: str) -> FileWriter:
@@ -55,18 +54,10 @@ class BlockFiles(SentFiles["_BlockWriter"]):
         path, token = context.layout.target(destination), context.runtime.nonce(_TOKEN_BYTES)
         self._begun.append((path, token))
 
-        def finished(ids: list[str]) -> None:
+        def finished(ids: Sequence[str]) -> None:
             self._sent(staged, UploadEntry(id=token, etags=tuple(ids)))
 
-        writer = self._open[staged] = _BlockWriter(
-            context.store,
-            path,
-            token,
-            stamp=self._stamp,
-            part_bytes=self._part_bytes(),
-            in_flight=context.config.multipart_in_flight,
-            told=finished,
-        )
+        writer = self._open[staged] = _BlockWriter(context.store, path, token, self._sending, finished)
         return writer
 
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
@@ -78,21 +69,11 @@ class _BlockWriter(PartWriter[str]):
     """Sends blocks, several at a time. Giving the file up leaves them: no call drops what was sent."""
 
     def __init__(
-        self,
-        store: Store,
-        path: StorePath,
-        token: str,
-        *,
-        stamp: str,
-        part_bytes: int,
-        in_flight: int,
-        told: Callable[[list[str]], None],
+        self, store: Store, path: StorePath, token: str, sending: Sending, finished: Callable[[Sequence[str]], None]
     ) -> None:
-        most = store.capabilities.max_parts
-        super().__init__(path, stamp=stamp, most=most, part_bytes=part_bytes, in_flight=in_flight)
+        super().__init__(store, path, sending, finished)
         self._blocks = BLOCK_LISTS.required(store, "open_writer", path)
         self._token = token
-        self._told = told
 
     async def _put(self, number: int, data: bytearray) -> str:
         block_id = f"{self._token}-{number:05d}"
@@ -113,6 +94,3 @@ class _BlockWriter(PartWriter[str]):
 
     async def _drop(self) -> None:
         """Nothing: the service drops them."""
-
-    def _finished(self, parts: list[str]) -> None:
-        self._told(parts)

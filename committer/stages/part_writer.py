@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from committer.errors import StoreError, TaskError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
-from committer.stores.base import FileStatus, FileWriter
+from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import bytes_of
 
 Part = TypeVar("Part")
+
+
+class Sending(NamedTuple):
+    """How the files of a task attempt are sent.
+
+    Attributes:
+        stamp: What they will be stamped with.
+        part_bytes: Length of every part but the last of a file.
+        in_flight: Parts of a file that are under way at most.
+    """
+
+    stamp: str
+    part_bytes: int
+    in_flight: int
 
 
 class PartWriter(FileWriter, Generic[Part]):
@@ -22,19 +37,22 @@ class PartWriter(FileWriter, Generic[Part]):
     Memory: the part that is filled, those under way, and what the caller hands over: (2 + `in_flight`) parts.
 
     Args:
+        store: Where the parts go.
         path: Where the file will stand.
-        stamp: What it will be stamped with.
-        most: How many parts it can have.
-        part_bytes: Length of every part but the last.
-        in_flight: Parts that are under way at most.
+        sending: How its parts are sent.
+        finished: Told the parts once the file is closed.
     """
 
-    def __init__(self, path: StorePath, *, stamp: str, most: int | None, part_bytes: int, in_flight: int) -> None:
+    def __init__(
+        self, store: Store, path: StorePath, sending: Sending, finished: Callable[[Sequence[Part]], None]
+    ) -> None:
+        self._store = store
         self._path = path
-        self._stamp = stamp
-        self._part_bytes = part_bytes
-        self._in_flight = in_flight
-        self._most = most
+        self._stamp = sending.stamp
+        self._part_bytes = sending.part_bytes
+        self._in_flight = sending.in_flight
+        self._most = store.capabilities.max_parts
+        self._finished = finished
         self._buffer = bytearray()
         self._size = 0
         self._begun = 0
@@ -50,10 +68,6 @@ class PartWriter(FileWriter, Generic[Part]):
     @abstractmethod
     async def _drop(self) -> None:
         """Drops what was sent, where the store can."""
-
-    @abstractmethod
-    def _finished(self, parts: list[Part]) -> None:
-        """Told the parts once the file is closed."""
 
     @abstractmethod
     async def _close_empty(self) -> None:

@@ -7,35 +7,37 @@ from typing import Any, Generic, TypeVar
 
 from committer.paths import StorePath
 from committer.records.pending_uploads import UploadEntry
-from committer.stages.attempt_files import AttemptFiles
+from committer.stages.attempt_files import FilesInStore
 from committer.stages.base import StageContext
-from committer.stages.part_writer import PartWriter
-from committer.stages.staged_files import no_local_paths
+from committer.stages.part_writer import PartWriter, Sending
 from committer.stages.task_output import WrittenFile
 from committer.stores.base import FileStatus
 
 W = TypeVar("W", bound=PartWriter[Any])
 
 
-class SentFiles(AttemptFiles, Generic[W]):
+class SentFiles(FilesInStore, Generic[W]):
     """Files that wait in the store, under the names that they will have, until the job is committed.
 
     A subclass begins them, and says what it began.
 
     Args:
         context: The job, with the attempt's own statistics.
+        directory: The directory of the run.
     """
 
-    def __init__(self, context: StageContext) -> None:
-        self._context = context
+    def __init__(self, context: StageContext, directory: StorePath) -> None:
+        super().__init__(context)
         self._entries: dict[str, UploadEntry] = {}
         self._open: dict[str, W] = {}
-
-    def _part_bytes(self) -> int:
-        """As long as the job wants parts, within what the store takes."""
-        can = self._context.store.capabilities
-        part_bytes = max(self._context.config.multipart_size, can.min_part_bytes)
-        return min(part_bytes, can.max_part_bytes or part_bytes)
+        # Parts as long as the job wants them, within what the store takes.
+        can, config = context.store.capabilities, context.config
+        part_bytes = max(config.multipart_size, can.min_part_bytes)
+        self._sending = Sending(
+            context.layout.stamp(directory.name),
+            min(part_bytes, can.max_part_bytes or part_bytes),
+            config.multipart_in_flight,
+        )
 
     def _sent(self, staged: str, entry: UploadEntry) -> None:
         """All of a file is in the store."""
@@ -50,18 +52,6 @@ class SentFiles(AttemptFiles, Generic[W]):
         """At the path that the file will have."""
         return None
 
-    def local_directory(self, name: str) -> str:
-        """There is none: every byte goes to the store.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise no_local_paths(self._context.store, name)
-
-    async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """Nothing: no program wrote anything by a path."""
-        return [], []
-
     async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
         """Nothing: they are in the store."""
         return files
@@ -70,6 +60,3 @@ class SentFiles(AttemptFiles, Generic[W]):
         """Stops sending files that were not closed."""
         for writer in tuple(self._open.values()):
             await writer.stop()
-
-    async def close(self) -> None:
-        """Nothing: all is in the store."""

@@ -12,11 +12,10 @@ from committer.errors import (
     StoreExistsError,
     StoreNotFoundError,
     TaskError,
-    UnsupportedError,
 )
 from committer.file_names import is_reserved
 from committer.paths import StorePath
-from committer.stages.attempt_files import AttemptFiles
+from committer.stages.attempt_files import AttemptFiles, no_local_paths
 from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
 from committer.stages.scan_task import ScanTask
@@ -155,16 +154,6 @@ def local_path_of(store: Store, directory: StorePath, name: str) -> str:
     if not store.capabilities.local_paths:
         raise no_local_paths(store, name)
     return LOCAL_PATHS.required(store, "work_path", name).local_path(directory)
-
-
-def no_local_paths(store: Store, name: str) -> UnsupportedError:
-    """What to raise where no program of this machine can write files of an attempt by their paths."""
-    return UnsupportedError(
-        f"files of a {store.scheme}:// store have no path on this machine",
-        operation="work_path",
-        path=name,
-        next_step="use task.open or task.open_blocking",
-    )
 
 
 def make_local_directories(context: StageContext, base: str, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from committer.paths import StorePath
-from committer.stages.part_writer import PartWriter
+from committer.stages.part_writer import PartWriter, Sending
 from committer.stores.base import Store
 from committer.stores.upload_ends import end_upload
 from committer.stores.uploads import UPLOADS, UploadPart
@@ -18,9 +18,7 @@ class UploadWriter(PartWriter[UploadPart]):
         store: The store, which has uploads.
         path: Where the file will stand.
         upload_id: The upload, which no other writer writes to.
-        stamp: What it was created with.
-        part_bytes: Length of every part but the last.
-        in_flight: Parts that are under way at most.
+        sending: How its parts are sent, and what it was created with.
         finished: Told the parts of the file once it is closed.
     """
 
@@ -29,18 +27,12 @@ class UploadWriter(PartWriter[UploadPart]):
         store: Store,
         path: StorePath,
         upload_id: str,
-        *,
-        stamp: str,
-        part_bytes: int,
-        in_flight: int,
+        sending: Sending,
         finished: Callable[[Sequence[UploadPart]], None],
     ) -> None:
-        most = store.capabilities.max_parts
-        super().__init__(path, stamp=stamp, most=most, part_bytes=part_bytes, in_flight=in_flight)
-        self._store = store
+        super().__init__(store, path, sending, finished)
         self._uploads = UPLOADS.required(store, "open_writer", path)
         self._upload_id = upload_id
-        self._told = finished
 
     async def _put(self, number: int, data: bytearray) -> UploadPart:
         return await self._uploads.put_part(self._path, self._upload_id, number, data)
@@ -51,6 +43,3 @@ class UploadWriter(PartWriter[UploadPart]):
 
     async def _drop(self) -> None:
         await end_upload(self._store, self._path, self._upload_id)
-
-    def _finished(self, parts: list[UploadPart]) -> None:
-        self._told(parts)

@@ -35,12 +35,11 @@ class UploadedFiles(SentFiles[UploadWriter]):
     """
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
-        super().__init__(context)
         layout = context.layout
-        run = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce).name
-        self._stamp = layout.stamp(run)
+        directory = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce)
+        super().__init__(context, directory)
         attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
-        self._list = ListBeingWritten(context, layout.uploads / run, attempt_id)
+        self._list = ListBeingWritten(context, layout.uploads / directory.name, attempt_id)
         self._begun: dict[str, StorePath] = {}
 
     async def open(self, destination: str, staged: str) -> FileWriter:
@@ -49,21 +48,13 @@ class UploadedFiles(SentFiles[UploadWriter]):
         path = context.layout.target(destination)
         uploads = UPLOADS.required(context.store, "create_upload", path)
         # What a lost answer leaves has no part, and is found by its name where that holds the job's token.
-        upload_id = await uploads.create_upload(path, stamp=self._stamp)
+        upload_id = await uploads.create_upload(path, stamp=self._sending.stamp)
         self._begun[upload_id] = path
 
         def finished(parts: Sequence[UploadPart]) -> None:
             self._sent(staged, entry_of(upload_id, parts))
 
-        writer = self._open[staged] = UploadWriter(
-            context.store,
-            path,
-            upload_id,
-            stamp=self._stamp,
-            part_bytes=self._part_bytes(),
-            in_flight=context.config.multipart_in_flight,
-            finished=finished,
-        )
+        writer = self._open[staged] = UploadWriter(context.store, path, upload_id, self._sending, finished)
         try:
             await self._list.add(ListedUpload(destination, upload_id))
         except BaseException:

@@ -13,9 +13,8 @@ from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.records.pending_uploads import ListedUpload
-from committer.stages.attempt_files import AttemptFiles
+from committer.stages.attempt_files import FilesInStore
 from committer.stages.base import StageContext
-from committer.stages.staged_files import no_local_paths
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stages.uploaded_files import ListBeingWritten
 from committer.stores.base import FileStatus, FileWriter
@@ -24,7 +23,7 @@ OBJECT: Final = "object"
 """What a list says in place of an upload's id: that it names an object."""
 
 
-class DirectFiles(AttemptFiles):
+class DirectFiles(FilesInStore):
     """Files that are objects at the destination as soon as they are closed.
 
     Opening one costs 2 calls: its name is listed in the job's directory, then the job is looked at. Files that are
@@ -37,8 +36,8 @@ class DirectFiles(AttemptFiles):
     """
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
+        super().__init__(context)
         layout = context.layout
-        self._context = context
         self._run = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce).name
         attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
         self._list = ListBeingWritten(context, layout.uploads / self._run, attempt_id)
@@ -69,18 +68,6 @@ class DirectFiles(AttemptFiles):
             return None
         return self._context.layout.target(attempt_name(staged, self._run))
 
-    def local_directory(self, name: str) -> str:
-        """There is none: every byte goes to the store.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise no_local_paths(self._context.store, name)
-
-    async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """Nothing: no program wrote anything by a path."""
-        return [], []
-
     async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
         """Deletes files that were given up: one whose closing had no answer may stand there all the same."""
         given_up = [path for staged, path in self._begun.items() if staged not in self._closed]
@@ -96,6 +83,3 @@ class DirectFiles(AttemptFiles):
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
         """Every object that this run began, those of files that were given up too."""
         return [(path, OBJECT) for path in self._begun.values()]
-
-    async def close(self) -> None:
-        """Nothing: all is in the store."""
