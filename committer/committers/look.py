@@ -134,35 +134,69 @@ async def _other_setups(context: StageContext, found: JobDirectory | None) -> Po
 
 
 async def _look_at_decided(context: StageContext, decision: Decision) -> Position:
-    store, layout = context.store, context.layout
-    late = not store.capabilities.refuses_late_writes
-    outcome, fenced = await both(read_outcome(store, layout), is_fenced(context))
-    found = None
+    """Where a job stands whose decision to commit it was read: the first that holds.
+
+    ==========================================================  ===================================================
+    an outcome of another setup of the id stands                as `_other_setups` says
+    no job's directory is left around the decision              gone, or stale: as `_without_job` says
+    an outcome stands                                           as that says
+    `_SUCCESS` came from this very decision                     repeated: it committed, and was cleaned up
+    a rollback renamed the sources' directory                   fenced
+    nothing of that                                             decided
+    ==========================================================  ===================================================
+
+    A late request can have made the decision again, after a cleanup: that is what the second and the fourth are for.
+    """
+    layout = context.layout
+    outcome, fenced = await both(read_outcome(context.store, layout), is_fenced(context))
     if outcome is not None and not is_of(outcome.setup, layout.setup_name):
         return await _other_setups(context, None)
-    if outcome is None or (late and not outcome.finished):
+    found: JobDirectory | None = None
+    if _may_be_late(context, outcome):
         # After the decision was read: a driver looks for the setup record once it decided, too.
         try:
-            found = await look_at_job(store, layout)
+            found = await look_at_job(context.store, layout)
         except JobNotFoundError:
             return Position(Standing.GONE)
-        if found.is_stale(decision, outcome, late=late):
-            if outcome is not None:
-                # Its job may have been finished since that was read, and have kept it.
-                outcome = await read_outcome(store, layout)
-                if outcome is None:
-                    return Position(Standing.GONE)
-            if found.is_stale(decision, outcome, late=late):
-                return Position(Standing.STALE, found, decision, outcome)
-    if outcome is not None:
-        return Position(standing_of(outcome), found, decision, outcome)
-    adopted = replace(context, config=trusted_config(decision.config, context.config))
-    if await was_completed(adopted, decision):
-        outcome = await read_outcome(store, layout)
+        over, outcome = await _without_job(context, found, decision, outcome)
+        if over is not None:
+            return over
+    if outcome is None:
+        adopted = replace(context, config=trusted_config(decision.config, context.config))
+        if not await was_completed(adopted, decision):
+            return Position(Standing.FENCED if fenced else Standing.DECIDED, found, decision)
+        # Its driver may have ended it since the outcome was looked for.
+        outcome = await read_outcome(context.store, layout)
         if outcome is None:
             return Position(Standing.REPEATED, found, decision)
-        return Position(standing_of(outcome), found, decision, outcome)
-    return Position(Standing.FENCED if fenced else Standing.DECIDED, found, decision)
+    return Position(standing_of(outcome), found, decision, outcome)
+
+
+def _may_be_late(context: StageContext, outcome: JobOutcome | None) -> bool:
+    """Whether a decision may be one that a late request made again.
+
+    Not beside an outcome, where the store refuses writes into directories that are gone. Elsewhere not beside one that
+    is finished: then only cleaning is left, whichever request made the decision.
+    """
+    return outcome is None or not (context.store.capabilities.refuses_late_writes or outcome.finished)
+
+
+async def _without_job(
+    context: StageContext, found: JobDirectory, decision: Decision, outcome: JobOutcome | None
+) -> tuple[Position | None, JobOutcome | None]:
+    """Where a job stands of which nothing is left around its decision, None where something is; and the outcome then.
+
+    No call, or one: where an outcome was read beside nothing, it is read again. The job may have been finished since,
+    and have kept it.
+    """
+    late = not context.store.capabilities.refuses_late_writes
+    if outcome is not None and found.is_stale(decision, outcome, late=late):
+        outcome = await read_outcome(context.store, context.layout)
+        if outcome is None:
+            return Position(Standing.GONE), None
+    if found.is_stale(decision, outcome, late=late):
+        return Position(Standing.STALE, found, decision, outcome), outcome
+    return None, outcome
 
 
 def standing_of(outcome: JobOutcome) -> Standing:

@@ -153,6 +153,15 @@ LEADS_TO: Final[Mapping[Step, Standing]] = {
 ends as kept, not gone.
 """
 
+DECIDING: Final = frozenset({Step.DECIDE, Step.DECIDE_AS_INTENDED, Step.DECIDE_IF_FORCED})
+"""The steps that come to a decision to commit a job."""
+
+CARRYING_OUT: Final = frozenset({Step.PUBLISH, Step.TAKE_BACK, Step.UNDO, Step.FINISH})
+"""The steps that carry one out, which any number of drivers may take at once."""
+
+REFUSING: Final = frozenset({Step.REFUSE_DECIDED, Step.REFUSE_ABORTED, Step.REFUSE_COMMITTED, Step.REFUSE_ANEW})
+"""The steps that only raise."""
+
 
 def step_for(standing: Standing, wish: Wish) -> Step:
     """The step that follows."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from committer.committers.file.giving_back import restore
 from committer.committers.file.layout import CommittedLayout
-from committer.committers.file.taking import restore
 from committer.committers.rename_action import RenameAction
 from committer.records.job_state import JobOutcome
 from committer.stages.base import StageContext

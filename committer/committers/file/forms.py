@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
+from committer.committers.file.giving_back import put_back
 from committer.committers.file.layout import CommittedLayout, FileLayout
-from committer.committers.file.taking import put_back, take
+from committer.committers.file.taking import take
 from committer.committers.file.walking import record_of_directory
 from committer.paths import StorePath
 from committer.stages.base import Frozen, StageContext

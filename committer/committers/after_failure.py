@@ -1,0 +1,218 @@
+"""What follows a step that failed: where its job stands by now, if another driver brought it on; else the error.
+
+It depends on how far the job was when the step began:
+
+==============================================  ======================================================
+the step                                        what follows
+==============================================  ======================================================
+decides, and no decision is known               `_after_undecided`
+decides, and its decision stands by now         the error, which names the call that goes on
+carries a decision out                          `_after_decided`
+is another one, or broke off unforeseen         the error
+==============================================  ======================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from committer.committers.deciding import withdraw_or_say
+from committer.committers.failures import (
+    Refusal,
+    advise_recovery,
+    definite_refusal,
+    leave_rest,
+    refuse_anew,
+    say_undecided,
+    typed,
+    unsettled_refusal,
+)
+from committer.committers.job_call import JobCall
+from committer.committers.look import Position
+from committer.committers.standing import CARRYING_OUT, DECIDING, Standing, Step, Wish
+from committer.errors import CommitterError, OutcomeUnknownError, StoreError
+from committer.logs import job_logger
+from committer.stages.base import StageContext
+from committer.stages.commit_state import is_forward_only
+from committer.stages.decide import DecideCommit, remove_plan, remove_side_files
+from committer.stages.intent import own_intent, withdraw
+from committer.stages.job_directory import JobDirectory
+from committer.stages.origin import lost_its_setup
+
+_log = job_logger("committer.committers")
+
+_UNDECIDED: Final = frozenset({Standing.OPEN, Standing.INTENDED, Standing.REMAINS})
+
+# Where a driver finds a job that it saw decided, when another one ended it.
+_OVER: Final = _UNDECIDED | {
+    Standing.CLAIMED,
+    Standing.EMPTIED,
+    Standing.STALE,
+    Standing.REPEATED,
+    Standing.ANEW,
+}
+
+# Where a job may still stand when a step of this driver failed and no other driver was at work.
+_NOT_BROUGHT_ON: Final[Mapping[Step, frozenset[Standing]]] = {
+    Step.PUBLISH: frozenset({Standing.DECIDED}),
+    Step.TAKE_BACK: frozenset({Standing.DECIDED, Standing.FENCED}),
+    Step.UNDO: frozenset({Standing.DECIDED, Standing.FENCED, Standing.ROLLED_BACK}),
+    # This driver's own mark and cleanup change where it stands, too; what they leave to the last says how it ended.
+    Step.FINISH: frozenset(Standing) - {Standing.GONE, Standing.KEPT},
+}
+
+
+async def after_failure(call: JobCall, step: Step, position: Position, error: Exception) -> Position:
+    """Where the job stands by now, when another driver brought it on, or is to be taken back; else raises.
+
+    Args:
+        call: What was to be done.
+        step: The step that failed.
+        position: From where it was taken.
+        error: How.
+    """
+    if step in DECIDING and call.decision is None and call.deciding.began:
+        return await _after_undecided(call, typed(error))
+    if step in DECIDING and call.decision is not None and isinstance(error, CommitterError):
+        raise advise_recovery(call.context, error) from error
+    if step in CARRYING_OUT and isinstance(error, CommitterError):
+        return await _after_decided(call, step, position, error)
+    raise error
+
+
+async def _after_decided(call: JobCall, step: Step, position: Position, error: CommitterError) -> Position:
+    """What follows a step that was carrying a decision out: the first that holds.
+
+    ====================================================  =======================================
+    where the job stands cannot be seen                   the error
+    it is over                                            it is gone
+    another decision stands                               the error
+    another driver brought it on, or took it back         where it stands
+    the publish was refused for good                      it is refused: the driver takes it back
+    nothing of that                                       the error
+    ====================================================  =======================================
+    """
+    try:
+        now = await call.look()
+    except CommitterError as unseen:
+        error.causes = (*error.causes, unseen)
+        raise _told(call, step, error) from error
+    if _is_over(call, now):
+        # What stands there came late, or is a job that was set up under the id since.
+        return Position(Standing.GONE)
+    if _is_of_another_decision(call, now):
+        # This driver may neither publish nor take back by it: what it rests on was never read here.
+        raise _told(call, step, error) from error
+    if _is_brought_on(call, step, now):
+        if step is Step.FINISH:
+            call.overtaken = _told(call, step, error)
+        return now
+    refusal = _to_be_taken_back(call, step, error)
+    if refusal is not None:
+        _log.warning("job %s is rolled back: %s", call.context.layout.job_id, refusal.message)
+        call.refusal = refusal
+        return replace(position, standing=Standing.REFUSED)
+    raise _told(call, step, error) from error
+
+
+def _is_over(call: JobCall, now: Position) -> bool:
+    """Whether another driver ended a job that this one saw decided."""
+    carried = call.decision
+    return carried is not None and carried.decision == "commit" and now.standing in _OVER
+
+
+def _is_of_another_decision(call: JobCall, now: Position) -> bool:
+    """Whether the decision that stands there is not the one that this driver carries out."""
+    carried = call.decision
+    if carried is None or carried.decision != "commit":
+        return False
+    return now.decision is not None and now.decision.driver != carried.driver
+
+
+def _is_brought_on(call: JobCall, step: Step, now: Position) -> bool:
+    """Whether another driver of the job did what a step was about to do, or the contrary."""
+    own = now.standing is Standing.ROLLED_BACK and now.outcome is not None and now.outcome.driver == call.context.driver
+    return not own and now.standing not in _NOT_BROUGHT_ON[step]
+
+
+def _to_be_taken_back(call: JobCall, step: Step, error: CommitterError) -> Refusal | None:
+    """For what a job is to be taken back that was being published: a refusal for good, where that is still possible."""
+    if step is not Step.PUBLISH or call.state is None or is_forward_only(call.context, call.state):
+        return None
+    return definite_refusal(error)
+
+
+def _told(call: JobCall, step: Step, error: CommitterError) -> CommitterError:
+    """The error of a step as its caller is told of it."""
+    context = call.context
+    if call.refusal is not None and step in (Step.TAKE_BACK, Step.UNDO):
+        return unsettled_refusal(context, call.refusal, error)
+    if step is Step.PUBLISH:
+        return advise_recovery(context, error, otherwise=_other_end(call))
+    if step in (Step.TAKE_BACK, Step.UNDO):
+        return advise_recovery(context, error, rollback=step is Step.TAKE_BACK or call.wish is Wish.ROLL_BACK)
+    if error.outcome != "committed":
+        # It could not be read what is left to do.
+        leave_rest(context, error)
+    return error
+
+
+def _other_end(call: JobCall) -> str:
+    """What ends a job that cannot be published any further; empty where that was not read."""
+    context, state = call.context, call.state
+    if state is None:
+        return ""
+    return context.giving_up() if is_forward_only(context, state) else context.taking_back()
+
+
+async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
+    """What follows a step that was to decide, where this driver saw no decision: the first that holds.
+
+    ==========================================================  ====================================================
+    it cannot be told whether the decision was created          the error
+    where the job stands cannot be seen                         the error, which says that a recovery may commit it
+    its id was set up anew                                      the error of that; what this driver declared goes
+    its setup record is lost, as to a removal of `_temporary`   it is gone; what this driver declared goes
+    it is not decided                                           the error; what this driver declared goes
+    another driver decided it, or ended it                      where it stands
+    ==========================================================  ====================================================
+
+    The last is no error: a file which that driver published looks like another job's to a preflight. And before it is
+    known that none decided nothing is taken back: what is frozen and locked is so for all drivers of the job.
+    """
+    context = call.context
+    if isinstance(error, OutcomeUnknownError) and error.operation == DecideCommit.name:
+        raise error
+    try:
+        now = await call.look()
+    except (StoreError, MemoryError) as unseen:
+        say_undecided(context, error, "another driver may have decided it, and that could not be looked up", unseen)
+        raise error from None
+    found = now.found
+    if now.standing is Standing.ANEW and found is not None:
+        await _withdraw_from_other(context, error, found)
+        raise refuse_anew(context) from error
+    if now.standing in _UNDECIDED and found is not None:
+        if not lost_its_setup(context, found):
+            await withdraw_or_say(context, error, call.deciding.declared, found)
+            raise error
+        await remove_side_files(context, found)
+        now = Position(Standing.GONE)
+    call.overtaken = error
+    return now
+
+
+async def _withdraw_from_other(context: StageContext, error: CommitterError, found: JobDirectory) -> None:
+    """Removes what this driver wrote into the directory of a job that was set up under the id since.
+
+    A driver of that job passes over it, so it is no harm where that fails.
+    """
+    try:
+        intent = await own_intent(context, found)
+        if intent is not None:
+            await withdraw(context, intent)
+        await remove_plan(context, found)
+    except CommitterError as hidden:
+        error.causes = (*error.causes, hidden)
