@@ -21,7 +21,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.job_stands import is_of_other_setup, set_up_anew
 from committer.stages.own_records import OWN_RECORD_LIMIT
-from committer.stages.removal import Removal, removal_of, remove_emptied, remove_records, remove_shared
+from committer.stages.removal import Removal, removal_of, remove_emptied, remove_records, remove_shared, take_out
 from committer.stages.removal_base import OPERATION
 from committer.stores.base import FileStatus
 from committer.stores.helpers import exists
@@ -155,21 +155,18 @@ class RemoveLastRecords(Stage[Removal | None, None]):
         Args:
             value: The removal of `CleanupJob`; None for one of this stage's own.
         """
-        layout = self.context.layout
-        removal = value or removal_of(self.context)
-        try:
-            if value is None:
-                await removal.begin()
+        directory, outcome = self.context.layout.job_directory, self.context.layout.outcome
+
+        async def take(removal: Removal) -> None:
             # A disk that reorders deletes must not lose the job's fate while anything of the job is left.
-            await sync_directories(self.context, [layout.job_directory], missing_ok=True)
+            await sync_directories(self.context, [directory], missing_ok=True)
             await removal.take_decision()
-            await sync_directories(self.context, [layout.job_directory], missing_ok=True)
-            await removal.take(FileStatus(layout.outcome, False, 0))
-        except JobNotFoundError:
-            # Another driver did the rest, and the id is another job's by now.
-            return
-        await removal.end()
-        await remove_emptied(self.context)
+            await sync_directories(self.context, [directory], missing_ok=True)
+            await removal.take(FileStatus(outcome, False, 0))
+
+        # Else another driver did the rest, and the id is another job's by now.
+        if await take_out(self.context, take, value):
+            await remove_emptied(self.context)
 
 
 class RemoveDecision(Stage[Removal | None, None]):
@@ -183,16 +180,12 @@ class RemoveDecision(Stage[Removal | None, None]):
 
     async def execute(self, value: Removal | None) -> None:
         """Removes the decision, with `CleanupJob`'s removal or one of this stage's own."""
-        layout = self.context.layout
-        removal = value or removal_of(self.context)
-        try:
-            if value is None:
-                await removal.begin()
-            await sync_directories(self.context, [layout.job_directory], missing_ok=True)
+
+        async def take(removal: Removal) -> None:
+            await sync_directories(self.context, [self.context.layout.job_directory], missing_ok=True)
             await removal.take_decision()
-        except JobNotFoundError:
-            return
-        await removal.end()
+
+        await take_out(self.context, take, value)
 
 
 async def remove_job_directory(context: StageContext, claim: bytes) -> bool:

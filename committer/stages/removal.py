@@ -6,7 +6,7 @@ anew. What it goes on with must not reach the new job, whose records have the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from committer.errors import JobNotFoundError, StoreError, StoreNotEmptyError
 from committer.logs import job_logger
@@ -29,6 +29,7 @@ __all__ = [
     "remove_emptied",
     "remove_records",
     "remove_shared",
+    "take_out",
 ]
 
 _log = job_logger("committer.stages")
@@ -57,27 +58,43 @@ class RemovalByName(Removal):
         """Nothing is left to do."""
 
 
+async def take_out(
+    context: StageContext, what: Callable[[Removal], Awaitable[None]], begun: Removal | None = None
+) -> bool:
+    """Takes things out of a job's directory; see `Removal` for the order.
+
+    Args:
+        context: The job.
+        what: Takes them.
+        begun: The removal to go on with, which was begun; None begins one. It is ended then.
+
+    Returns:
+        Whether they were taken. Else the id was set up anew meanwhile, so another process had taken them before.
+    """
+    removal = begun or removal_of(context)
+    try:
+        if begun is None:
+            await removal.begin()
+        await what(removal)
+    except JobNotFoundError:
+        return False
+    await removal.end()
+    return True
+
+
 async def remove_directory(context: StageContext, directory: StorePath) -> None:
     """Removes a directory of the job whose name other setups' have too, where it cannot be fenced by a rename."""
-    removal = removal_of(context)
-    try:
-        await removal.begin()
-        await removal.take(FileStatus(directory, True, 0))
-    except JobNotFoundError:
-        return
-    await removal.end()
+    await take_out(context, lambda removal: removal.take(FileStatus(directory, True, 0)))
 
 
 async def remove_records(context: StageContext, records: Iterable[StorePath]) -> None:
     """Removes records of this process's own, or of its setup, that say nothing any more; none of another setup's."""
-    removal = removal_of(context)
-    try:
-        await removal.begin()
+
+    async def take(removal: Removal) -> None:
         for record in records:
             await removal.take(FileStatus(record, False, 0))
-    except JobNotFoundError:
-        return
-    await removal.end()
+
+    await take_out(context, take)
 
 
 async def remove_shared(context: StageContext) -> bool:

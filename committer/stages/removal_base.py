@@ -26,7 +26,28 @@ Found: TypeAlias = dict[StorePath, list[FileStatus]]
 
 
 class Removal(ABC):
-    """One process's removal of what a job left. `begin` first; `end` last.
+    """One process's removal of what a job left: it takes things out of the job's directory, and deletes them.
+
+    The process may be stopped between any two calls, while another one does the rest and the id is set up anew. So the
+    calls come in this order, and each says what holds when the process goes on from there:
+
+    ==  ===================  =========================================================================================
+    1   `look`               Nothing was changed. What was seen may be another job's by now: `begin` finds that out.
+    2   `begin`              The last look whose setup record stands. From here on no call reaches what a new job
+                             makes, as far as the store can see to it: how is what the subclasses differ in.
+    3   `take_all` of        Before the setup record, without which no process knows any more what is the job's in
+        `outside`            directories that jobs share.
+    4   `take_all` of        Decision and outcome still say how the job ended.
+        the children, but
+        for the fate
+    5   `empty`              The directories that were taken are deleted: they are most of the work, and as long as one
+                             stands the outcome stands.
+    6   `take_decision`      After 5. At once with 5 where an outcome stands, which says then how the job ended.
+    7   `take` the outcome   The last thing of the job. One that is kept stays.
+    8   `end`                Nothing of the job is left, and nothing of this process.
+    ==  ===================  =========================================================================================
+
+    A process that takes a few records only begins, takes and ends (`committer.stages.removal.take_out`).
 
     Args:
         context: The job, as this process knows it.
@@ -121,10 +142,7 @@ class Removal(ABC):
         """
 
     async def take_decision(self) -> None:
-        """Takes the decision; see `take`. Not a second time.
-
-        Before all else is deleted only where an outcome stands, which says then how the job ended.
-        """
+        """Takes the decision; see `take`. Not a second time."""
         if not self.decision_taken:
             await self.take(FileStatus(self.context.layout.decision, False, 0))
             self.decision_taken = True
