@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from committer.records.manifest import TaskManifest
-from committer.stages import decide, load_records, manifest_forms, noted_facts
+from committer.stages import load_records, manifest_forms
 from committer.testing.simulate.worlds import FENCING
+from tests.few_facts import list_in_side_files
 from tests.guarantees.conftest import Tally
 from tests.guarantees.sweeps import MEMORY, SMALL, disk, memory, plan_of, sweep
 from tests.guarantees.test_endings import dying_in_turn, then_rolled_back
@@ -24,10 +25,7 @@ REPLACING = ["replace", "replace-same-names", "replace-all"]
 
 @pytest.fixture(autouse=True)
 def _low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "FACTS_IN_DECISION", 0)
-    for module in (decide, noted_facts):
-        monkeypatch.setattr(module, "FACTS_A_FILE", 2)
-    monkeypatch.setattr(noted_facts, "FACTS_IN_MEMORY", 1)
+    list_in_side_files(monkeypatch)
 
 
 @pytest.mark.parametrize("situation", REPLACING)

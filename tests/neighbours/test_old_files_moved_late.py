@@ -12,8 +12,8 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError
-from committer.stages import decide, noted_facts
 from committer.testing.faults import Call, Fault, SimulatedCrash
+from tests.few_facts import list_in_side_files
 from tests.neighbours.meeting import Connection, Table
 
 OLD = {f"p=1/old-{number}": b"old" for number in range(6)}
@@ -21,10 +21,7 @@ OLD = {f"p=1/old-{number}": b"old" for number in range(6)}
 
 @pytest.fixture(autouse=True)
 def _low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "FACTS_IN_DECISION", 0)
-    for module in (decide, noted_facts):
-        monkeypatch.setattr(module, "FACTS_A_FILE", 2)
-    monkeypatch.setattr(noted_facts, "FACTS_IN_MEMORY", 1)
+    list_in_side_files(monkeypatch)
 
 
 def moves_an_old_file(call: Call) -> bool:

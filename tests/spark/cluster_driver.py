@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,10 @@ from committer.spark.spark_task import BATCH_ID, QUERY_ID
 from committer.spark.stream_writer import BatchMessage, CommitterStreamWriter
 from committer.spec import JobSpec
 
+sys.path.append(str(Path(__file__).parents[2]))
+
+from tests.spark.driving import ON_A_CLUSTER, builder, serve, speculating, started
+
 PATIENCE_S = 120.0
 DRAWN_BY_SPARK = "drawn-by-spark"
 Act = Callable[[int, int], None]
@@ -44,36 +48,12 @@ Act = Callable[[int, int], None]
 
 
 def start(master: str) -> SparkSession:
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": "2",
-        "spark.cores.max": "4",
-        "spark.speculation": str("spark://" in master).lower(),
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.quantile": "0.5",
-        "spark.speculation.multiplier": "1.2",
-        "spark.speculation.minTaskRuntime": "100ms",
-        "spark.speculation.efficiency.enabled": "false",
-        # How long Spark leaves a loser's Python process alone before it kills it.
-        "spark.python.task.killTimeout": "30s",
-    }
-    builder = SparkSession.builder.master(master).appName("committer failures")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
+    settings = {**ON_A_CLUSTER, **speculating(master), "spark.sql.shuffle.partitions": "2"}
+    building = builder(master, "committer failures", settings)
     # For the way "own writers" alone, which says that they go through the protocol.
     with contextlib.suppress(UnsupportedError):
-        builder = builder.config("spark.jars", jar_path())
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+        building = building.config("spark.jars", jar_path())
+    return started(building)
 
 
 # --- Four ways to write --------------------------------------------------------------------------------------------
@@ -447,31 +427,8 @@ def words(spec: JobSpec) -> list[Any]:
     return [json.loads(path.read_text()) for path in sorted(flags(spec).glob("[0-9]*"))]
 
 
-SCENARIOS = {
-    scenario.__name__: scenario
-    for scenario in (
-        speculation,
-        speculation_in_a_batch,
-        lost_executor,
-        lost_in_task_commit,
-        two_writers,
-        slow_commit,
-    )
-}
-
-
-def main(arguments: Sequence[str]) -> None:
-    spark = start(arguments[0])
-    print(json.dumps({"told": "ready"}), flush=True)
-    for line in sys.stdin:
-        command = json.loads(line)
-        try:
-            answer = {"told": SCENARIOS[command.pop("scenario")](spark, **command)}
-        except Exception:
-            answer = {"failed": traceback.format_exc()}
-        print(json.dumps(answer), flush=True)
-    spark.stop()
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    serve(
+        start(sys.argv[1]),
+        (speculation, speculation_in_a_batch, lost_executor, lost_in_task_commit, two_writers, slow_commit),
+    )

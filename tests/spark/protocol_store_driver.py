@@ -15,6 +15,7 @@ import sys
 import traceback
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
@@ -23,6 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 import committer.spark
 from committer.events import JobEvent
 from committer.spark import configure, last_report
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from tests.spark.driving import ON_THIS_MACHINE, builder, serve, started
 
 SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 KEY = "spark.sql.sources.commitProtocolClass"
@@ -50,22 +55,13 @@ def listen(event: JobEvent) -> None:
 
 def start(master: str) -> SparkSession:
     settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **ON_THIS_MACHINE,
         "spark.driver.memory": "768m",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.maxConcurrentOutputFileWriters": "10",  # else a task sorts its rows before it writes any
         **json.loads(os.environ["SPARK_SETTINGS"]),
     }
-    builder = SparkSession.builder.master(master).appName("own writers on a server")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = configure(builder, progress=listen).getOrCreate()
-    session.sparkContext.setLogLevel(os.environ.get("SPARK_LOG_LEVEL", "OFF"))
-    return session
+    return started(configure(builder(master, "own writers on a server", settings), progress=listen), "OFF")
 
 
 def metrics_of_latest(spark: SparkSession) -> dict[str, str]:
@@ -205,24 +201,5 @@ def write_with_credential(
         configure(spark, progress=listen)
 
 
-SCENARIOS = {
-    scenario.__name__: scenario
-    for scenario in (write, call, without_python, sql, abort_interrupted, write_with_credential)
-}
-
-
-def main(master: str) -> None:
-    spark = start(master)
-    print(json.dumps({"told": "ready"}), flush=True)
-    for line in sys.stdin:
-        command = json.loads(line)
-        try:
-            answer = {"told": SCENARIOS[command.pop("scenario")](spark, **command)}
-        except Exception:
-            answer = {"failed": traceback.format_exc()}
-        print(json.dumps(answer), flush=True)
-    spark.stop()
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    serve(start(sys.argv[1]), (write, call, without_python, sql, abort_interrupted, write_with_credential))

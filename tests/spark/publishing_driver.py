@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,10 @@ from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
 from committer.spark import configure, foreach_partition, jar_path
 
+sys.path.append(str(Path(__file__).parents[2]))
+
+from tests.spark.driving import ON_A_CLUSTER, builder, event_log, serve, started
+
 PATIENCE_S = 120.0
 FILES = 240
 # Some seconds, shared out over the workers: time to lose some.
@@ -34,40 +38,18 @@ ON_EXECUTORS = CommitterConfig(publish="spark", io_rate=40)
 
 def start(master: str) -> SparkSession:
     """A session whose chunks run twice where one takes longer than a second, and that tells what became of its tasks."""
-    events = Path.cwd() / "events"
-    events.mkdir(exist_ok=True)
-    java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": java,
-        "spark.executor.extraJavaOptions": java,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": "2",
-        "spark.cores.max": "4",
+        **ON_A_CLUSTER,
+        **event_log(),
+        "spark.eventLog.rolling.enabled": "false",
         "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.minTaskRuntime": "100ms",
-        "spark.speculation.efficiency.enabled": "false",
         # A chunk is the only task of its job: it has no neighbours to be compared with.
         "spark.speculation.task.duration.threshold": "1s",
-        "spark.python.task.killTimeout": "30s",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": events.as_uri(),
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "false",
     }
-    builder = SparkSession.builder.master(master).appName("committer publishing")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
+    building = builder(master, "committer publishing", settings)
     with contextlib.suppress(UnsupportedError):
-        builder = builder.config("spark.jars", jar_path())
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+        building = building.config("spark.jars", jar_path())
+    return started(building)
 
 
 def executors(spark: SparkSession) -> list[int]:
@@ -211,18 +193,5 @@ def counts(events: Iterator[dict[str, Any]]) -> dict[str, int]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    spark = start(arguments[0])
-    print(json.dumps({"told": "ready"}), flush=True)
-    for line in sys.stdin:
-        command = json.loads(line)
-        try:
-            answer = {"told": {"publish": publish}[command.pop("scenario")](spark, **command)}
-        except Exception:
-            answer = {"failed": traceback.format_exc()}
-        print(json.dumps(answer), flush=True)
-    spark.stop()
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    serve(start(sys.argv[1]), (publish,))

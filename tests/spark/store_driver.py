@@ -7,7 +7,6 @@ Everything here belongs to `__main__`, so that Spark ships it by value.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -21,44 +20,24 @@ from pyspark.sql import DataFrame, SparkSession
 
 from committer.spark import write
 
+sys.path.append(str(Path(__file__).parents[2]))
+
+from tests.spark.driving import ON_A_CLUSTER, builder, event_log, serve, speculating, started
+
 ROWS = 40
 PATIENCE_S = 60.0
 
 
 def start(master: str) -> SparkSession:
-    events = Path.cwd() / "events"
-    events.mkdir()
     settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": "2",
-        "spark.cores.max": "4",
-        "spark.speculation": str("spark://" in master).lower(),
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.quantile": "0.5",
-        "spark.speculation.multiplier": "1.2",
-        "spark.speculation.minTaskRuntime": "100ms",
-        "spark.speculation.efficiency.enabled": "false",
-        "spark.python.task.killTimeout": "30s",
-        # Every plan, and every event, as a history server would show them.
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": events.as_uri(),
-        "spark.eventLog.compress": "false",
+        **ON_A_CLUSTER,
+        **speculating(master),
+        **event_log(),
+        # Every plan, too.
         "spark.sql.ui.explainMode": "extended",
         "spark.sql.maxMetadataStringLength": "100000",
     }
-    builder = SparkSession.builder.master(master).appName("committer on a server")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel(os.environ.get("SPARK_LOG_LEVEL", "ERROR"))
-    return session
+    return started(builder(master, "committer on a server", settings))
 
 
 def frame_of(spark: SparkSession, act: Callable[[int, int], None]) -> DataFrame:
@@ -139,21 +118,5 @@ def overwrite(spark: SparkSession, dest: str, storage: dict[str, str]) -> dict[s
     return {"files": report.files_committed, "success": report.success, "report": repr(report)}
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (save, overwrite)}
-
-
-def main(master: str) -> None:
-    spark = start(master)
-    print(json.dumps({"told": "ready"}), flush=True)
-    for line in sys.stdin:
-        command = json.loads(line)
-        try:
-            answer = {"told": SCENARIOS[command.pop("scenario")](spark, **command)}
-        except Exception:
-            answer = {"failed": traceback.format_exc()}
-        print(json.dumps(answer), flush=True)
-    spark.stop()
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    serve(start(sys.argv[1]), (save, overwrite))
