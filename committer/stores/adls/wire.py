@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from committer.errors import CommitterError
 from committer.paths import StorePath
+from committer.stores.azure.errors import error_of
 from committer.stores.azure.wire import NOTHING, AzureWire, encoded
 from committer.stores.http import Answer
 
@@ -36,3 +38,8 @@ class AdlsWire(AzureWire):
             headers["x-ms-source-if-match"] = f'"{identity}"'
         query = (("continuation", continuation),) if continuation else NOTHING
         return await self.send(operation, "PUT", destination, query, headers)
+
+    def _refusal(
+        self, answer: Answer, operation: str, path: StorePath, *, changes: bool, exclusive: bool
+    ) -> CommitterError:
+        return error_of(answer, operation, path, changes=changes)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from committer.audit import current_audit
+from committer.errors import CommitterError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.azure.access import Access, Query
-from committer.stores.azure.errors import error_of
 from committer.stores.http import Answer, Body, HttpClient
 
 # The first that knows `paginated`, without which deleting a large tree with a token fails after some thousand paths
@@ -28,7 +29,7 @@ NOTHING: Final[Query] = ()
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.\-~/=]*").fullmatch
 
 
-class AzureWire:
+class AzureWire(ABC):
     """Makes, signs and sends requests, each once.
 
     Args:
@@ -138,16 +139,24 @@ class AzureWire:
         *,
         data: Body | None = None,
         changes: bool = True,
+        at: str | None = None,
+        exclusive: bool = False,
     ) -> Answer:
-        """As `send`, for what has no refusal of its own meaning.
+        """As `send`, for what has no refusal of its own meaning; `exclusive` on the condition that nothing is there.
 
         Raises:
             StoreError: The service refused.
         """
-        answer = await self.send(operation, method, path, query, headers, data=data, changes=changes)
+        answer = await self.send(operation, method, path, query, headers, data=data, changes=changes, at=at)
         if answer.status >= 300:
-            raise error_of(answer, operation, path, changes=changes)
+            raise self._refusal(answer, operation, path, changes=changes, exclusive=exclusive)
         return answer
+
+    @abstractmethod
+    def _refusal(
+        self, answer: Answer, operation: str, path: StorePath, *, changes: bool, exclusive: bool
+    ) -> CommitterError:
+        """What a refusal means, as the service words it."""
 
 
 def encoded(path: str) -> str:
