@@ -56,6 +56,13 @@ def test_share_on_disks_that_get_full_or_read_only(namespace: tuple[str, ...]) -
     sweep("--kind", "disks", "--disk", "plain", "--victim", "commit", "--share", "300", before=namespace)
 
 
+@pytest.mark.parametrize("victim", ["commit", "recover", "roll back"])
+def test_share_of_sealed_jobs_on_disks_that_get_full_or_read_only(namespace: tuple[str, ...], victim: str) -> None:
+    """From the decision on: where task attempts are sealed, directories renamed as a whole, or taken back."""
+    options = ("--kind", "disks", "--disk", "plain", "--flavour", "promote", "--phase", "decision")
+    sweep(*options, "--victim", victim, "--share", "8", before=namespace)
+
+
 def test_share_on_the_disk_of_temporary_files(tmp_path: Path) -> None:
     options = ("--disk", "plain", "--victim", "commit", "--flavour", "replace")
     sweep("--kind", "exits", *options, "--share", "40", root=tmp_path)

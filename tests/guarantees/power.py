@@ -223,6 +223,7 @@ class PowerStore(ForwardingStore):
         promised: What was promised so far; records of the job's fate are noted here, the rest by the test.
         pictures: One a moment that differs from the one before.
         syncs: How often something was forced to the disk.
+        renamed: Where directories were renamed to.
     """
 
     def __init__(self, space: MemorySpace, seeds: int = 0, *, watched: bool = True) -> None:
@@ -231,6 +232,7 @@ class PowerStore(ForwardingStore):
         self.promised: set[str] = set()
         self.pictures: list[Picture] = []
         self.syncs = 0
+        self.renamed: list[StorePath] = []
         self._seeds = seeds
         self._watched = watched
         self._disk = Disk()
@@ -303,6 +305,7 @@ class PowerStore(ForwardingStore):
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         await self.inner.rename_directory(source, destination)
+        self.renamed.append(destination)
         self._disk.move(source, destination)
         self.picture(f"rename_directory {source} -> {destination}")
 

@@ -38,6 +38,11 @@ NEW_ELSEWHERE = {
     0: {"day=0/part-0.csv": b"zero", f"{ELSEWHERE}/day=1/part-0.csv": b"one"},
     1: {f"{ELSEWHERE}/part-1.csv": b"two", f"{ELSEWHERE}/day=2/x=1/part-1.csv": b"three"},
 }
+# Each task has a directory of its own with enough files to be renamed as a whole, one of them with another below it.
+NEW_WHOLE = {
+    0: {"day=0/part-0.csv": b"zero", **{f"day=1/part-0-{number}.csv": b"one" for number in range(3)}},
+    1: {"day=2/part-1.csv": b"two", **{f"day=2/x=1/part-1-{number}.csv": b"three" for number in range(3)}},
+}
 OLD_ELSEWHERE = {f"{ELSEWHERE}/day=2/x=1/old.csv": b"old 2", f"{ELSEWHERE}/day=9/old.csv": b"old 9"}
 
 
@@ -75,6 +80,7 @@ SITUATIONS = {
         (f"{ELSEWHERE}/day=9/old.csv",),
         {0: {"day=0/part-0.csv": b"zero"}, 1: {f"{ELSEWHERE}/day=2/x=1/part-1.csv": b"three"}},
     ),
+    "promoted": Situation(OLD, {"promote_directories": True}, KEPT, NEW_WHOLE),
     "replace-all": Situation(SAME, {"conflict_mode": "replace", "superseded_scope": "destination"}),
 }
 DELIVERIES: tuple[Delivery, ...] = ("listing", "message")
@@ -111,7 +117,7 @@ async def _run(
     store: PowerStore, situation: Situation, delivery: Delivery, durability: str, committer_name: str | None = None
 ) -> list[TaskCommit]:
     """Runs the job, noting what was promised."""
-    roots = (ELSEWHERE,) if situation.new is not NEW else ()
+    roots = (ELSEWHERE,) if any(name.startswith("/") for name in situation.all_new) else ()
     config = CommitterConfig(durability=durability, absolute_roots=roots, **situation.config)  # type: ignore[arg-type]
     destination = store.space.path(OUT)
     messages: list[TaskCommit] = []
@@ -289,6 +295,16 @@ async def test_power_loss_at_every_moment_of_a_job_in_hadoops_layout(name: str, 
     wrong = await _lose_power(name, "listing", 2, tally, committer_name="file-v1")
     wrong += await _lose_power_while_rolled_back(name, "listing", 1, tally, "file-v1")
     assert not wrong, _report(wrong)
+
+
+async def test_whole_directories_are_renamed_where_power_is_lost() -> None:
+    situation = SITUATIONS["promoted"]
+    with use_runtime(Impatient(1)):
+        store = _store(situation, 0)
+        await _run(store, situation, "listing", "fsync")
+    names = [path.name for path in store.renamed]
+    assert names.count("tasks-sealed") == 1
+    assert {"day=1", "day=2"} <= set(names)
 
 
 async def test_without_durability_the_same_losses_show() -> None:

@@ -12,7 +12,7 @@ from committer import CommitterConfig
 from committer.errors import CommitterError, StoreOutcomeUnknownError, StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.hdfs import HdfsStore
-from committer.testing.faults import FaultyStore
+from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.hdfs.channel import JavaChannel
 from tests.hdfs.cluster import Cluster
 from tests.hdfs.relay import Cut, relay_to
@@ -44,6 +44,62 @@ async def test_a_job(directory: StorePath, table: JavaChannel, delivery: Any) ->
     assert await table.files() == {**FILES, "_SUCCESS": (await table.files())["_SUCCESS"]}
     assert await table.directories() == {"year=2000", "year=2001", "year=2002"}
     assert (await committer.validate(directory.uri)).ok
+
+
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+@pytest.mark.parametrize("stray", ["", "before the seal", "after the seal"])
+async def test_whole_directories(directory: StorePath, table: JavaChannel, delivery: Any, stray: str) -> None:
+    """Each task's year goes by one rename, which no file comes along with that its task writes by path since."""
+    await table.write("year=1999/old.csv", b"old")
+    store = FaultyStore(HdfsStore.open_for(directory, {}))
+    config = CommitterConfig(promote_directories=True)
+    turn = asyncio.Lock()
+    strays: list[str] = []
+    async with committer.open_job(
+        directory.uri, delivery=delivery, config=config, storage_options={"store": store}
+    ) as job:
+        messages = await write_tasks(job)
+        written = sorted({call.path.parent.path for call in store.calls if "part-" in call.path.name})
+
+        async def before(call: Any) -> None:
+            sealing = call.operation == "rename_directory" and call.destination.name == "tasks-sealed"
+            listing = call.operation == "list" and "tasks-sealed" in call.path.path
+            async with turn:
+                if not strays and ((stray == "before the seal" and sealing) or (stray == "after the seal" and listing)):
+                    for path in written:
+                        strays.append(f"{path.removeprefix(directory.path)[1:]}/stray")
+                        await table.write(strays[-1], b"stray")
+
+        store.before_call = before
+        report = await job.commit(messages if delivery == "message" else None, tasks=3)
+    assert len(strays) == (3 if stray else 0)
+    assert (report.success, report.files_committed) == (True, len(FILES))
+    assert await visible(table) == {"year=1999/old.csv": b"old", **FILES}
+    assert await table.directories() == {"year=1999", "year=2000", "year=2001", "year=2002"}
+    renamed = {
+        call.destination.name
+        for call in store.calls
+        if call.operation == "rename_directory" and "_temporary" not in call.destination.path
+    }
+    assert renamed == (set() if stray == "before the seal" else {"year=2000", "year=2001", "year=2002"})
+
+
+async def test_whole_directories_taken_back(directory: StorePath, table: JavaChannel) -> None:
+    """Its driver dies with the directories in place; what was there before is all that stays."""
+    await table.write("year=1999/old.csv", b"old")
+    store = FaultyStore(HdfsStore.open_for(directory, {}))
+    config = CommitterConfig(promote_directories=True)
+    job = await committer.open_job(directory.uri, job_id="J", config=config, storage_options={"store": store})
+    messages = await write_tasks(job)
+    store.faults.append(Fault(kind="crash_before", operation="put", path="outcome"))
+    with pytest.raises(SimulatedCrash):
+        await job.commit(messages, tasks=3)
+    assert await visible(table) == {"year=1999/old.csv": b"old", **FILES}
+    report = await committer.recover(directory.uri, "J", rollback=True)
+    assert not report.success
+    assert await visible(table) == {"year=1999/old.csv": b"old"}
+    assert await table.directories() == {"year=1999"}
+    await store.inner.close()
 
 
 @pytest.mark.parametrize("name", ["file-v1", "file-v2"])

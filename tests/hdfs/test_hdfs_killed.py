@@ -6,13 +6,14 @@ import asyncio
 import random
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import JobUndecidedError
+from committer.errors import JobStateError, JobUndecidedError
 from committer.paths import StorePath
 from committer.testing.simulate.checker import Checker
 from committer.testing.simulate.ledger import Attempt, Ledger
@@ -32,12 +33,12 @@ CALLS = FILES + 120
 LOOKS_EVERY = 16
 
 
-def ledger() -> Ledger:
+def ledger(*, promote: bool = False) -> Ledger:
     """What the driver's tasks wrote, each of which committed before the driver was killed."""
-    noted = Ledger(TASKS, CommitterConfig())
+    noted = Ledger(TASKS, CommitterConfig(promote_directories=promote or None))
     for task in range(TASKS):
         numbers = range(task * emulated_driver.FILES_A_TASK, (task + 1) * emulated_driver.FILES_A_TASK)
-        files = {emulated_driver.name(number): emulated_driver.content(number) for number in numbers}
+        files = {emulated_driver.name(one, promote=promote): emulated_driver.content(one) for one in numbers}
         noted.note(Attempt(task, 0, files, state="committed"))
     return noted
 
@@ -57,14 +58,18 @@ def watch(relay: Relay, checker: Checker, broken: list[Exception]) -> None:
     relay.before = before
 
 
-async def kill_after(relay: Relay, uri: str, calls: int, watched: Callable[[], None]) -> None:
-    """Starts a driver, and kills it once its commit has made so many calls, or has ended; `watched` before its commit."""
+async def kill_after(relay: Relay, uri: str, calls: int, watched: Callable[[], None], *words: str) -> None:
+    """Starts a driver, and kills it once its commit has made so many calls, or has ended; `watched` before its commit.
+
+    `words` are what it is told beside.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(Path(emulated_driver.__file__)),
         uri,
         "J",
         str(FILES),
+        *words,
         stdout=asyncio.subprocess.PIPE,
         env=environment(),
     )
@@ -106,3 +111,32 @@ async def test_killed_then_recovered(cluster: Cluster, directory: StorePath, mom
     await asyncio.to_thread(checker.end, "committed", neat=True)
     assert checker.steps > 1
     assert b'"jobId" : "J"' in await asyncio.to_thread(lambda: world.visible()["_SUCCESS"])
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("end", ["recover", "roll back"])
+@pytest.mark.parametrize("moment", range(MOMENTS))
+async def test_killed_while_it_renames_directories(
+    cluster: Cluster, directory: StorePath, moment: int, end: str
+) -> None:
+    """Its tasks are sealed by one rename; then each task's directory is listed, and goes by another."""
+    world = NameNodeWorld(cluster, directory)
+    checker = await asyncio.to_thread(Checker, world, {"J": ledger(promote=True)})
+    async with relay_to(cluster.authority) as relay:
+        uri = StorePath("hdfs", relay.authority, world.destination.path).uri
+        broken: list[Exception] = []
+        # Some sixty calls in all; the first rename is that of the records.
+        calls = random.Random(moment).randrange(20, 90)
+        await kill_after(relay, uri, calls, lambda: watch(relay, checker, broken), emulated_driver.PROMOTE)
+        report = None
+        if end == "roll back":
+            with suppress(JobStateError):
+                report = await committer.recover(uri, "J", rollback=True)
+        report = report or await finish(uri)
+    assert not broken, broken[0]
+    if not report.success:
+        await asyncio.to_thread(checker.end, "untouched", neat=True)
+        assert await asyncio.to_thread(world.visible) == {}
+        return
+    assert report.files_committed == FILES
+    await asyncio.to_thread(checker.end, "committed", neat=True)

@@ -1,7 +1,7 @@
 """Drivers that stop themselves between two system calls: `python stopping.py`, told by lines of JSON what to run.
 
 Imports once and forks for each run. A run does to one job what it is told and stops (SIGSTOP) before its nth system call
-on one name; answers are `stopped` and `ended`. The line `"go on"` continues it.
+on one name, or on what fits a pattern; answers are `stopped` and `ended`. The line `"go on"` continues it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from fnmatch import fnmatch
 from typing import Any
 
 import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError
 from committer.stores.local import LocalStore, kernel_rename
+from committer.stores.local.calls import Entries
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 
 CALLS = ("link", "rename", "unlink", "lstat", "rmdir")
@@ -32,13 +34,16 @@ def without_flag(source: str, destination: str, **_at: int | None) -> None:
 
 
 def stop_before(name: str, number: int) -> None:
-    """Stops this process before its `number`th call from now on that names `name`."""
+    """Stops this process before its `number`th call from now on that names `name`, which may be a pattern."""
     left = number
+
+    def names_it(args: tuple[Any, ...]) -> bool:
+        return name in args or ("*" in name and any(isinstance(arg, str) and fnmatch(arg, name) for arg in args))
 
     def watched(call: Callable[..., Any]) -> Callable[..., Any]:
         def look(*args: Any, **kwargs: Any) -> Any:
             nonlocal left
-            if name in args:
+            if names_it(args):
                 left -= 1
                 if left == 0:
                     # To this thread: of a signal to the process another one may take note, a moment later.
@@ -49,6 +54,7 @@ def stop_before(name: str, number: int) -> None:
 
     for call in CALLS:
         setattr(os, call, watched(getattr(os, call)))
+    Entries.__init__ = watched(Entries.__init__)  # type: ignore[method-assign]
     kernel_rename.rename_no_replace = watched(kernel_rename.rename_no_replace)  # type: ignore[assignment]
 
 

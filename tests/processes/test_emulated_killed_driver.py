@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer.errors import JobUndecidedError
+from committer.errors import JobStateError, JobUndecidedError
 from committer.paths import StorePath
 from committer.testing.conformance import Channel
 from committer.testing.emulators import adls, gcs
@@ -70,14 +70,15 @@ async def on_gcs() -> AsyncIterator[Served]:
         yield Served(destination, emulator.conduct, options, {"GCS_TOKEN": "canary"}, channel, ("move", 200))
 
 
-async def kill_after(served: Served, requests: int) -> None:
-    """Starts a driver and kills it once its commit has made so many requests, or has ended."""
+async def kill_after(served: Served, requests: int, *words: str) -> None:
+    """Starts a driver and kills it once its commit has made so many requests, or has ended; `words` it is told beside."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(Path(emulated_driver.__file__)),
         served.destination.uri,
         "J",
         str(FILES),
+        *words,
         *(f"{name}={value}" for name, value in served.options.items()),
         stdout=asyncio.subprocess.PIPE,
         env={**environment(), **served.environment},
@@ -127,3 +128,38 @@ async def test_killed_then_recovered(
         done = [entry for entry in served.conduct.log if (entry.operation, entry.status) == served.moved]
         sources = [entry.source for entry in done]
         assert len(sources) == len(set(sources)), "a file was renamed twice"
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("end", ["recover", "roll back"])
+@pytest.mark.parametrize("moment", range(MOMENTS))
+async def test_killed_while_it_renames_directories(moment: int, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task's directories go by one rename, after the directory of its attempt was sealed by another."""
+    async with on_adls() as served:
+        for name, value in served.environment.items():
+            monkeypatch.setenv(name, value)
+        # Some forty requests come before the first seal; for each of four tasks a seal, listings and a rename follow.
+        await kill_after(served, random.Random(moment).randrange(30, 110), emulated_driver.PROMOTE)
+        numbers = range(FILES)
+        all_files = {emulated_driver.name(one, promote=True): emulated_driver.content(one) for one in numbers}
+        log = served.conduct.log
+        promoted = {entry.path for entry in log if entry.operation == "rename" and "_temporary" not in entry.path}
+        if end == "roll back":
+            uri, options = served.destination.uri, served.options
+            try:
+                rolled = await committer.recover(uri, "J", rollback=True, storage_options=options)
+            except JobStateError:
+                # It had an outcome: only forward from there.
+                rolled = await committer.recover(uri, "J", storage_options=options)
+            found = await served.channel.files()
+            if not rolled.success:
+                assert found == {}
+                assert await served.channel.directories() == set()
+                return
+        else:
+            assert (await finish(served)).files_committed == FILES
+            found = await served.channel.files()
+        assert b'"jobId" : "J"' in found.pop("_SUCCESS")
+        assert found == all_files
+        assert not any(name.startswith("_temporary") for name in await served.channel.directories())
+        assert all(name.rpartition("/")[2].startswith(("t=", "part-", "_SUCCESS")) for name in promoted)

@@ -136,6 +136,42 @@ async def test_new_file_that_is_taken_back(
         assert visible(table) == {"p=1/old": b"old", "p=2/new-0": b"k"}
 
 
+# What the driver goes by when it lists the sealed directory, and where it renames it to.
+SEALED = {"listing": "_temporary/a/*/tasks-sealed/*/p=2", "rename": "p=2"}
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere directories are renamed whole on demand only"
+)
+@pytest.mark.parametrize("end", ["recover", "roll back", "roll back, commit another"])
+@pytest.mark.parametrize("place", SEALED)
+async def test_directory_that_is_renamed_as_a_whole(
+    drivers: tuple[Driver, Driver], tmp_path: Path, place: str, end: str
+) -> None:
+    """Its driver stands still once it is sealed; meanwhile its task writes on by path, and another driver ends the job."""
+    new = {f"p=2/new-{number}": "new" for number in range(3)}
+    seen = 0
+    async for table, driver in stops(drivers, tmp_path, True, name=SEALED[place], files=new):
+        [*sealed] = table.glob(SEALED["listing"])
+        complete = {"p=1/old": b"old"} | dict.fromkeys(new, b"new")
+        if sealed:
+            seen += 1
+            written = table / "_temporary/a/00/tasks" / sealed[0].parent.name / "p=2"
+            written.mkdir(parents=True)
+            (written / "stray").write_text("stray")
+            await committer.recover(table, "a", rollback=end != "recover")
+            if end != "recover":
+                complete = {"p=1/old": b"old"}
+                assert not (table / "p=2").exists()
+            assert visible(table) == complete
+        if sealed and end == "roll back, commit another":
+            await commit(table, "k", {"p=2/new-0": "k"})
+            complete["p=2/new-0"] = b"k"
+        assert driver.tell("go on") == "ended 0"
+        assert visible(table) == complete
+    assert seen
+
+
 async def test_old_file_that_comes_back(drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool) -> None:
     async for table, driver in stops(
         drivers, tmp_path, flag, name="p=1/old", do="roll back", config={"conflict_mode": "replace"}

@@ -1,0 +1,226 @@
+"""Whole directories in one rename on an emulated Azure Data Lake Storage: sealed, listed, renamed, recovered, taken back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import count
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.errors import CommitterError, JobRolledBackError
+from committer.paths import StorePath
+from committer.stores.adls import AdlsStore
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
+from tests.stores.emulated_lake import AdlsLake, serve_lake
+
+OLD = {"year=1999/old.csv": b"old"}
+# Three directories are one task's alone; into the fourth two write, into the last there was something before.
+FILES = {
+    **{
+        f"year={2000 + task}/month={number % 2}/part-{number}.csv": b"x" * number
+        for task in range(3)
+        for number in range(6)
+    },
+    **{f"year=2010/part-{task}.csv": b"%d" % task for task in range(3)},
+    "year=1999/part-0.csv": b"0",
+}
+CONFIG = CommitterConfig(promote_directories=True)
+PROMOTED = {"year=2000", "year=2001", "year=2002"}
+
+
+@pytest.fixture
+async def lake() -> AsyncIterator[AdlsLake]:
+    async with serve_lake("adls") as lake:
+        assert isinstance(lake, AdlsLake)
+        yield lake
+
+
+class Table:
+    """A table with an old file, and a job whose three tasks committed."""
+
+    def __init__(self, lake: AdlsLake, dest: StorePath) -> None:
+        self.lake = lake
+        self.dest = dest
+        self.store = self.connect()
+        self.directories: list[StorePath] = []
+        self.messages: list[committer.TaskCommit] = []
+        self.strays = 0
+
+    def connect(self) -> FaultyStore:
+        return FaultyStore(AdlsStore.open_for(self.dest, self.lake.options))
+
+    async def prepare(self, delivery: str) -> committer.Job:
+        """Writes; the driver about to commit."""
+        async with committer.open_job(self.dest.uri, job_id="old", storage_options=self.lake.options) as job:
+            async with job.task_attempt(0) as task:
+                for name, data in OLD.items():
+                    async with task.open(name) as file:
+                        await file.write(data)
+        job = await committer.open_job(
+            self.dest.uri, job_id="J", delivery=delivery, config=CONFIG, storage_options=self.lake.options
+        )
+        for number in range(3):
+            async with job.task_attempt(number) as task:
+                for name, data in FILES.items():
+                    own = name.startswith(f"year={2000 + number}/") or name == f"year=2010/part-{number}.csv"
+                    if own or (number == 0 and name.startswith("year=1999")):
+                        async with task.open(name) as file:
+                            await file.write(data)
+            self.directories.append(task.directory)
+            assert task.task_commit is not None
+            self.messages.append(task.task_commit)
+        await job.close()
+        return await committer.attach_job(job.spec, storage_options={"store": self.store})
+
+    async def stray(self) -> None:
+        """The programs of attempts that committed write on, by their paths."""
+        self.strays += 1
+        store = self.connect()
+        for number, directory in enumerate(self.directories):
+            await store.put(directory / f"year={2000 + number}/month=0/stray-{self.strays}", b"stray")
+        await store.close()
+
+    async def files(self) -> dict[str, bytes]:
+        """What a reader sees."""
+        found = await self.lake.files(self.dest)
+        return {name: data for name, data in found.items() if not name.startswith("_")}
+
+    async def neat(self) -> bool:
+        """Whether nothing of the job is left beside."""
+        return not any(name.startswith("_temporary") for name in await self.lake.files(self.dest))
+
+    def renamed_whole(self) -> set[str]:
+        """Directories of the table that came by one rename."""
+        renames = [call for call in self.store.calls if call.operation == "rename_directory"]
+        return {
+            call.destination.relative_to(self.dest)
+            for call in renames
+            if call.destination and "_temporary" not in call.destination.path
+        }
+
+
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+async def test_a_job(lake: AdlsLake, delivery: str) -> None:
+    table = Table(lake, lake.root / "table")
+    driver = await table.prepare(delivery)
+    report = await driver.commit(table.messages if delivery == "message" else None, tasks=3)
+    assert (report.success, report.files_committed) == (True, len(FILES))
+    assert await table.files() == {**OLD, **FILES}
+    assert await table.neat()
+    assert table.renamed_whole() == PROMOTED
+    seals = [
+        call for call in table.store.calls if call.operation == "rename_directory" and call.path in table.directories
+    ]
+    assert len(seals) == 3
+    # Not one of the files that came with a directory was renamed itself.
+    files = [
+        call.path.path for call in table.store.calls if call.operation == "rename_file" and "part-" in call.path.path
+    ]
+    assert len(files) == 4
+    assert (await committer.validate(table.dest.uri, storage_options=lake.options)).ok
+    await driver.close()
+    await table.store.close()
+
+
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+async def test_strays_before_every_rename_and_listing(lake: AdlsLake, delivery: str) -> None:
+    """What comes before the seal keeps a directory from being renamed as a whole; what comes later goes elsewhere."""
+    table = Table(lake, lake.root / "table")
+    driver = await table.prepare(delivery)
+
+    async def before(call: Call) -> None:
+        if call.operation in {"rename_directory", "list"} and "_temporary" in call.path.path:
+            await table.stray()
+
+    table.store.before_call = before
+    report = await driver.commit(table.messages if delivery == "message" else None, tasks=3)
+    assert table.strays > 6
+    assert report.files_committed == len(FILES)
+    assert await table.files() == {**OLD, **FILES}
+    await driver.close()
+    await table.store.close()
+
+
+async def test_strays_after_the_seal_do_not_keep_a_directory_from_being_renamed(lake: AdlsLake) -> None:
+    table = Table(lake, lake.root / "table")
+    driver = await table.prepare("message")
+    sealed = 0
+
+    async def before(call: Call) -> None:
+        nonlocal sealed
+        if call.operation == "rename_directory" and call.path in table.directories:
+            sealed += 1
+        elif sealed == 3 and table.strays < 3:
+            await table.stray()
+
+    table.store.before_call = before
+    # One call at a time: the third seal is done when another call begins.
+    await driver.commit(table.messages, tasks=3)
+    assert table.strays == 3
+    assert table.renamed_whole() == PROMOTED
+    assert await table.files() == {**OLD, **FILES}
+    await driver.close()
+    await table.store.close()
+
+
+async def disturbed(lake: AdlsLake, trouble: FaultKind, end: Callable[[Table, bool], Awaitable[None]]) -> None:
+    """One fault at each rename of a directory in turn, strays before and after it; then another process ends the job."""
+    for nth in range(20):
+        table = Table(lake, lake.root / f"{trouble}-{nth}")
+        driver = await table.prepare("listing")
+        faults, renames = table.store.faults, count()
+
+        async def before(
+            call: Call,
+            nth: int = nth,
+            faults: list[Fault] = faults,
+            renames: Iterator[int] = renames,
+            stray: Callable[[], Awaitable[None]] = table.stray,
+        ) -> None:
+            if call.operation == "rename_directory" and next(renames) == nth:
+                await stray()
+                faults.append(Fault(kind=trouble, call=call.number))
+
+        table.store.before_call = before
+        try:
+            report = await driver.commit(tasks=3)
+            done = report.success
+        except (SimulatedCrash, CommitterError):
+            done = False
+        await table.stray()
+        await end(table, done)
+        await driver.close()
+        await table.store.close()
+        if not faults:
+            assert nth > 6
+            return
+    raise AssertionError("it never ended")
+
+
+@pytest.mark.parametrize("trouble", ["crash_before", "crash_after", "lost"])
+async def test_recovered(lake: AdlsLake, trouble: FaultKind) -> None:
+    async def end(table: Table, done: bool) -> None:
+        if not done:
+            report = await committer.recover(table.dest.uri, "J", storage_options=lake.options)
+            assert report.files_committed == len(FILES)
+        assert await table.files() == {**OLD, **FILES}
+
+    await disturbed(lake, trouble, end)
+
+
+@pytest.mark.parametrize("trouble", ["crash_before", "crash_after"])
+async def test_rolled_back(lake: AdlsLake, trouble: FaultKind) -> None:
+    async def end(table: Table, done: bool) -> None:
+        if not done:
+            try:
+                await committer.recover(table.dest.uri, "J", rollback=True, storage_options=lake.options)
+            except CommitterError as error:
+                assert not isinstance(error, JobRolledBackError)
+                # It had an outcome: nothing but its clean-up was left.
+                done = True
+                await committer.recover(table.dest.uri, "J", storage_options=lake.options)
+        assert await table.files() == ({**OLD, **FILES} if done else OLD)
+
+    await disturbed(lake, trouble, end)
