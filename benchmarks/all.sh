@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all=(far near many no-op scale overwrite rate-cap publish-elsewhere task-commit spark-write spark-commit clients gcs-move adls-rename s3-complete http-split ten-million scaling suites)
+all=(far near many no-op scale overwrite rate-cap publish-elsewhere task-commit spark-write spark-commit spark-overwrite clients gcs-move adls-rename s3-complete http-split ten-million scaling suites)
 [ "$#" -gt 0 ] && all=("$@")
 
 run() { uv run --locked --extra spark --extra cli "$@"; }
@@ -23,6 +23,7 @@ for name in "${all[@]}"; do
         task-commit) run benchmarks/task_commit.py ;;
         spark-write) run benchmarks/spark_write.py ;;
         spark-commit) run benchmarks/spark_commit.py ;;
+        spark-overwrite) run benchmarks/spark_overwrite.py ;;
         clients) run --extra gcs --extra adls --extra s3 python -m benchmarks.compare_clients ;;
         gcs-move) run --extra gcs python -m benchmarks.gcs_move ;;
         adls-rename) run python -m benchmarks.adls_rename ;;

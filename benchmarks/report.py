@@ -24,6 +24,7 @@ from benchmarks import (
     scale,
     scaling,
     spark_commit,
+    spark_overwrite,
     spark_write,
     task_commit,
 )
@@ -179,6 +180,15 @@ def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
                 if {ours, writer} <= table["writers"].keys():
                     title = f"Spark write, {table['rows']:,} rows ({table['table']}), against {writer}{how}"
                     yield title, target, spark_write.ratio(table, writer, "wall_s", ours)
+    yield from _inside_spark(results)
+
+
+def _inside_spark(results: Results) -> Iterator[tuple[str, str, str]]:
+    replaced = results(spark_overwrite.NAME)
+    if replaced:
+        title = f"overwrite of {replaced['files']:,} files in {replaced['directories']:,} partitions from Spark: wall,"
+        measured = spark_overwrite.ratio(replaced, spark_overwrite.SPARKS, "wall_s")
+        yield f"{title} to its own delete and write", f"<= {spark_overwrite.AIM:g}", measured
     inside = results(spark_commit.NAME)
     for java, aim in spark_commit.AIMS.items() if inside else ():
         yield (
@@ -234,6 +244,7 @@ PLACES: Final[dict[str, Callable[[Results], str]]] = {
         results, spark_write.NAME, lambda found: spark_write.rows(found["tables"]), "spark_write"
     ),
     "spark-commit": lambda results: simple(results, spark_commit.NAME, spark_commit.rows, "spark_commit"),
+    "spark-overwrite": lambda results: simple(results, spark_overwrite.NAME, spark_overwrite.rows, "spark_overwrite"),
     "adls-rename": lambda results: simple(results, client_cpu.ADLS_RENAME, client_cpu.rows, "adls_rename"),
     "s3-complete": lambda results: simple(results, client_cpu.S3_COMPLETE, client_cpu.rows, "s3_complete"),
     "gcs-move": lambda results: simple(results, client_cpu.GCS_MOVE, client_cpu.rows, "gcs_move"),
