@@ -196,8 +196,9 @@ async def withdraw_success(context: StageContext, value: SuccessData, published:
 
     A create that is under way while another driver ends the job, and later jobs replace its data, cannot be refused by
     a store that takes late writes; nor the one of a driver that stands still once it saw that its job's directory is
-    gone. One call for each file that is named; some 5 more where one does not stand. What is taken lies in the job's
-    directory, which is made again for it: the caller cleans up.
+    gone. One call for each file that is named; some 7 more where one does not stand. Where the store is not told what
+    to take, it goes to a directory that is made for it and deleted, so that a move which comes late takes nothing; the
+    job's own, which is made again for that, the caller removes.
 
     Returns:
         Whether it was taken away.
@@ -206,16 +207,24 @@ async def withdraw_success(context: StageContext, value: SuccessData, published:
         # A driver that knows no file by its identity found the marker, which an earlier one wrote, and lets it be.
         return False
     layout, store = context.layout, context.store
-    standing = await status_or_none(store, layout.success)
-    if standing is None or not _is_same(await _content(context, layout.success), value):
-        return False
     able = CONDITIONAL_DELETE.of(store)
-    if able is not None and standing.identity:
-        with contextlib.suppress(StorePreconditionError):
-            return await able.delete_file_if(layout.success, identity=standing.identity)
-        return False
-    await store.make_directory(layout.job_directory, parents=True)
-    return await take_away(context, layout.success, layout.job_directory, identity=standing.identity)
+    for _round in range(_ROUNDS):
+        standing = await status_or_none(store, layout.success)
+        if standing is None or not _is_same(await _content(context, layout.success), value):
+            return False
+        if able is not None and standing.identity:
+            with contextlib.suppress(StorePreconditionError):
+                return await able.delete_file_if(layout.success, identity=standing.identity)
+            return False
+        place = layout.ended(context.runtime.nonce())
+        await store.make_directory(place, parents=True)
+        taken = False
+        with contextlib.suppress(StoreOutcomeUnknownError):
+            taken = await take_away(context, layout.success, place, identity=standing.identity)
+        await store.delete_directory(place, recursive=True)
+        if taken:
+            return True
+    return False
 
 
 async def _still_stands(context: StageContext, published: Published | None) -> bool:
@@ -243,7 +252,7 @@ async def make_room_for(
     replacing: bool = False,
     of_this_engine: bool = False,
 ) -> bool:
-    """Moves an older `_SUCCESS` than this one into the job's directory; False when what stands there stays.
+    """Moves an older `_SUCCESS` than this one into a directory of the job; False when what stands there stays.
 
     Only while the job is not finished, looked at after what stands there: what came later than that is not moved.
 
@@ -269,9 +278,10 @@ async def make_room_for(
     now = await read_outcome(store, layout)
     if now is None or now.finished or (now.driver, now.created) != (outcome.driver, outcome.created):
         return False
-    # Where it is not taken another driver was faster, and what stands there now is looked at again.
+    # Where it is not taken another driver was faster, and what stands there now is looked at again. It goes to a
+    # directory that no job leaves: one that keeps its outcome keeps its own, and a move that comes late could go there.
     with contextlib.suppress(StoreExistsError, StoreOutcomeUnknownError):
-        await take_away(context, layout.success, layout.job_directory, identity=standing.identity)
+        await take_away(context, layout.success, layout.drivers, identity=standing.identity)
     return True
 
 

@@ -14,6 +14,7 @@ from committer.errors import (
     JobStateError,
     JobUndecidedError,
     OutcomeKeptError,
+    StoreNotFoundError,
     StorePermissionError,
 )
 from committer.operations import forget_outcome, plan_cleanup
@@ -333,3 +334,32 @@ async def test_a_replacing_job_minds_no_kept_outcome(place: Place) -> None:
     await place.run_job({"a=1/part-0": b"new"}, job_id="job-2", config=CommitterConfig(conflict_mode="replace"))
     assert place.files() == {"a=1/part-0": b"new", "part-1": b"de"}
     assert left(place) == OUTCOME
+
+
+async def test_a_move_of_an_older_marker_that_comes_late_takes_no_newer_one(memory: MemoryPlace) -> None:
+    """The directory of the job stays for its outcome, so that nothing in it may be where such a request can go."""
+    first = await memory.open_job(job_id="job-1", config=KEPT)
+    await memory.run_task(first, 0, {"part-0": b"abc"})
+    moves: list[Call] = []
+
+    async def before(call: Call) -> None:
+        if call.operation == "rename_file" and call.path.name == "part-0":
+            memory.store.before_call = None
+            await memory.run_job({"part-1": b"de"}, job_id="job-2")
+            memory.store.before_call = note
+            memory.faults(Fault(kind="unanswered", operation="rename_file", path="_SUCCESS"))
+
+    async def note(call: Call) -> None:
+        if call.operation == "rename_file" and call.path.name == "_SUCCESS":
+            moves.append(call)
+
+    memory.store.before_call = before
+    await first.commit()
+    assert left(memory) == OUTCOME
+    marker = memory.all_files()["_SUCCESS"]
+    assert b'"job-1"' in marker
+    late = moves[0]
+    assert late.destination is not None
+    with pytest.raises(StoreNotFoundError):
+        await memory.space.store().rename_file(late.path, late.destination)
+    assert memory.all_files()["_SUCCESS"] == marker
