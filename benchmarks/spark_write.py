@@ -296,6 +296,10 @@ def main() -> None:
     parser.add_argument("--writers", default="", help="only those with one of these words in their names")
     parser.add_argument("--json", type=Path, help="writes every measurement there, not into benchmarks/results")
     arguments = parser.parse_args()
+    words = arguments.writers.split(",")
+    chosen = [writer for writer in WRITERS if any(word in writer for word in words)]
+    if not chosen:
+        parser.error(f"no writer has one of {words} in its name; there are: {'; '.join(WRITERS)}")
     with_pyspark()
     many, directories = int(200_000 * arguments.scale), int(2_000 * arguments.scale)
     tables: dict[str, Callable[[SparkSession], Table]] = {
@@ -307,8 +311,6 @@ def main() -> None:
         spark = start_session()
         add_dropping_source(spark)
         has_bare = add_bare_file_system(spark, Path(build))
-        words = arguments.writers.split(",")
-        chosen = [writer for writer in WRITERS if any(word in writer for word in words)]
         writers = [writer for writer in chosen if has_bare or writer not in NEED_JAVAC]
         found = []
         for name in arguments.shapes.split(","):
