@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
-from committer.advice import LOOK_BEFORE
 from committer.documentation import page
 from committer.errors import (
     CommitterError,
     ConfigurationError,
-    DestinationNotFoundError,
     InvalidPathError,
     StoreConflictError,
     StoreError,
@@ -20,16 +17,12 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotEmptyError,
     StoreNotFoundError,
-    StoreOutcomeUnknownError,
     StorePermissionError,
     StorePreconditionError,
-    StoreThrottledError,
-    StoreUnavailableError,
 )
-from committer.flow.retry_after import retry_after_s
-from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.http import Answer
+from committer.stores.refusals import Refusal
 
 _SAYS_CODE: Final = re.compile(rb'"code"\s*:\s*"(\w{1,100})"|<Code>(\w{1,100})</Code>')
 
@@ -76,24 +69,6 @@ def code_of(answer: Answer) -> str:
     return (found[1] or found[2]).decode() if found else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """A refusal, and the call it was given to."""
-
-    status: int
-    code: str
-    request_id: str
-    operation: str
-    path: StorePath
-    source: StorePath | None
-
-    def as_error(
-        self, kind: type[CommitterError], message: str, at: StorePath | None = None, next_step: str = ""
-    ) -> CommitterError:
-        said = " ".join(part for part in (str(self.status), self.code, self.request_id) if part)
-        return kind(f"{message} ({said})", operation=self.operation, path=at or self.path, next_step=next_step)
-
-
 def error_of(
     answer: Answer,
     operation: str,
@@ -114,16 +89,13 @@ def error_of(
         replaces: Whether it may replace what stands at `path`: a conflict is then about its kind.
     """
     status, code = answer.status, code_of(answer)
-    refusal = _Refusal(status, code, answer.headers.get("x-ms-request-id", ""), operation, path, source)
+    refusal = Refusal(status, code, answer.headers.get("x-ms-request-id", ""), operation, path, source)
     if status == 429 or (status == 503 and (code == "ServerBusy" or "Retry-After" in answer.headers)):
-        return StoreThrottledError(
-            refusal.as_error(StoreThrottledError, "the service asks to slow down").message,
-            retry_after_s=retry_after_s(answer.headers, current_runtime().now()),
-            operation=operation,
-            path=path,
-        )
+        return refusal.slow_down(answer.headers)
+    if status == 501:
+        return refusal.as_error(StoreError, "the service does not know this request")
     if status == 408 or status >= 500:
-        return _failed(refusal, changes=changes)
+        return refusal.failed(changes=changes)
     if status == 401 or code in _BAD_CREDENTIALS:
         return refusal.as_error(
             StorePermissionError, "the service refuses the credentials, or was sent none", next_step=_CREDENTIALS
@@ -143,31 +115,15 @@ def error_of(
     return refusal.as_error(ConfigurationError if status == 400 else StoreError, "the service refuses the request")
 
 
-def _failed(refusal: _Refusal, *, changes: bool) -> CommitterError:
-    if refusal.status == 501:
-        return refusal.as_error(StoreError, "the service does not know this request")
-    if not changes:
-        return refusal.as_error(StoreUnavailableError, "the service failed")
-    return refusal.as_error(
-        StoreOutcomeUnknownError,
-        "the service failed and may have done it",
-        next_step=LOOK_BEFORE,
-    )
-
-
-def _missing(refusal: _Refusal) -> CommitterError:
+def _missing(refusal: Refusal) -> CommitterError:
     if refusal.code in _NO_FILESYSTEM:
-        return refusal.as_error(
-            DestinationNotFoundError,
-            f"there is no such container: {refusal.path.authority}",
-            next_step="create the container first, or correct its name",
-        )
+        return refusal.no_such("container")
     if refusal.code == "RenameDestinationParentPathNotFound":
         return refusal.as_error(StoreNotFoundError, "the parent of the destination is missing")
     return refusal.as_error(StoreNotFoundError, "nothing is there", at=refusal.source)
 
 
-def _conflict(refusal: _Refusal, *, replaces: bool) -> CommitterError:
+def _conflict(refusal: Refusal, *, replaces: bool) -> CommitterError:
     code, source = refusal.code, refusal.source
     if code == "SourceConditionNotMet":
         return refusal.as_error(StorePreconditionError, "the source is another file", at=source)

@@ -8,7 +8,6 @@ from committer.errors import (
     CommitterError,
     ConfigurationError,
     StoreConflictError,
-    StoreError,
     StoreExistsError,
     StorePartsError,
     StorePermissionError,
@@ -18,6 +17,7 @@ from committer.paths import StorePath
 from committer.stores.azure.errors import code_of
 from committer.stores.azure.errors import error_of as shared_error_of
 from committer.stores.http import Answer
+from committer.stores.refusals import Refusal
 
 # "Put Block", "Put Block List": a block that is not there, an id of another length than those that wait, too many.
 _PARTS: Final = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "InvalidBlockId", "BlockListTooLong"})
@@ -39,34 +39,27 @@ def error_of(
         exclusive: Whether it was made on the condition that nothing is there.
     """
     code = code_of(answer)
-    said = f"({answer.status} {code} {answer.headers.get('x-ms-request-id', '')})"
-
-    def as_error(kind: type[StoreError], message: str, next_step: str = "") -> StoreError:
-        return kind(f"{message} {said}", operation=operation, path=path, next_step=next_step)
-
+    refusal = Refusal(answer.status, code, answer.headers.get("x-ms-request-id", ""), operation, path)
     if code in _PARTS:
         what = "blocks with ids of another length wait there" if operation == "put_block" else "a block is not there"
-        return as_error(StorePartsError, what)
+        return refusal.as_error(StorePartsError, what)
     if code in _TOO_MANY:
-        return as_error(StorePartsError, "there are too many blocks")
+        return refusal.as_error(StorePartsError, "there are too many blocks")
     if answer.status == 413:
-        return ConfigurationError(
-            f"the service takes no body that long {said}",
-            operation=operation,
-            path=path,
-            next_step="set multipart_size lower",
-        )
+        return refusal.as_error(ConfigurationError, "the service takes no body that long", "set multipart_size lower")
     if code in _KEPT:
-        return as_error(
+        return refusal.as_error(
             StorePermissionError,
             "the container does not let blobs be changed or deleted",
             "write to a container without a policy of immutability: a commit replaces and deletes records of its own",
         )
     if code in _KINDS:
-        return as_error(StoreConflictError, "a blob of another type is there", "delete it, or choose another name")
+        return refusal.as_error(
+            StoreConflictError, "a blob of another type is there", "delete it, or choose another name"
+        )
     unmet = answer.status == 412 and not code.startswith("Lease")
     if code == "BlobAlreadyExists" or (exclusive and unmet):
-        return as_error(StoreExistsError, "something stands there")
+        return refusal.as_error(StoreExistsError, "something stands there")
     if unmet:
-        return as_error(StorePreconditionError, "another file is there, or none")
+        return refusal.as_error(StorePreconditionError, "another file is there, or none")
     return shared_error_of(answer, operation, path, changes=changes)

@@ -9,7 +9,6 @@ from committer.documentation import page
 from committer.errors import (
     CommitterError,
     ConfigurationError,
-    DestinationNotFoundError,
     InvalidPathError,
     StoreConflictError,
     StoreError,
@@ -18,13 +17,11 @@ from committer.errors import (
     StorePermissionError,
     StorePreconditionError,
     StoreThrottledError,
-    StoreUnavailableError,
     UnsupportedError,
 )
-from committer.flow.retry_after import retry_after_s
-from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.http import Answer
+from committer.stores.refusals import Refusal
 
 _SAYS_REASON: Final = re.compile(rb'"reason"\s*:\s*"(\w{1,100})"')
 _SAYS_MESSAGE: Final = re.compile(rb'"message"\s*:\s*"((?:[^"\\]|\\.){1,300})')
@@ -71,47 +68,33 @@ def error_of(
     """
     status, reason = answer.status, reason_of(answer)
 
-    def told(kind: type[CommitterError], message: str, next_step: str = "") -> CommitterError:
-        said = " ".join(part for part in (str(status), reason) if part)
-        at = source if source is not None and status == 404 else path
-        return kind(f"{message} ({said})", operation=operation, path=at, next_step=next_step)
-
+    at = source if source is not None and status == 404 else path
+    refusal = Refusal(status, reason, "", operation, at)
     if status == 429 and b"object mutation" in answer.body[:4096]:
         return StoreThrottledError(
-            told(StoreThrottledError, "this name was changed too short a time ago").message,
+            refusal.as_error(StoreThrottledError, "this name was changed too short a time ago").message,
             retry_after_s=NAME_PAUSE_S,
             one_name=True,
             operation=operation,
             path=path,
         )
     if status == 429 or (status == 403 and reason in _TOO_FAST):
-        return StoreThrottledError(
-            told(StoreThrottledError, "the service asks to slow down").message,
-            retry_after_s=retry_after_s(answer.headers, current_runtime().now()),
-            operation=operation,
-            path=path,
-        )
+        return refusal.slow_down(answer.headers)
     if status == 408 or (status >= 500 and status != 501):
-        if not changes:
-            return told(StoreUnavailableError, "the service failed")
-        return told(
-            StoreOutcomeUnknownError,
-            "the service failed and may have done it",
-            "look at the path before doing it again",
-        )
+        return refusal.failed(changes=changes)
     if status == 403 and reason in _LOCKED:
-        return told(StorePermissionError, *_locked(answer, reason))
+        return refusal.as_error(StorePermissionError, *_locked(answer, reason))
     if status == 401:
-        return told(StorePermissionError, "the service refuses the credentials, or was sent none", _CREDENTIALS)
-    if status == 403:
-        return told(StorePermissionError, "the service refuses the credentials, or they lack a right", RIGHTS)
-    if status == 404 and says_no_bucket(answer):
-        return told(
-            DestinationNotFoundError,
-            f"there is no such bucket: {path.authority}",
-            "create the bucket first, or correct its name",
+        return refusal.as_error(
+            StorePermissionError, "the service refuses the credentials, or was sent none", _CREDENTIALS
         )
-    return told(*_other(status, reason, answer))
+    if status == 403:
+        return refusal.as_error(
+            StorePermissionError, "the service refuses the credentials, or they lack a right", RIGHTS
+        )
+    if status == 404 and says_no_bucket(answer):
+        return refusal.no_such("bucket")
+    return refusal.as_error(*_other(status, reason, answer))
 
 
 def unsupported(what: str, path: StorePath) -> UnsupportedError:

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from committer.advice import LOOK_BEFORE
 from committer.documentation import page
 from committer.errors import (
     CommitterError,
     ConfigurationError,
-    DestinationNotFoundError,
     InvalidPathError,
     StoreConflictError,
     StoreError,
     StoreExistsError,
     StoreNotFoundError,
-    StoreOutcomeUnknownError,
     StorePartsError,
     StorePermissionError,
     StorePreconditionError,
-    StoreThrottledError,
     StoreUnavailableError,
     StoreUploadNotFoundError,
     UnsupportedError,
 )
-from committer.flow.retry_after import retry_after_s
-from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.http import Answer
+from committer.stores.refusals import Refusal
 from committer.stores.s3.xml import element_in
 
 # Codes of "Error responses" in the S3 API reference, and of the pages of single operations; what is not there is said
@@ -77,21 +71,6 @@ def code_of(answer: Answer) -> str:
     return element_in(answer.body[:4096], "Code")
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """A refusal, and the call it was given to."""
-
-    status: int
-    code: str
-    request_id: str
-    operation: str
-    path: StorePath
-
-    def as_error(self, kind: type[CommitterError], message: str, next_step: str = "") -> CommitterError:
-        said = " ".join(part for part in (str(self.status), self.code, self.request_id) if part)
-        return kind(f"{message} ({said})", operation=self.operation, path=self.path, next_step=next_step)
-
-
 def error_of(
     answer: Answer,
     operation: str,
@@ -112,14 +91,9 @@ def error_of(
         upload: Whether it was about an upload: then that is what is not found.
     """
     status, code = answer.status, code_of(answer)
-    refusal = _Refusal(status, code, answer.headers.get("x-amz-request-id", ""), operation, path)
+    refusal = Refusal(status, code, answer.headers.get("x-amz-request-id", ""), operation, path)
     if status == 429 or code in _SLOW or (status == 503 and ("Retry-After" in answer.headers or not changes)):
-        return StoreThrottledError(
-            refusal.as_error(StoreThrottledError, "the service asks to slow down").message,
-            retry_after_s=retry_after_s(answer.headers, current_runtime().now()),
-            operation=operation,
-            path=path,
-        )
+        return refusal.slow_down(answer.headers)
     if code in _NOT_TAKEN:
         return refusal.as_error(StoreUnavailableError, "the request did not arrive whole")
     if code in _IN_OTHER_REGION or 300 <= status < 400:
@@ -139,7 +113,7 @@ def error_of(
     if status == 501 or code == "NotImplemented":
         return refusal.as_error(UnsupportedError, "the service does not know this request", SERVICES)
     if status in (200, 408) or status >= 500:
-        return _failed(refusal, changes=changes)
+        return refusal.failed(changes=changes)
     return refusal.as_error(ConfigurationError if status == 400 else StoreError, "the service refuses the request")
 
 
@@ -150,17 +124,7 @@ def error_of_code(code: str, operation: str, path: StorePath) -> StoreError:
     return error if isinstance(error, StoreError) else StoreError(error.message, operation=operation, path=path)
 
 
-def _failed(refusal: _Refusal, *, changes: bool) -> CommitterError:
-    if not changes:
-        return refusal.as_error(StoreUnavailableError, "the service failed")
-    return refusal.as_error(
-        StoreOutcomeUnknownError,
-        "the service failed and may have done it",
-        next_step=LOOK_BEFORE,
-    )
-
-
-def _refused(refusal: _Refusal) -> CommitterError:
+def _refused(refusal: Refusal) -> CommitterError:
     if refusal.code in _UNKNOWN_KEYS or (refusal.status == 401 and not refusal.code):
         return refusal.as_error(StorePermissionError, "the service refuses the keys", _CHECK_KEYS)
     if refusal.code in ("ExpiredToken", "TokenRefreshRequired"):
@@ -173,19 +137,15 @@ def _refused(refusal: _Refusal) -> CommitterError:
     )
 
 
-def _missing(refusal: _Refusal, *, upload: bool) -> CommitterError:
+def _missing(refusal: Refusal, *, upload: bool) -> CommitterError:
     if refusal.code == "NoSuchBucket":
-        return refusal.as_error(
-            DestinationNotFoundError,
-            f"there is no such bucket: {refusal.path.authority}",
-            next_step="create the bucket first, or correct its name",
-        )
+        return refusal.no_such("bucket")
     if upload:
         return refusal.as_error(StoreUploadNotFoundError, "no such upload is pending: it was completed or aborted")
     return refusal.as_error(StoreNotFoundError, "nothing is there")
 
 
-def _conflict(refusal: _Refusal, *, exclusive: bool) -> CommitterError:
+def _conflict(refusal: Refusal, *, exclusive: bool) -> CommitterError:
     # 412 speaks of what stands there, 409 of another request that was under way ("Conditional writes").
     if refusal.status == 409:
         return refusal.as_error(StoreConflictError, "another change of it was under way")
