@@ -62,7 +62,7 @@ async def decide(call: JobCall, position: Position) -> Led:
         return await call.look()
     call.adopt(decided := Position(Standing.DECIDED, decision=decision))
     call.state = CommitState.of(call.context, decision, content.facts, prepared.loaded.entries, superseded, identities)
-    call.state.promotions = promotions
+    call.state.promotions, call.state.attempts = promotions, prepared.loaded.attempts.keys()
     await call.keep_old_files(call.state)
     # Made a moment ago. What other drivers did since is met where it matters: a fence by the first rename, an
     # outcome when this driver's is created.

@@ -26,7 +26,7 @@ from committer.stages.look_up_identities import LookUpIdentities
 from committer.stages.names import is_absolute
 from committer.stages.planned_files import PlannedFiles
 from committer.stages.preflight import Conflicts, Preflight, PreflightRequest, refused_moves
-from committer.stages.promotions import Promotion, find_promotions
+from committer.stages.promotions import LISTED_IN_A_CALL, Promotion, find_promotions
 from committer.stages.record_refs import (
     RecordRef,
     check_task_count,
@@ -36,6 +36,7 @@ from committer.stages.seal import is_sealed_whole
 from committer.stages.superseded import Superseded
 from committer.stores.base import FileStatus
 from committer.stores.directory_rights import DIRECTORY_RIGHTS
+from committer.stores.tree_listing import TREE_LISTING
 
 _FEW_STEPS = 3
 
@@ -194,12 +195,18 @@ def promotions_of(context: StageContext, prepared: Prepared) -> list[Promotion]:
     loaded, absent = prepared.loaded, prepared.view.absent
     can_rename = store.capabilities.atomic_directory_rename and (layout.can_be_sealed or layout.is_out_of_reach)
     able = wanted or (wanted is None and DIRECTORY_RIGHTS.of(store) is not None)
-    if not (can_rename and able) or loaded.entries is None or not absent or context.forms.visible_early:
+    if not (can_rename and able) or not absent or context.forms.visible_early:
         return []
     unsure = set() if wanted else loaded.by_path.union(name for name in loaded.attempts if not has_nonce(name))
-    promotions = find_promotions(loaded.entries, loaded.directories, absent, left_out=unsure)
-    seals = 0 if layout.is_out_of_reach else 1 if is_sealed_whole(context) else len(loaded.attempts)
-    return promotions if sum(promotion.saves for promotion in promotions) > seals else []
+    together = TREE_LISTING.of(store) is not None
+    promotions = find_promotions(
+        loaded.owners, loaded.written, loaded.directories, absent, left_out=unsure, listed_together=together
+    )
+    costs = 0 if layout.is_out_of_reach else 1 if is_sealed_whole(context) else len(loaded.attempts)
+    if together:
+        owners = len({promotion.owner for promotion in promotions})
+        costs += owners if loaded.entries is None else min(owners, 1 + loaded.files // LISTED_IN_A_CALL)
+    return promotions if sum(promotion.saves for promotion in promotions) > costs else []
 
 
 def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool = False) -> DecisionContent:

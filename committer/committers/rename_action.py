@@ -14,8 +14,9 @@ from committer.stages.decided_facts import FactList
 from committer.stages.durability import sync_directories
 from committer.stages.move_aside import MoveAside
 from committer.stages.names import ancestors, with_ancestors
+from committer.stages.planned_files import PlannedFile
 from committer.stages.promote import PromoteDirectories
-from committer.stages.promotions import Promotion
+from committer.stages.promotions import LISTED_IN_A_CALL, Promotion
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBack
 from committer.stages.seal import SealTasks
@@ -41,7 +42,7 @@ class RenameAction(PublishAction):
             # Nothing moves into a directory that a power loss could take away again.
             await _sync(context, (context.layout.target(name).parent for name in directories))
         if state.promotions:
-            await _promote(context, state)
+            state.promote = WholeDirectories(context, state.promotions).promote
         published = await self.publish_files(context, state)
         if state.superseded:
             await MoveAside(context).run(state.superseded)
@@ -83,18 +84,49 @@ async def _sync(context: StageContext, directories: Iterable[StorePath]) -> None
 
 async def _seal(context: StageContext, state: CommitState) -> None:
     if context.layout.is_sealed:
-        await SealTasks(context).run(state.files)
+        await SealTasks(context).run(state)
 
 
-async def _promote(context: StageContext, state: CommitState) -> None:
-    """Renames whole directories; makes those that were not renamed, for their files."""
-    done = {promotion.directory: promotion for promotion in await PromoteDirectories(context).run(state.promotions)}
-    for promotion in done.values():
-        state.promoted.update({file.destination: file for file in promotion.files.values()})
-    left = [name for found in state.promotions if found.directory not in done for name in found.directories]
-    if left:
-        await CreateDirectories(context).run(left)
-        await _sync(context, (context.layout.target(name).parent for name in left))
+class WholeDirectories:
+    """Publishes by whole directories what can be, as the files of a job come by: those of whole records at a time.
+
+    Args:
+        context: The job.
+        promotions: Directories that may be renamed as a whole.
+    """
+
+    def __init__(self, context: StageContext, promotions: list[Promotion]) -> None:
+        self._context = context
+        self._count = len(promotions)
+        self._by_directory = {name: promotion for promotion in promotions for name in promotion.directories}
+
+    def _listed_together(self, files: list[PlannedFile], turn: list[Promotion]) -> bool:
+        """Whether one listing of all that was sealed costs less than others: only where all of it is at hand."""
+        return len(turn) == self._count and 1 + len(files) // LISTED_IN_A_CALL < len(turn)
+
+    async def promote(self, files: list[PlannedFile]) -> list[PlannedFile]:
+        """Renames the directories of some files; makes those that were not renamed. See `CommitState.promote`."""
+        context = self._context
+        turn: dict[str, Promotion] = {}
+        for file in files:
+            promotion = self._by_directory.get(file.destination.rpartition("/")[0])
+            if promotion is not None:
+                turn[promotion.directory] = promotion
+                promotion.files[file.destination[len(promotion.directory) + 1 :]] = file
+        if not turn:
+            return files
+        try:
+            whole = [promotion for promotion in turn.values() if len(promotion.files) == promotion.count]
+            stage = PromoteDirectories(context, together=self._listed_together(files, whole))
+            done = {name for promotion in await stage.run(whole) for name in promotion.directories}
+        finally:
+            for promotion in turn.values():
+                promotion.files.clear()
+        left = [name for promotion in turn.values() for name in promotion.directories if name not in done]
+        if left:
+            await CreateDirectories(context).run(left)
+            await _sync(context, (context.layout.target(name).parent for name in left))
+        return [file for file in files if file.destination.rpartition("/")[0] not in done]
 
 
 def _not_below(directories: list[str], promotions: list[Promotion]) -> list[str]:

@@ -115,4 +115,4 @@ def state_of_chunk(context: StageContext, chunk: PublishChunk) -> CommitState:
 
 def part_of(context: StageContext, state: CommitState, files: list[PlannedFile]) -> CommitState:
     """The same decision, of which these files are to be published."""
-    return replace(state, files=PlannedFiles(context, [], files, decided=True), promoted={})
+    return replace(state, files=PlannedFiles(context, [], files, decided=True), promote=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -37,8 +37,10 @@ class CommitState:
         blocking: Files that stood where directories go.
         superseded: Old files that are taken away.
         directories: Directories that were absent.
+        attempts: The winners' directories; known to the driver that decided.
         promotions: Directories to rename as a whole; known to the driver that decided, which alone does that.
-        promoted: Files that came with a directory renamed as a whole, by destination.
+        promote: Renames those whose files are among some, all of whole records, and returns the other files, whose
+            directories stand then; None where nothing is renamed as a whole.
         forward_only: Whether the job cannot be taken back, by facts that are not at hand where this is a part of it.
     """
 
@@ -48,8 +50,9 @@ class CommitState:
     blocking: list[Fact] = field(default_factory=list)
     superseded: Facts = field(default_factory=FactList)
     directories: list[str] = field(default_factory=list)
+    attempts: Collection[str] | None = None
     promotions: list[Promotion] = field(default_factory=list)
-    promoted: dict[str, PlannedFile] = field(default_factory=dict)
+    promote: Callable[[list[PlannedFile]], Awaitable[list[PlannedFile]]] | None = None
     forward_only: bool = False
 
     @classmethod

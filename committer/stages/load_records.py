@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -28,6 +29,7 @@ from committer.stages.planned_files import (
     decode_record,
     read_record,
 )
+from committer.stages.promotions import note_owners
 from committer.stages.record_refs import RecordRef
 
 # Entries kept in memory, some 500 bytes each; a larger job reads its records a second time instead.
@@ -54,6 +56,8 @@ class LoadedRecords:
         parts: Parts of the uploads that these name.
         directories: Every directory the files need, by name, with all ancestors (a root of the job is none).
         written: Directories that files go into, with how many.
+        owners: Directories that files go into, with the task attempt that alone wrote them, as `note_owners` notes it;
+            only where directories may be renamed as a whole.
         identities: Those of entries whose record has none, in the order of the files.
         lacking: Whether there are such.
         attempts: Task attempt directories that records speak for, each with its task.
@@ -72,6 +76,7 @@ class LoadedRecords:
     parts: int = 0
     directories: set[str] = field(default_factory=set)
     written: dict[str, int] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
     identities: NotedFacts = field(default_factory=NotedFacts)
     lacking: bool = False
     attempts: dict[str, str] = field(default_factory=dict)
@@ -105,6 +110,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         self._folding = NameFolding(context.store.capabilities)
         self._linked = LinkedSources(context)
         self._in_flight = Budget(BYTES_IN_FLIGHT)
+        can_rename = context.store.capabilities.atomic_directory_rename
+        self._notes_owners = can_rename and context.config.promote_directories is not False
         self._prefix_bytes = len(context.layout.destination.path.encode()) + 1
 
     async def execute(self, value: list[RecordRef]) -> LoadedRecords:
@@ -229,9 +236,11 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
 
     def _gather(self, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:
         written, destinations = loaded.written, files.destinations
-        for destination in destinations:
-            directory = destination.rpartition("/")[0]
-            written[directory] = written.get(directory, 0) + 1
+        counts = Counter([destination.rpartition("/")[0] for destination in destinations])
+        for directory, count in counts.items():
+            written[directory] = written.get(directory, 0) + count
+        if self._notes_owners:
+            note_owners(loaded.owners, files.sources, destinations, counts)
         if files.uploads is None and None in files.identities:
             loaded.lacking = True
         loaded.directories.update(directories)

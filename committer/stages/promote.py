@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from committer.errors import StoreError
 from committer.flow.workers import run_workers
-from committer.stages.base import Stage
+from committer.paths import StorePath
+from committer.stages.base import Stage, StageContext
 from committer.stages.identity import is_file_of, stands_as_directory
-from committer.stages.names import ancestors
 from committer.stages.promotions import Promotion
 from committer.stores.base import FileStatus
 from committer.stores.directory_rights import DIRECTORY_RIGHTS
 from committer.stores.helpers import walk
+from committer.stores.tree_listing import TREE_LISTING
 
 # Directories that are compared in one call.
 _COMPARED_AT_ONCE = 2_000
 
 
 class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
-    """Renames directories that one task attempt alone wrote and that are absent at the destination.
+    """Renames directories that one task attempt alone wrote and that are absent at the destination, with their files.
 
     Such a directory holds whatever the attempt left in it, so it is listed first and must hold exactly the committed
     files: no other file, link, pipe or directory. Nothing that goes by its path comes into it any more, because the
@@ -33,10 +34,19 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
 
     Preconditions: the decision stands; the job is sealed; the parents of the directories stand (`CreateDirectories`).
     Postconditions: the promotions returned are in place, each file of them the one that was committed.
-    Cost: one listing a directory in it, one rename; one look at all of them, unless the caller asked for it.
+    Cost: a rename a promotion, and one listing a directory in it; where one listing shows a tree, one a task attempt,
+    or one for all of them if `together`. One look at all of them, unless the caller asked for it.
+
+    Args:
+        context: The job.
+        together: Whether little else was sealed than what is to be promoted here.
     """
 
     name = "job_stage_promote_directories"
+
+    def __init__(self, context: StageContext, *, together: bool = False) -> None:
+        super().__init__(context)
+        self._together = together
 
     async def execute(self, value: list[Promotion]) -> list[Promotion]:
         """Promotes many at once; returns those that succeeded."""
@@ -44,14 +54,38 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
         progress = self.context.progress
         progress.expect(len(value))
 
-        async def promote(promotion: Promotion) -> None:
-            if await self._promote(promotion):
+        async def rename(promotion: Promotion) -> None:
+            if await self._rename(promotion):
                 done.append(promotion)
                 progress.advance()
 
-        alike = value if self.context.config.promote_directories else await self._alike(value)
-        await run_workers(alike, promote, workers=self.context.config.io_concurrency, operation=self.name)
+        async def list_and_rename(promotion: Promotion) -> None:
+            if await self._exact(layout.tasks / promotion.source, [promotion]):
+                await rename(promotion)
+
+        async def list_some(listed: tuple[StorePath, list[Promotion]]) -> None:
+            exact.extend(await self._exact(*listed))
+
+        context, layout = self.context, self.context.layout
+        alike = value if context.config.promote_directories else await self._alike(value)
+        workers = context.config.io_concurrency
+        if TREE_LISTING.of(context.store) is None:
+            await run_workers(alike, list_and_rename, workers=workers, operation=self.name)
+            return done
+        exact: list[Promotion] = []
+        await run_workers(self._listings(alike), list_some, workers=workers, operation=self.name)
+        await run_workers(exact, rename, workers=workers, operation=self.name)
         return done
+
+    def _listings(self, promotions: list[Promotion]) -> list[tuple[StorePath, list[Promotion]]]:
+        """What to list where one listing shows a tree, with what is looked for in it."""
+        tasks = self.context.layout.tasks
+        if self._together:
+            return [(tasks, promotions)] if promotions else []
+        by_owner: dict[str, list[Promotion]] = {}
+        for promotion in promotions:
+            by_owner.setdefault(promotion.owner, []).append(promotion)
+        return [(tasks / (owner if len(some) > 1 else some[0].source), some) for owner, some in by_owner.items()]
 
     async def _alike(self, promotions: list[Promotion]) -> list[Promotion]:
         """Those whose every directory is as this driver would make it."""
@@ -71,28 +105,40 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
             others.update(number for (number, _, _), same in zip(some, alike, strict=True) if not same)
         return [promotion for number, promotion in enumerate(promotions) if number not in others]
 
-    async def _promote(self, promotion: Promotion) -> bool:
-        layout, store = self.context.layout, self.context.store
-        source = layout.tasks / promotion.source
-        target = layout.destination / promotion.directory
+    async def _rename(self, promotion: Promotion) -> bool:
+        layout = self.context.layout
         try:
-            if not await self._holds_exactly(promotion):
-                return False
-            await store.rename_directory(source, target)
+            await self.context.store.rename_directory(
+                layout.tasks / promotion.source, layout.destination / promotion.directory
+            )
         except StoreError:
             return False
         return True
 
-    async def _holds_exactly(self, promotion: Promotion) -> bool:
-        root = self.context.layout.tasks / promotion.source
-        needed = {directory for name in promotion.files for directory in ancestors(name)}
-        seen: dict[str, FileStatus] = {}
-        async for status in walk(self.context.store, root):
-            name = status.path.relative_to(root)
-            if not stands_as_directory(status):
-                seen[name] = status
-            elif name not in needed:
-                return False
-        return seen.keys() == promotion.files.keys() and all(
-            is_file_of(seen[name], file) for name, file in promotion.files.items()
-        )
+    async def _exact(self, root: StorePath, promotions: list[Promotion]) -> list[Promotion]:
+        """Those that hold their committed files and nothing else, by one look at all that is below `root`."""
+        tasks = self.context.layout.tasks
+        places = {f"{one.owner}/{directory}": one for one in promotions for directory in one.directories}
+        seen: dict[str, set[str]] = {one.directory: set() for one in promotions}
+        others: set[str] = set()
+        try:
+            async for status in self._below(root):
+                name = status.path.relative_to(tasks)
+                if name in places and stands_as_directory(status):
+                    continue
+                promotion = places.get(name.rpartition("/")[0])
+                if promotion is None:
+                    continue
+                below = name[len(promotion.source) + 1 :]
+                file = promotion.files.get(below)
+                if file is not None and is_file_of(status, file):
+                    seen[promotion.directory].add(below)
+                else:
+                    others.add(promotion.directory)
+        except StoreError:
+            return []
+        return [one for one in promotions if one.directory not in others and len(seen[one.directory]) == len(one.files)]
+
+    def _below(self, root: StorePath) -> AsyncIterator[FileStatus]:
+        able = TREE_LISTING.of(self.context.store)
+        return walk(self.context.store, root) if able is None else able.list_tree(root)

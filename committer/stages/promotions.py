@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Final
 
 from committer.stages.names import ancestors
 from committer.stages.planned_files import PlannedFile
+
+# What a store shows of a tree in one call, about. (Azure Data Lake Storage 5,000.)
+LISTED_IN_A_CALL: Final = 4_000
 
 
 @dataclass(slots=True)
@@ -17,103 +22,115 @@ class Promotion:
     Attributes:
         directory: Relative to the destination; absent there.
         owner: The name of the task attempt's directory that it is in.
-        files: Its files, by name below it.
+        saves: How many store calls fewer than file by file.
+        count: How many files it holds, and those below it.
         directories: Itself and those below it, relative to the destination.
+        files: Its files, by name below it: known while it is its turn, all of one record.
     """
 
     directory: str
     owner: str
-    files: dict[str, PlannedFile] = field(default_factory=dict)
+    saves: int
+    count: int = 0
     directories: list[str] = field(default_factory=list)
+    files: dict[str, PlannedFile] = field(default_factory=dict)
 
     @property
     def source(self) -> str:
         """Where it is, relative to the job's `tasks` directory."""
         return f"{self.owner}/{self.directory}"
 
-    @property
-    def saves(self) -> int:
-        """How many store calls fewer than file by file.
 
-        That makes every directory in which there is no other, and renames each file; this lists every directory, and
-        renames one.
-        """
-        parents = {directory.rpartition("/")[0] for directory in self.directories}
-        made = len(self.directories) - len(parents.intersection(self.directories))
-        return len(self.files) + made - len(self.directories) - 1
+def note_owners(owners: dict[str, str], sources: list[str], destinations: list[str], counts: Collection[str]) -> None:
+    """Notes for directories that a record's files go into whose they are.
 
-
-@dataclass(slots=True)
-class _Tree:
-    """What the job publishes in a directory and below it; without an owner where that is not one attempt's alone."""
-
-    owner: str
-    directories: list[str] = field(default_factory=list)
+    Args:
+        owners: By directory the name of the one task attempt's directory that all its files lie in, under the names
+            that they are to have; empty of any other directory.
+        sources: The record's files, all of one task attempt.
+        destinations: The same.
+        counts: Their directories.
+    """
+    if not sources:
+        return
+    owner = sources[0].partition("/")[0]
+    for directory in counts:
+        if owners.setdefault(directory, owner) != owner:
+            owners[directory] = ""
+    if sources != [f"{owner}/{name}" for name in destinations]:
+        # Only a file that keeps its relative name moves with its directory.
+        for source, name in zip(sources, destinations, strict=True):
+            if source != f"{owner}/{name}":
+                owners[name.rpartition("/")[0]] = ""
 
 
 def find_promotions(
-    entries: list[PlannedFile],
+    owners: Mapping[str, str],
+    written: Mapping[str, int],
     directories: Collection[str],
     absent: Collection[str],
     *,
     left_out: AbstractSet[str] = frozenset(),
+    listed_together: bool = False,
 ) -> list[Promotion]:
     """The topmost absent directories whose files all come from one task attempt, from the same place in it.
 
+    All that is known of a job of any size is its directories, and that is enough: of one attempt means of one record,
+    so a promotion's files are found together when that is read again.
+
     Args:
-        entries: Every file of the job.
+        owners: As `note_owners` notes them.
+        written: How many files go into each directory.
         directories: Every directory of the job; one that no file is in keeps its parents from being promoted, because
             a rename would not make it.
         absent: Those that do not exist at the destination.
         left_out: Names of task attempts' directories that nothing is promoted from.
+        listed_together: Whether no directory costs a listing of its own.
     """
     if not absent:
         return []
-    files, trees = _by_directory(entries, left_out)
-    for empty in directories:
-        if empty not in trees:
-            for directory in (empty, *ancestors(empty)):
-                trees.setdefault(directory, _Tree("")).owner = ""
+    trees = _owners_of_trees(owners, directories, left_out)
+    weights = _weights(trees, written, 0 if listed_together else 1)
     chosen: dict[str, Promotion] = {}
     for directory in sorted(absent, key=lambda name: (name.count("/"), name)):
-        tree = trees.get(directory)
-        if tree is None or not tree.owner or any(parent in chosen for parent in ancestors(directory)):
-            continue
-        within = [below for below in tree.directories if below in files]
-        promotion = Promotion(directory, tree.owner, directories=sorted(tree.directories))
-        for below in within:
-            promotion.files.update((file.destination[len(directory) + 1 :], file) for file in files[below])
-        if promotion.saves > 0:
-            chosen[directory] = promotion
+        owner = trees.get(directory)
+        saves = weights[directory] - 1
+        if owner and saves > 0 and not any(parent in chosen for parent in ancestors(directory)):
+            chosen[directory] = Promotion(directory, owner, saves)
+    for directory in sorted(trees):
+        for above in (*ancestors(directory), directory):
+            promotion = chosen.get(above)
+            if promotion is not None:
+                promotion.directories.append(directory)
+                promotion.count += written.get(directory, 0)
+                break
     return list(chosen.values())
 
 
-def _by_directory(
-    entries: list[PlannedFile], left_out: AbstractSet[str]
-) -> tuple[dict[str, list[PlannedFile]], dict[str, _Tree]]:
-    """Files by the directory they go to, and every directory below the destination that any file goes to or below."""
-    files: dict[str, list[PlannedFile]] = {}
-    owners: dict[str, str] = {}
-    for file in entries:
-        name = file.destination
-        directory = name[: max(name.rfind("/"), 0)]
-        attempt, _slash, staged = file.source.partition("/")
-        # Only a file that keeps its relative name moves with its directory.
-        owner = attempt if staged == name and attempt not in left_out else ""
-        some = files.get(directory)
-        if some is None:
-            files[directory], owners[directory] = [file], owner
-        else:
-            some.append(file)
-            if owners[directory] != owner:
-                owners[directory] = ""
-    trees: dict[str, _Tree] = {}
+def _owners_of_trees(
+    owners: Mapping[str, str], directories: Collection[str], left_out: AbstractSet[str]
+) -> dict[str, str]:
+    """By directory that any file goes to or below, whose everything in it and below it is; empty where of no one."""
+    trees: dict[str, str] = {}
     for directory, owner in owners.items():
+        alone = "" if owner in left_out else owner
         for above in (*ancestors(directory), directory):
-            tree = trees.setdefault(above, _Tree(owner))
-            if tree.owner != owner:
-                tree.owner = ""
+            if trees.setdefault(above, alone) != alone:
+                trees[above] = ""
+    for empty in [name for name in directories if name not in trees]:
+        for directory in (empty, *ancestors(empty)):
+            trees[directory] = ""
+    return trees
+
+
+def _weights(trees: Mapping[str, str], written: Mapping[str, int], listings: int) -> Counter[str]:
+    """How many calls a rename of each tree spares, but for that rename itself: one a file, one for each directory in
+    which there is no other, which makes it; less the listings of every directory.
+    """
+    weights: Counter[str] = Counter()
+    parents = {directory.rpartition("/")[0] for directory in trees}
     for directory in trees:
+        weight = written.get(directory, 0) + (directory not in parents) - listings
         for above in (*ancestors(directory), directory):
-            trees[above].directories.append(directory)
-    return files, trees
+            weights[above] += weight
+    return weights

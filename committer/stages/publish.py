@@ -116,7 +116,7 @@ class PublishFiles(Stage[CommitState, Published]):
         self._existing = ExistingTargets(self.context, value, self.name)
         self.context.progress.expect(value.decision.files)
         layout, store, published = self.context.layout, self.context.store, self._published
-        known, promoted = value.targets.keys(), value.promoted
+        known, promote = value.targets.keys(), value.promote
         rename_file, advance, ends = store.rename_file, self.context.progress.advance, self._ends
         versions = VERSIONS.of(store)
 
@@ -136,7 +136,7 @@ class PublishFiles(Stage[CommitState, Published]):
 
         workers, able = self.context.config.io_concurrency, BATCH_RENAME.of(store)
         async for batch in value.files.batches():
-            rest = batch if not promoted else [file for file in batch if file.destination not in promoted]
+            rest = batch if promote is None else await promote(batch)
             done = len(batch) - len(rest)
             if done:
                 advance(done, sum([file.size for file in batch]) - sum([file.size for file in rest]))

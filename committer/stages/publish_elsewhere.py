@@ -99,14 +99,14 @@ class PublishElsewhere(Stage[CommitState, Published]):
 
     async def _runs(self, state: CommitState, first: Published) -> AsyncIterator[_Run]:
         """Runs of files, each once a worker is free; `first` is told the names that reports show."""
-        layout, published, promoted = self.context.layout, self._published, state.promoted
+        layout, published, promote = self.context.layout, self._published, state.promote
         most = files_of_a_chunk(state.decision.files, self._pool.workers())
         number = 0
         async for batch in state.files.batches():
             first.add(layout, batch[: FILENAMES_LIMIT - len(first.filenames)], 0)
             files = batch
-            if promoted:
-                files = [file for file in batch if file.destination not in promoted]
+            if promote is not None:
+                files = await promote(batch)
                 done = len(batch) - len(files)
                 size = sum([file.size for file in batch]) - sum([file.size for file in files])
                 published.files += done

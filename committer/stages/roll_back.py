@@ -99,7 +99,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         """Fences, ends."""
         self.refuse(value)
         if self.context.layout.is_sealed:
-            await SealTasks(self.context).run(value.state.files)
+            await SealTasks(self.context).run(value.state)
         await self._check_readable(value.state)
         await self._check_provable(value.state, self.context.layout.tasks)
         await fence(self.context)

@@ -7,12 +7,11 @@ from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import looking_again
+from committer.stages.commit_state import CommitState, looking_again
 from committer.stages.durability import sync_directories
-from committer.stages.planned_files import PlannedFiles
 
 
-class SealTasks(Stage[PlannedFiles, None]):
+class SealTasks(Stage[CommitState, None]):
     """Renames what the winners wrote to where only drivers of this setup of the job's id look for it.
 
     After that no write that goes by a path of a task attempt's directory, however late, comes to where files are
@@ -30,20 +29,20 @@ class SealTasks(Stage[PlannedFiles, None]):
 
     Preconditions: a decision that says that the job is sealed.
     Postconditions: no winner's file is where task attempts write.
-    Cost: one call; where late writes are taken one a winner, which reads the records again where they are not kept.
+    Cost: one call; where late writes are taken one a winner, for which a recoverer reads the records.
     """
 
     name = "job_stage_seal_tasks"
 
-    async def execute(self, value: PlannedFiles) -> None:
+    async def execute(self, value: CommitState) -> None:
         """Renames, whatever was renamed before."""
         context, layout = self.context, self.context.layout
         if is_sealed_whole(context):
             await seal_whole(context)
             return
-        attempts: set[str] = set()
-        async for batch in value.batches():
-            attempts.update(file.source.partition("/")[0] for file in batch)
+        attempts = value.attempts
+        if attempts is None:
+            attempts = {file.source.partition("/")[0] async for file in value.files}
 
         async def seal(attempt: str) -> None:
             await _rename(context, layout.recorded_tasks / attempt, layout.tasks / attempt)

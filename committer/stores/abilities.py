@@ -62,6 +62,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         batch_rename: The store implements `SupportsBatchRename`: it renames many files in one call.
         tree_counts: The store implements `committer.stores.tree_counts.SupportsTreeCounts`, beside
             `SupportsBatchRename`: it counts what a directory holds in one call.
+        tree_listing: The store implements `committer.stores.tree_listing.SupportsTreeListing`.
         directory_rights: The store implements `committer.stores.directory_rights.SupportsDirectoryRights`.
         metadata: The store implements `SupportsMetadata`: it keeps texts beside a file's content.
         examination: The store implements `committer.stores.examination.SupportsExamination`.
@@ -104,6 +105,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     batch_delete: bool = False
     batch_rename: bool = False
     tree_counts: bool = False
+    tree_listing: bool = False
     directory_rights: bool = False
     metadata: bool = False
     examination: bool = False

@@ -40,6 +40,7 @@ from committer.stores.store_calls import (
     LIST,
     LIST_BLOCKS,
     LIST_PARTS,
+    LIST_TREE,
     LIST_UPLOADS,
     MADE_ALIKE,
     MAKE_DIRECTORY,
@@ -62,6 +63,7 @@ from committer.stores.store_calls import (
     Operation,
 )
 from committer.stores.tree_counts import TREE_COUNTS, TreeCounts
+from committer.stores.tree_listing import TREE_LISTING
 from committer.stores.uploads import BLOCK_LISTS, UPLOADS, PendingUpload, UncommittedBlock, UploadPart
 
 T = TypeVar("T")
@@ -250,6 +252,11 @@ class ForwardingStore(Wrapper, Store):
         """See `SupportsHardLinks.link_file`."""
         inner = HARD_LINKS.required(self.inner, "link_file", source)
         await self.call(LINK_FILE, lambda: inner.link_file(source, destination), source, destination)
+
+    def list_tree(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """See `SupportsTreeListing.list_tree`."""
+        inner = TREE_LISTING.required(self.inner, "list_tree", directory)
+        return self.stream(LIST_TREE, lambda: inner.list_tree(directory), directory)
 
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
         """See `SupportsDirectoryRights.made_alike`; `call` is told the first of them."""

@@ -21,8 +21,8 @@ class PacedStore(PacedCalls):
     What is retried. After `StoreThrottledError` and `StoreUnavailableError`, which leave nothing behind: everything.
     After a lost answer (`StoreOutcomeUnknownError`):
 
-    - `status`, `read`, `probe`, `list_uncommitted_blocks`, and listings (`list`, `list_uploads`, `list_parts`) until
-      their first entry is there. They change nothing, so an answer that stays lost is raised as
+    - `status`, `read`, `probe`, `list_uncommitted_blocks`, and listings (`list`, `list_tree`, `list_uploads`,
+      `list_parts`) until their first entry is there. They change nothing, so an answer that stays lost is raised as
       `StoreUnavailableError`.
     - `put` that may replace, `make_directory`, the deletes, `sync`, giving up a writer, sending a part or a block,
       aborting an upload. The result is the same after the second time, but the first may have done it:

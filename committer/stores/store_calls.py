@@ -34,6 +34,7 @@ class Operation(msgspec.Struct, frozen=True):
 PROBE: Final = Operation("probe", "", "write", CHANGES_NOTHING)
 STATUS: Final = Operation("status", names.OP_GET_FILE_STATUS, "read", CHANGES_NOTHING)
 LIST: Final = Operation("list", names.OP_LIST_STATUS, "read", CHANGES_NOTHING)
+LIST_TREE: Final = Operation("list_tree", names.OP_LIST_STATUS, "read", CHANGES_NOTHING)
 READ: Final = Operation("read", names.OP_OPEN, "read", CHANGES_NOTHING)
 PUT: Final = Operation("put", names.OP_CREATE, "write", REPEATABLE)
 PUT_EXCLUSIVE: Final = Operation("put", names.OP_CREATE, "write", ONCE)

@@ -17,7 +17,9 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
+from committer.stores.directory_rights import DIRECTORY_RIGHTS
 from committer.stores.helpers import exists, walk
+from committer.stores.tree_listing import TREE_LISTING
 from committer.testing._conformance_base import Channel, ConformanceBase, names_in, outcomes
 
 
@@ -127,6 +129,66 @@ class DirectoryConformance(ConformanceBase):
         assert sum(found) >= 4
         if can.directories:
             assert await channel.directories() == {"a", "a/b", "a/b/0", "a/b/1", "a/b/2", "a/b/3"}
+
+    async def test_list_tree(self, store: Store, root: StorePath, channel: Channel) -> None:
+        """It shows what listings of every directory show."""
+        able = TREE_LISTING.of(store)
+        if able is None:
+            return
+        for name in ("file", "d/one", "d/deep/two", "d/deep/er/three", "d-4/x", *(f"m/{one}/f" for one in range(7))):
+            await channel.write(name, name.encode())
+        await store.make_directory(root / "d/empty", parents=True)
+        for directory in (root, root / "d", root / "m", root / "d/empty"):
+            shown = [status async for status in able.list_tree(directory)]
+            walked = [status async for status in walk(store, directory)]
+            assert sorted(shown, key=lambda one: one.path.path) == sorted(walked, key=lambda one: one.path.path)
+        for name, error in {
+            "missing": StoreNotFoundError,
+            "file/below": StoreNotFoundError,
+            "file": StoreNotADirectoryError,
+        }.items():
+            with pytest.raises(error):
+                [status async for status in able.list_tree(root / name)]
+
+    async def test_list_tree_of_many(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = TREE_LISTING.of(store)
+        if able is None:
+            return
+        names = {f"d/{number % 7}/file-{number:05}" for number in range(self.many)}
+        for name in names:
+            await channel.write(name, b"")
+        shown = [status.path.relative_to(root) async for status in able.list_tree(root)]
+        assert len(shown) == len(set(shown))
+        assert set(shown) == names | {"d", *(f"d/{number}" for number in range(7))}
+
+    async def test_made_alike(self, store: Store, root: StorePath, channel: Channel) -> None:
+        """Of a directory that this process made it may be said, never of what is none, and each pair has its answer."""
+        able = DIRECTORY_RIGHTS.of(store)
+        if able is None:
+            return
+        for name in ("there", "_temporary/one", "_temporary/two/below"):
+            await store.make_directory(root / name, parents=True)
+        await channel.write("_temporary/file", b"1")
+        before = await channel.files(), await channel.directories()
+        there = root / "there"
+        asked = [
+            ("one", there, True),
+            ("missing", there, False),
+            ("two", root / "missing", False),
+            ("two/below", there, True),
+            ("file", there, False),
+            ("two", there / "missing/far", False),
+            ("two", root / "_temporary/file", False),
+            ("one/missing", there, False),
+            ("two", root, True),
+        ]
+        answers = list(await able.made_alike([(root / "_temporary" / name, parent) for name, parent, _may in asked]))
+        assert len(answers) == len(asked)
+        assert not [name for (name, _parent, may), answer in zip(asked, answers, strict=True) if answer and not may]
+        # What is said of many is what is said of each.
+        for (name, parent, _may), answer in zip(asked, answers, strict=True):
+            assert list(await able.made_alike([(root / "_temporary" / name, parent)])) == [answer]
+        assert (await channel.files(), await channel.directories()) == before
 
     async def test_delete_file(self, store: Store, root: StorePath, channel: Channel) -> None:
         await channel.write("d/file", b"")

@@ -26,7 +26,7 @@ T = TypeVar("T")
 Hook: TypeAlias = Callable[[Call], Awaitable[None]]
 
 # These cannot come out of order: a listing changes nothing, and an open file is one connection.
-_IN_ORDER = frozenset({"list", "list_uploads", "list_parts", "write", "close_writer", "abort_writer"})
+_IN_ORDER = frozenset({"list", "list_tree", "list_uploads", "list_parts", "write", "close_writer", "abort_writer"})
 
 
 class FaultyCalls(ForwardingStore):

@@ -16,8 +16,10 @@ from committer import CommitterConfig
 from committer.errors import TaskError
 from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest
-from committer.stores.base import FileWriter
+from committer.spec import Delivery
+from committer.stores.base import FileWriter, Store
 from committer.stores.local import LocalStore
+from committer.stores.memory import MemoryStore
 from committer.testing.faults import Call, FaultyStore
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="promoted by default on Linux alone")
@@ -200,13 +202,18 @@ async def test_a_file_that_is_given_up_while_it_is_opened_keeps_its_attempt_from
 
 
 @pytest.mark.parametrize("delivery", ["listing", "message"])
-async def test_calls_a_file(delivery: str) -> None:
+@pytest.mark.parametrize("kind", ["local", "hdfs", "adls"])
+async def test_calls_a_file(kind: str, delivery: Delivery) -> None:
     """100 tasks with ten files each, every task in a partition of its own: docs/decisions/0010."""
-    store, other = FaultyStore(LocalStore()), LocalStore()
-    messages = []
+    config = CommitterConfig(promote_directories=None if kind == "local" else True)
     # With a short name, so that a record has room in its message.
     with TemporaryDirectory() as root:
-        job = await committer.open_job(f"{root}/t", delivery=delivery, storage_options={"store": other})
+        space = MemoryStore.space(f"calls-{kind}", kind)
+        space.clear()
+        dest = f"{root}/t" if kind == "local" else f"memory://{space.name}/t"
+        other: Store = LocalStore() if kind == "local" else space.store()
+        store, messages = FaultyStore(LocalStore() if kind == "local" else space.store()), []
+        job = await committer.open_job(dest, config=config, delivery=delivery, storage_options={"store": other})
         for number in range(100):
             async with committer.open_task(job.spec, task=number, storage_options={"store": other}) as task:
                 for value in range(10):
@@ -217,5 +224,7 @@ async def test_calls_a_file(delivery: str) -> None:
         store.calls.clear()
         await driver.commit(messages if delivery == "message" else None, tasks=100)
     assert store.count() / 1000 <= {"message": 0.35, "listing": 0.45}[delivery]
+    # One listing shows all that was sealed where a store has such: in place of one for each directory.
+    assert store.count("list_tree") == (1 if kind == "adls" else 0)
     await store.close()
     await other.close()

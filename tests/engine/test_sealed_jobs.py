@@ -12,6 +12,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, JobDecidedError
 from committer.paths import StorePath
+from committer.stages import load_records, planned_files
 from committer.testing.faults import Call, Fault, FaultKind
 from tests.neighbours.meeting import Connection, Party, Table, interrupted
 
@@ -36,6 +37,17 @@ WRITTEN = [
 ]
 COMPLETE = {**OLD, **WRITTEN[0], **WRITTEN[1]}
 CONFIG = CommitterConfig(io_concurrency=1, promote_directories=True)
+RECORDS = {"attempts", "manifests", "manifests-frozen"}
+
+
+@pytest.fixture(autouse=True, params=["kept in memory", "read again"])
+def of_a_large_job(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether no file is kept in memory, and records are read again one after the other, as those of large jobs are."""
+    again = bool(request.param == "read again")
+    if again:
+        monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", 0)
+        monkeypatch.setattr(planned_files, "BYTES_IN_A_RUN", 1)
+    return again
 
 
 class Ordeal:
@@ -112,7 +124,9 @@ def promotions(party: Party) -> set[str]:
 
 
 @cases
-async def test_directories_of_one_attempt_are_renamed_whole_and_sealed_first(profile: str, delivery: str) -> None:
+async def test_directories_of_one_attempt_are_renamed_whole_and_sealed_first(
+    profile: str, delivery: str, of_a_large_job: bool
+) -> None:
     run = await ordeal(profile, delivery)
     await run.party.commit()
     assert run.party.error is None
@@ -128,6 +142,9 @@ async def test_directories_of_one_attempt_are_renamed_whole_and_sealed_first(pro
         call for call in run.party.store.calls if call.operation == "rename_file" and "part-" in str(call.path)
     ]
     assert len(published) == 9
+    # A large job's records are read twice, of those that no message carries: a promotion takes no pass of its own.
+    reads = [call for call in run.party.store.calls if call.operation == "read" and call.path.parent.name in RECORDS]
+    assert len(reads) == (2 if delivery == "listing" else 0) + (2 if of_a_large_job else 0)
 
 
 @cases

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from committer.errors import StoreNotFoundError
+from committer.errors import StoreError, StoreNotFoundError
 from committer.stages.promote import PromoteDirectories
+from committer.stages.promotions import Promotion
 from committer.stages.seal import SealTasks, sealed_layout
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
@@ -33,24 +34,30 @@ def listing_before_the_seal(patches: Patches) -> None:
             found.clear()
         await original(self, value)
 
-    async def holds_exactly(self: PromoteDirectories, promotion: Any) -> bool:
-        below = f"{promotion.source}/"
+    async def exact(self: PromoteDirectories, _root: Any, promotions: list[Promotion]) -> list[Promotion]:
         found = seen.get(self.context.driver, {})
-        return {name[len(below) :] for name in found if name.startswith(below)} == promotion.files.keys()
+        return [one for one in promotions if _below(one.source, found) == one.files.keys()]
 
     patches.method(SealTasks, "execute", execute)
-    patches.method(PromoteDirectories, "_holds_exactly", holds_exactly)
+    patches.method(PromoteDirectories, "_exact", exact)
+
+
+def _below(source: str, names: Iterable[str]) -> set[str]:
+    return {name[len(source) + 1 :] for name in names if name.startswith(f"{source}/")}
 
 
 def promoted_with_a_stray(patches: Patches) -> None:
     """A directory is renamed as a whole if it holds the committed files, whatever else it holds."""
 
-    async def holds(self: PromoteDirectories, promotion: Any) -> bool:
-        root = self.context.layout.tasks / promotion.source
-        found = {status.path.relative_to(root) async for status in walk(self.context.store, root)}
-        return promotion.files.keys() <= found
+    async def holding(self: PromoteDirectories, root: Any, promotions: list[Promotion]) -> list[Promotion]:
+        tasks = self.context.layout.tasks
+        try:
+            found = {status.path.relative_to(tasks) async for status in walk(self.context.store, root)}
+        except StoreError:
+            return []
+        return [one for one in promotions if one.files.keys() <= _below(one.source, found)]
 
-    patches.method(PromoteDirectories, "_holds_exactly", holds)
+    patches.method(PromoteDirectories, "_exact", holding)
 
 
 OF_DIRECTORIES: tuple[Callable[[Patches], None], ...] = (

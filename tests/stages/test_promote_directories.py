@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import committer
 from committer import CommitterConfig
 from committer.paths import StorePath
 from committer.stages.planned_files import PlannedFile
-from committer.stages.promotions import find_promotions
+from committer.stages.promotions import Promotion, find_promotions, note_owners
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Fault, FaultyStore
@@ -24,8 +25,23 @@ def planned(*entries: str) -> list[PlannedFile]:
     return [PlannedFile(f"{attempt}/{name}", name, 1, "i") for attempt, name in (entry.split(":") for entry in entries)]
 
 
+def promotions(files: list[PlannedFile], directories: list[str], absent: set[str]) -> list[Promotion]:
+    """As of one record an attempt."""
+    owners: dict[str, str] = {}
+    written: Counter[str] = Counter()
+    for attempt in {file.source.partition("/")[0] for file in files}:
+        own = [file for file in files if file.source.startswith(f"{attempt}/")]
+        counts = Counter(file.destination.rpartition("/")[0] for file in own)
+        note_owners(owners, [file.source for file in own], [file.destination for file in own], counts)
+        written += counts
+    return find_promotions(owners, written, directories, absent)
+
+
 def chosen(files: list[PlannedFile], directories: list[str], absent: set[str]) -> dict[str, int]:
-    return {found.directory: len(found.files) for found in find_promotions(files, directories, absent)}
+    found = promotions(files, directories, absent)
+    # What the choice goes by, and what is told of each one that was chosen.
+    assert all(promotion.saves > 0 for promotion in found)
+    return {promotion.directory: promotion.count for promotion in found}
 
 
 def test_topmost_absent_directory_of_one_attempt_is_chosen() -> None:
@@ -96,11 +112,25 @@ async def test_lost_answer_to_a_promotion_is_resolved_file_by_file() -> None:
     assert len(published) == 6
 
 
-def test_names_below_a_promoted_directory_are_relative_to_it() -> None:
+def test_directory_that_saves_nothing_does_not_keep_those_below_it_from_being_chosen() -> None:
+    assert chosen(planned("a:y=1/m=1/f", "a:y=1/m=1/g"), ["y=1", "y=1/m=1"], {"y=1", "y=1/m=1"}) == {"y=1/m=1": 2}
+    # From one file a directory on, where several go by one rename.
+    files = planned(*[f"a:y=1/m={m}/f" for m in range(3)])
+    directories = ["y=1", *[f"y=1/m={m}" for m in range(3)]]
+    assert chosen(files, directories, set(directories)) == {"y=1": 3}
+
+
+def test_file_under_another_name_keeps_its_directory_from_being_chosen() -> None:
+    files = planned(*[f"a:y={y}/f{n}" for y in (1, 2) for n in range(3)])
+    files[0].source = "a/elsewhere"
+    assert chosen(files, ["y=1", "y=2"], {"y=1", "y=2"}) == {"y=2": 3}
+
+
+def test_what_a_promotion_says_of_itself() -> None:
     files = planned(*[f"a:y=1/m={m}/f{n}" for m in range(2) for n in range(3)])
-    [promotion] = find_promotions(files, [], {"y=1"})
+    [promotion] = promotions(files, [], {"y=1"})
     assert promotion.source == "a/y=1"
-    assert set(promotion.files) == {f"m={m}/f{n}" for m in range(2) for n in range(3)}
+    assert (promotion.count, promotion.directories) == (6, ["y=1", "y=1/m=0", "y=1/m=1"])
     assert StorePath.of("/t") / promotion.directory == StorePath.of("/t/y=1")
 
 

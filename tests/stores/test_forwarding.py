@@ -15,6 +15,7 @@ import committer.stores.conditions
 import committer.stores.directory_rights
 import committer.stores.examination
 import committer.stores.tree_counts
+import committer.stores.tree_listing
 import committer.stores.uploads
 from committer.errors import UnsupportedError
 from committer.events import Statistics
@@ -87,7 +88,7 @@ def answered(name: str, *, listing: bool, waits: bool) -> Any:
     return entries if listing else coroutine if waits else told
 
 
-LISTINGS = {"list", "list_uploads", "list_parts"}
+LISTINGS = {"list", "list_tree", "list_uploads", "list_parts"}
 METHODS = [*CALLS, *(method for ability in ALL for method in ability.methods)]
 for method in METHODS:
     setattr(Able, method, answered(method, listing=method in LISTINGS, waits=method != "local_path"))
@@ -145,6 +146,7 @@ def test_every_ability_is_known_and_passed_on() -> None:
         stores.directory_rights,
         stores.examination,
         stores.tree_counts,
+        stores.tree_listing,
         stores.uploads,
     )
     protocols = {

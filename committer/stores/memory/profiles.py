@@ -28,6 +28,7 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
         deletes_trees=True,
         conditional_rename=True,
         conditional_replace=True,
+        tree_listing=True,
         forbids_trailing_period=True,
         max_path_bytes=1024,
     ),

@@ -171,6 +171,11 @@ class MemoryStore(Store):
         for status in (await self._turn(directory)).children(directory):
             yield status
 
+    async def list_tree(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """Iterates over everything below, as it was when it began."""
+        for status in (await self._turn_if("tree_listing", "list_tree", directory)).tree.below(directory):
+            yield status
+
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
         data = (await self._turn(path)).file(path, "read").data

@@ -114,6 +114,14 @@ class Tree:
                 position = bisect_left(self._keys, _after(key[:slash]))
         return found
 
+    def below(self, directory: StorePath) -> list[FileStatus]:
+        """Lists everything below a directory, at any depth."""
+        found = self.children(directory)
+        for status in found:
+            if status.is_directory:
+                found += self.children(status.path)
+        return found
+
     def file(self, path: StorePath, operation: str) -> File:
         """The file at a path."""
         entry = self._find(path, operation)

@@ -71,7 +71,15 @@ SITUATIONS: Mapping[str, Mapping[str, object]] = {
         "directories": 3,
         "strays": True,
     },
+    # The same of several tasks, of whose files none is kept in memory.
+    "promoted-large": {
+        "config": CommitterConfig(promote_directories=True),
+        "files": 4,
+        "own_directories": True,
+        "strays": True,
+    },
 }
+PROMOTED = ("promoted", "promoted-large")
 COMMON = ("append", "replace", "same-names")
 RARER = tuple(name for name in SITUATIONS if name not in COMMON)
 _IN_THE_WAY = {f"{OUT}/day=0": b"a file", f"{OUT}/day=1/part-0-1.csv/inner": b"a directory"}
@@ -106,9 +114,9 @@ def small(
     elif situation == "in-the-way":
         taken = (f"{OUT}/day=0/", f"{OUT}/day=1/")
         before = {name: data for name, data in before.items() if not name.startswith(taken)} | _IN_THE_WAY
-    elif situation in {"fresh", "promoted"}:
+    elif situation in {"fresh", *PROMOTED}:
         before = {}
-    return Scenario(0, kind, (plan,), before=before, forced={})
+    return Scenario(0, kind, (plan,), before=before, forced={}, reads_again=situation == "promoted-large")
 
 
 def committer_on(kind: str) -> str:
@@ -133,7 +141,7 @@ def pairs(scenario: Scenario, troubles: tuple[Trouble, ...] = PAIRED) -> Iterato
 
 
 def every_fault(committer: str | None = None, *, pairs: bool = False) -> Iterator[Scenario]:
-    """All of it, in the common situations.
+    """All of it, in the common situations, and where directories are renamed as a whole.
 
     Args:
         committer: Only its stores; None for all.
@@ -146,7 +154,8 @@ def every_fault(committer: str | None = None, *, pairs: bool = False) -> Iterato
             if pairs:
                 yield from _pairs(small(kind, delivery, "append", committer=committer, tasks=1, files=1))
                 continue
-            for situation in COMMON:
+            sealing = kind in FENCING and committer in (None, "manifest")
+            for situation in (*COMMON, *PROMOTED) if sealing else COMMON:
                 scenario = small(kind, delivery, situation, committer=committer)
                 yield from singles(scenario)
                 yield from singles(replace(scenario, calm=False), ("crash_before", "crash_after"))

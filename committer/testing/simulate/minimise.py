@@ -59,6 +59,8 @@ def _smaller(result: Result) -> Iterator[Scenario]:
     for number, job in enumerate(scenario.jobs):
         for simpler in _simpler(job):
             yield replace(scenario, jobs=(*scenario.jobs[:number], simpler, *scenario.jobs[number + 1 :]))
+    if scenario.reads_again:
+        yield replace(scenario, reads_again=False)
     if scenario.before:
         yield replace(scenario, before={})
 

@@ -198,6 +198,7 @@ class Scenario:
         forced: Faults at certain calls, by process and number of the call; then no others are drawn.
         without: Faults left out, by process and number of the call: for minimising.
         calm: Whether a fresh process that ends what is left may commit a job that no driver began to commit.
+        reads_again: Whether drivers keep no file in memory and read the records again, as those of large jobs do.
     """
 
     seed: int
@@ -209,6 +210,7 @@ class Scenario:
     forced: Mapping[tuple[str, int], Trouble] | None = None
     without: frozenset[tuple[str, int]] = frozenset()
     calm: bool = True
+    reads_again: bool = False
 
     def attempt(self, job: JobPlan, task: int, attempt: int) -> AttemptPlan:
         """What becomes of an attempt; the same whatever else is left out of the run."""

@@ -115,7 +115,8 @@ class Report:
 def describe(scenario: Scenario) -> list[str]:
     """What a run is about, a line each thing."""
     forced = f", faults at {dict(scenario.forced)}" if scenario.forced is not None else ""
-    lines = [f"seed {scenario.seed}, store {scenario.kind}, fault rate {scenario.fault_rate}{forced}"]
+    again = ", records read again" if scenario.reads_again else ""
+    lines = [f"seed {scenario.seed}, store {scenario.kind}, fault rate {scenario.fault_rate}{forced}{again}"]
     lines += [
         f"  {job.job_id}: {job.committer}, by {job.delivery}, {job.config.conflict_mode}, existing target "
         f"{job.config.existing_target}; {job.tasks} tasks of {job.files} files; mischief {job.mischief}"

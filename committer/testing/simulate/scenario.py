@@ -54,6 +54,8 @@ __all__ = [
 _SET_UP_ANEW = 0.2
 # In how many of a hundred jobs attempts write on after they committed; of those that promote directories in most.
 _STRAYS = (0.1, 0.7)
+# In how many of a hundred runs in which directories are promoted drivers treat their jobs as large ones.
+_READS_AGAIN = 0.4
 
 _CONFLICTS: tuple[dict[str, str], ...] = (
     {},
@@ -115,13 +117,16 @@ def draw_scenario(seed: int, committer: str = "manifest", *, workers: bool = Fal
         jobs = tuple(replace(job, workers=number.choice((1, 2, 3))) for job in jobs)
     if committer in ENGINE:
         jobs, events = add_drivers(seed, jobs, events, kind)
+    reads_again = False
     if kind in FENCING and committer == "manifest":
         # By numbers of their own, too.
         number = random.Random(f"strays {seed}")
         jobs = tuple(
             replace(job, strays=number.random() < _STRAYS[bool(job.config.promote_directories)]) for job in jobs
         )
-    return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm)
+        if any(job.config.promote_directories for job in jobs):
+            reads_again = random.Random(f"reads again {seed}").random() < _READS_AGAIN
+    return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm, reads_again=reads_again)
 
 
 def _in_the_way(before: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ from committer.testing.simulate.committers import ENGINE_COMMITTERS, DrivenCommi
 from committer.testing.simulate.disk import own_disk
 from committer.testing.simulate.ending import end_all
 from committer.testing.simulate.job_run import JobRun
+from committer.testing.simulate.large import records_read_again
 from committer.testing.simulate.operators import happen
 from committer.testing.simulate.result import Result, Violation
 from committer.testing.simulate.run import MOST_CALLS, MOST_SECONDS, LivelockError, Run
@@ -74,7 +75,7 @@ def simulate(scenario: Scenario, committers: Mapping[str, DrivenCommitter] = ENG
 
     problem = ""
     try:
-        with own_disk(scenario) as left:
+        with own_disk(scenario) as left, records_read_again(scenario):
             run_virtually(main, seed=scenario.seed)
     except DeadlockError as error:
         problem = f"a deadlock: {error}"
