@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all=(far near many no-op scale overwrite rate-cap publish-elsewhere task-commit spark-write spark-commit spark-overwrite clients gcs-move adls-rename s3-complete http-split ten-million scaling suites)
+all=(far near many no-op scale overwrite rate-cap publish-elsewhere calls-a-file task-commit spark-write spark-commit spark-overwrite clients gcs-move adls-rename s3-complete http-split ten-million scaling suites)
 [ "$#" -gt 0 ] && all=("$@")
 
 run() { uv run --locked --extra spark --extra cli "$@"; }
@@ -20,6 +20,7 @@ for name in "${all[@]}"; do
         overwrite) run benchmarks/overwrite.py ;;
         rate-cap) run benchmarks/rate_cap.py ;;
         publish-elsewhere) run --extra adls --extra s3 python -m benchmarks.publish_elsewhere ;;
+        calls-a-file) run --extra adls python -m benchmarks.calls_a_file ;;
         task-commit) run benchmarks/task_commit.py ;;
         spark-write) run benchmarks/spark_write.py ;;
         spark-commit) run benchmarks/spark_commit.py ;;

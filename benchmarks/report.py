@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import (
+    calls_a_file,
     client_cpu,
     client_sides,
     overwrite,
@@ -158,6 +159,7 @@ def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
         measured = f"{shape['cpu_s']:.1f} s; {shape['over_idle'] / 1e6:.0f} MB"
         yield f"{shape['files']:,} files, no-op store: CPU; peak memory over idle", aim, measured
     yield from _overwrites(results(overwrite.NAME))
+    yield from _calls(results(calls_a_file.NAME))
     completions = results(client_cpu.S3_COMPLETE)
     told_cpu = f"{completions['cases']['store, uvloop']['cpu_us']:.0f} us" if completions else "not measured"
     yield "completion of an upload on S3: CPU of the client, uvloop, plain HTTP", "<= 250 us", told_cpu
@@ -196,6 +198,13 @@ def _inside_spark(results: Results) -> Iterator[tuple[str, str, str]]:
             f"<= {aim:g}",
             spark_commit.ratio(inside, java),
         )
+
+
+def _calls(found: dict[str, Any] | None) -> Iterator[tuple[str, str, str]]:
+    for one in found["stores"] if found else []:
+        ways = [f"{one[f'whole directories, by {how}']:.2f}" for how in calls_a_file.DELIVERIES]
+        title = f"1000x10, a partition a task, {calls_a_file.TOLD[one['store']]}: calls a file by message; by listing"
+        yield title, "<= 0.35; <= 0.45", "; ".join(ways)
 
 
 def _overwrites(found: dict[str, Any] | None) -> Iterator[tuple[str, str, str]]:
@@ -239,6 +248,7 @@ PLACES: Final[dict[str, Callable[[Results], str]]] = {
     "publish-elsewhere": lambda results: simple(
         results, publish_elsewhere.NAME, lambda found: publish_elsewhere.rows(found["stores"]), "publish_elsewhere"
     ),
+    "calls-a-file": lambda results: simple(results, calls_a_file.NAME, calls_a_file.rows, "calls_a_file"),
     "task-commit": lambda results: simple(results, task_commit.NAME, task_commit.rows, "task_commit"),
     "spark-write": lambda results: simple(
         results, spark_write.NAME, lambda found: spark_write.rows(found["tables"]), "spark_write"
