@@ -29,11 +29,12 @@ from committer.stores.azure.container import MAX_NAME_BYTES, Container, ends_in_
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.azure.names import TABLE
 from committer.stores.azure.options import DFS, arguments_of, reached_by
-from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.helpers import status_or_none
 from committer.stores.http import HttpClient
 from committer.stores.http_answers import content_in, range_up_to
+from committer.stores.http_store import HttpStore
 
 _TRIES: Final = 5
 _STATUS: Final = (("action", "getStatus"),)
@@ -54,7 +55,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class AdlsStore(Store):
+class AdlsStore(HttpStore):
     """One container of an account with hierarchical namespace, over its REST interface.
 
     What its signatures do not show:
@@ -132,22 +133,8 @@ class AdlsStore(Store):
         found: Any = arguments_of(options, account, container, secure=path.scheme == "abfss")
         return cls(path.scheme, path.authority, **found)
 
-    def __repr__(self) -> str:
-        return f"AdlsStore({self._scheme}://{self._authority}, {self._endpoint}, {self._access!r})"
-
     def __reduce__(self) -> tuple[object, ...]:
-        # Connections belong to this process, and secrets never leave it: references to them do.
         return _make, (self._scheme, self._authority, self._endpoint, self._access)
-
-    @property
-    def scheme(self) -> str:
-        """``abfss`` or ``abfs``."""
-        return self._scheme
-
-    @property
-    def endpoint(self) -> str:
-        """The account's DFS endpoint: its limits are those of the account."""
-        return self._endpoint
 
     @property
     def capabilities(self) -> Capabilities:
@@ -317,10 +304,6 @@ class AdlsStore(Store):
             continuation = answer.headers.get("x-ms-continuation", "")
             if not continuation:
                 return True
-
-    async def close(self) -> None:
-        """Closes the running loop's connections."""
-        await self._http.close()
 
     async def _delete_if(self, operation: str, path: StorePath, identity: str | None) -> bool:
         headers = {"If-Match": f'"{identity}"'}

@@ -32,6 +32,7 @@ from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.http import HttpClient
 from committer.stores.http_answers import content_in, range_up_to
+from committer.stores.http_store import HttpStore
 from committer.stores.object_store import ObjectStore, written_file
 
 _DELETES: Final = 32
@@ -58,7 +59,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class AzureBlobStore(BlockCalls, ObjectStore):
+class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
     """One container of block blobs, over its REST interface. It renames nothing: files become visible by lists of their
     blocks.
 
@@ -135,22 +136,8 @@ class AzureBlobStore(BlockCalls, ObjectStore):
         found: Any = arguments_of(options, account, container, service=BLOB)
         return cls(path.scheme, path.authority, account_name=account, **found)
 
-    def __repr__(self) -> str:
-        return f"AzureBlobStore({self._scheme}://{self._authority}, {self._endpoint}, {self._access!r})"
-
     def __reduce__(self) -> tuple[object, ...]:
-        # Connections belong to this process, and secrets never leave it: references to them do.
         return _make, (self._scheme, self._authority, self._account, self._endpoint, self._access)
-
-    @property
-    def scheme(self) -> str:
-        """``az``, ``wasb`` or ``wasbs``."""
-        return self._scheme
-
-    @property
-    def endpoint(self) -> str:
-        """The account's blob endpoint: its limits are those of the account."""
-        return self._endpoint
 
     @property
     def capabilities(self) -> Capabilities:
@@ -229,10 +216,6 @@ class AzureBlobStore(BlockCalls, ObjectStore):
         if standing is not None and not found:
             raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
         return found
-
-    async def close(self) -> None:
-        """Closes the running loop's connections."""
-        await self._http.close()
 
     def _checked(self, path: StorePath) -> StorePath:
         return self._container.checked(path)

@@ -20,6 +20,7 @@ from committer.paths import StorePath
 from committer.storage_options import OptionTable
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
+from committer.stores.gcs.access import Access
 from committer.stores.gcs.deletes import BATCH, Deletes
 from committer.stores.gcs.errors import error_of
 from committer.stores.gcs.examine import examine
@@ -33,6 +34,7 @@ from committer.stores.gcs.wire import GcsWire
 from committer.stores.gcs.writer import GcsWriter
 from committer.stores.http import HttpClient, check_name
 from committer.stores.http_answers import content_in, range_up_to
+from committer.stores.http_store import HttpStore
 from committer.stores.object_store import ObjectStore
 
 _MAX_NAME_BYTES: Final = 1024
@@ -55,7 +57,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class GcsStore(ObjectStore):
+class GcsStore(HttpStore, ObjectStore):
     """One bucket, over the JSON API. A file is renamed by one atomic move of its object, on a condition.
 
     What its signatures do not show:
@@ -88,13 +90,13 @@ class GcsStore(ObjectStore):
         http_session: aiohttp.ClientSession | None = None,
     ) -> None:
         self._scheme = scheme
-        self._bucket = checked_bucket(scheme, authority)
+        self._authority = checked_bucket(scheme, authority)
         self._options = (options or GcsOptions()).checked()
         place = self._options.place()
-        self._endpoint = f"{place}/{self._bucket}"
-        self._access = self._options.access()
+        self._endpoint = f"{place}/{self._authority}"
+        self._access: Access = self._options.access()
         self._http = HttpClient(session=http_session)
-        self._wire = GcsWire(place, self._bucket, self._options.user_project, self._access, self._http)
+        self._wire = GcsWire(place, self._authority, self._options.user_project, self._access, self._http)
         self._inserts = Inserts(self._wire, self)
         self._renames = Renames(self._wire)
         self._deletes = Deletes(self._wire)
@@ -114,22 +116,8 @@ class GcsStore(ObjectStore):
         http_session: Any = given.pop("http_session", None)
         return cls(path.scheme, path.authority, GcsOptions.of(given, path.authority), http_session=http_session)
 
-    def __repr__(self) -> str:
-        return f"GcsStore({self._scheme}://{self._bucket}, {self._endpoint}, {self._access!r})"
-
     def __reduce__(self) -> tuple[object, ...]:
-        # Connections belong to this process, and secrets never leave it: references to them do.
-        return _make, (self._scheme, self._bucket, msgspec.structs.asdict(self._options))
-
-    @property
-    def scheme(self) -> str:
-        """``gs``."""
-        return self._scheme
-
-    @property
-    def endpoint(self) -> str:
-        """The service's endpoint and the bucket, whose limits they are."""
-        return self._endpoint
+        return _make, (self._scheme, self._authority, msgspec.structs.asdict(self._options))
 
     @property
     def capabilities(self) -> Capabilities:
@@ -228,7 +216,7 @@ class GcsStore(ObjectStore):
     async def close(self) -> None:
         """Closes the running loop's connections."""
         await self._access.close()
-        await self._http.close()
+        await super().close()
 
     async def _object_at(self, operation: str, path: StorePath) -> FileStatus | None:
         found = await object_at(self._wire, operation, path)
@@ -245,7 +233,7 @@ class GcsStore(ObjectStore):
             raise StoreIsADirectoryError("the bucket itself is no file", operation=operation, path=path)
 
     def _checked(self, path: StorePath) -> StorePath:
-        if path.authority != self._bucket or path.scheme != self._scheme:
+        if path.authority != self._authority or path.scheme != self._scheme:
             raise ConfigurationError("the path belongs to another store", path=path)
         check_name(path, _MAX_NAME_BYTES)
         name = path.path

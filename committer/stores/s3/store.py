@@ -25,6 +25,7 @@ from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.http import HttpClient, check_name
 from committer.stores.http_answers import content_in, range_up_to
+from committer.stores.http_store import HttpStore
 from committer.stores.object_store import ObjectStore, written_file
 from committer.stores.s3.access import S3Access
 from committer.stores.s3.deletes import BATCH, Deletes
@@ -65,7 +66,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class S3Store(UploadCalls, ObjectStore):
+class S3Store(UploadCalls, HttpStore, ObjectStore):
     """One bucket, over S3's REST interface. It renames nothing: files become visible by completing their uploads.
 
     What its signatures do not show:
@@ -100,14 +101,14 @@ class S3Store(UploadCalls, ObjectStore):
         http_session: aiohttp.ClientSession | None = None,
     ) -> None:
         self._scheme = scheme
-        self._bucket = checked_bucket(scheme, authority)
+        self._authority = checked_bucket(scheme, authority)
         self._options = (options or S3Options()).checked()
         endpoint = self._options.endpoint()
-        self._endpoint = f"{endpoint or 'https://s3.amazonaws.com'}/{self._bucket}"
+        self._endpoint = f"{endpoint or 'https://s3.amazonaws.com'}/{self._authority}"
         self._access: S3Access = self._options.access()
         self._http = HttpClient(session=http_session)
         self._capabilities = _CAPABILITIES
-        wire = S3Wire(self._bucket, endpoint, self._options.addressing_style, self._access, self._http)
+        wire = S3Wire(self._authority, endpoint, self._options.addressing_style, self._access, self._http)
         super().__init__(wire, Objects(self._options))
         self._deletes = Deletes(wire)
         self._pages = partial(pages, wire)
@@ -126,22 +127,8 @@ class S3Store(UploadCalls, ObjectStore):
         http_session: Any = given.pop("http_session", None)
         return cls(path.scheme, path.authority, S3Options.of(given, path.authority), http_session=http_session)
 
-    def __repr__(self) -> str:
-        return f"S3Store({self._scheme}://{self._bucket}, {self._endpoint}, {self._access!r})"
-
     def __reduce__(self) -> tuple[object, ...]:
-        # Connections belong to this process, and secrets never leave it: references to them do.
-        return _make, (self._scheme, self._bucket, msgspec.structs.asdict(self._options))
-
-    @property
-    def scheme(self) -> str:
-        """``s3`` or ``s3a``."""
-        return self._scheme
-
-    @property
-    def endpoint(self) -> str:
-        """The service's endpoint and the bucket, whose limits they are."""
-        return self._endpoint
+        return _make, (self._scheme, self._authority, msgspec.structs.asdict(self._options))
 
     @property
     def capabilities(self) -> Capabilities:
@@ -226,10 +213,6 @@ class S3Store(UploadCalls, ObjectStore):
         """See `SupportsBatchDelete.delete_files`; a name that XML cannot hold is deleted by a call of its own."""
         return await self._deletes.delete_many([self._checked(path) for path in paths])
 
-    async def close(self) -> None:
-        """Closes the running loop's connections."""
-        await self._http.close()
-
     async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
         """Puts what a writer kept where nothing stands, and looks for it when the answer is lost."""
         headers = await self._objects.headers_with(data, stamp=stamp)
@@ -270,7 +253,7 @@ class S3Store(UploadCalls, ObjectStore):
             raise error
 
     def _checked(self, path: StorePath) -> StorePath:
-        check_place(path, self._bucket)
+        check_place(path, self._authority)
         check_name(path, _MAX_KEY_BYTES)
         return path
 
