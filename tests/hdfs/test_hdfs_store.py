@@ -327,6 +327,16 @@ def test_what_the_name_node_refuses_says_what_to_do(kind: str, said: str, advice
     assert (isinstance(error, StoreUnavailableError) and error.expected_back) is waits
 
 
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_file_whose_key_is_not_to_be_had_is_neither_unknown_nor_waited_for(changes: bool) -> None:
+    """`tests/hdfs/test_hdfs_zone.py` has the client say so."""
+    said = "File is in an HDFS encryption zone but no KMS provider is configured"
+    error = error_of(RuntimeError(said), "put", StorePath.of("hdfs://nn:8020/x"), changes=changes)
+    assert type(error) is StoreError
+    assert error.outcome == "unchanged"
+    assert "hadoop.security.key.provider.path" in (error.next_step or "")
+
+
 @pytest.mark.parametrize(("operation", "server"), [("status", "NameNode"), ("close", "NameNode or DataNode")])
 def test_a_server_that_cannot_be_reached(operation: str, server: str) -> None:
     error = error_of(OSError("Connection refused (os error 111)"), operation, StorePath.of("hdfs://nn:8020/x"))

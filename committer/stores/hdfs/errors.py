@@ -36,6 +36,10 @@ _BUSY: Final = ("SafeModeException", "StandbyException", "RetriableException", "
 _QUOTA: Final = "raise the quota (hdfs dfsadmin -setQuota, -setSpaceQuota), or delete what is not needed"
 _SNAPSHOT: Final = "delete the snapshots that hold it (hdfs dfs -deleteSnapshot), or choose another directory"
 _ZONE: Final = "a file cannot be renamed into or out of an encryption zone: the job's destination must lie in one whole"
+_KEYS: Final = (
+    "name the cluster's key server in core-site.xml of the configuration directory (hadoop.security.key.provider.path,"
+    " kms://...), and see that it can be reached and gives this user the key of the zone"
+)
 _RIGHTS: Final = "give the user the right to do so (hdfs dfs -chmod, -chown, -setfacl), or run as another user"
 _LOGIN: Final = "log in (kinit), and see that hadoop.security.authentication is the cluster's"
 _SERVING: Final = (
@@ -164,6 +168,9 @@ def _broken(text: str, made: _Maker, *, changes: bool, server: str) -> Committer
         return made(StoreUnavailableError, f"no {server} can be reached: {text}")
     if "GSSAPI" in text or "SASL" in text or "Kerberos" in text:
         return made(StorePermissionError, f"authentication failed: {text}", step=_LOGIN)
+    if "KMS" in text:
+        # The client asks for a file's key when it opens or makes it: by then not more of it than its name is there.
+        return made(StoreError, f"the file's key was not to be had: {text}", step=_KEYS)
     if not changes:
         return made(StoreUnavailableError, f"the connection broke: {text}")
     return made(StoreOutcomeUnknownError, f"the connection broke, and it may have been done: {text}", step=LOOK_BEFORE)
