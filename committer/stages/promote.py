@@ -14,6 +14,7 @@ from committer.stages.promotions import Promotion
 from committer.stores.base import FileStatus
 from committer.stores.directory_rights import DIRECTORY_RIGHTS
 from committer.stores.helpers import walk
+from committer.stores.known_directories import rename_known_directory
 from committer.stores.tree_listing import TREE_LISTING
 
 # Directories that are compared in one call.
@@ -108,9 +109,9 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
     async def _rename(self, promotion: Promotion) -> bool:
         layout = self.context.layout
         try:
-            await self.context.store.rename_directory(
-                layout.tasks / promotion.source, layout.destination / promotion.directory
-            )
+            source, target = layout.tasks / promotion.source, layout.destination / promotion.directory
+            # The listing showed files in it.
+            await rename_known_directory(self.context.store, source, target)
         except StoreError:
             return False
         return True

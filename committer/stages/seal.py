@@ -9,6 +9,7 @@ from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, looking_again
 from committer.stages.durability import sync_directories
+from committer.stores.known_directories import rename_known_directory
 
 
 class SealTasks(Stage[CommitState, None]):
@@ -62,7 +63,8 @@ async def seal_whole(context: StageContext) -> None:
 async def _rename(context: StageContext, source: StorePath, sealed: StorePath) -> None:
     async def rename() -> None:
         try:
-            await context.store.rename_directory(source, sealed)
+            # What stands at the place of a task attempt's directory need not be known: it is put out of the way.
+            await rename_known_directory(context.store, source, sealed)
         except (StoreNotFoundError, StoreExistsError):
             return
 

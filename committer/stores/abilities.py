@@ -63,6 +63,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         tree_counts: The store implements `committer.stores.tree_counts.SupportsTreeCounts`, beside
             `SupportsBatchRename`: it counts what a directory holds in one call.
         tree_listing: The store implements `committer.stores.tree_listing.SupportsTreeListing`.
+        known_directories: The store implements `committer.stores.known_directories.SupportsKnownDirectories`.
         directory_rights: The store implements `committer.stores.directory_rights.SupportsDirectoryRights`.
         metadata: The store implements `SupportsMetadata`: it keeps texts beside a file's content.
         examination: The store implements `committer.stores.examination.SupportsExamination`.
@@ -106,6 +107,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     batch_rename: bool = False
     tree_counts: bool = False
     tree_listing: bool = False
+    known_directories: bool = False
     directory_rights: bool = False
     metadata: bool = False
     examination: bool = False

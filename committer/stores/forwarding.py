@@ -23,6 +23,7 @@ from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
 from committer.stores.directory_rights import DIRECTORY_RIGHTS
 from committer.stores.examination import EXAMINATION, TRIALS, Finding
+from committer.stores.known_directories import KNOWN_DIRECTORIES
 from committer.stores.store_calls import (
     ABORT_UPLOAD,
     ABORT_WRITER,
@@ -257,6 +258,13 @@ class ForwardingStore(Wrapper, Store):
         """See `SupportsTreeListing.list_tree`."""
         inner = TREE_LISTING.required(self.inner, "list_tree", directory)
         return self.stream(LIST_TREE, lambda: inner.list_tree(directory), directory)
+
+    async def rename_known_directory(self, source: StorePath, destination: StorePath) -> None:
+        """See `SupportsKnownDirectories.rename_known_directory`."""
+        inner = KNOWN_DIRECTORIES.required(self.inner, "rename_directory", source)
+        await self.call(
+            RENAME_DIRECTORY, lambda: inner.rename_known_directory(source, destination), source, destination
+        )
 
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
         """See `SupportsDirectoryRights.made_alike`; `call` is told the first of them."""

@@ -17,6 +17,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.abilities import HARD_LINKS, LOCAL_PATHS, SYNC, VERSIONS
 from committer.stores.base import Capabilities, Store
+from committer.stores.known_directories import KNOWN_DIRECTORIES
 from committer.stores.tree_counts import TREE_COUNTS
 from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, successes
 
@@ -232,6 +233,23 @@ class RenameConformance(ConformanceBase):
         assert await channel.files() == {"to/a": b"1", "to/b/c": b"2", "from-2/d": b"3"}
         assert await channel.directories() == {"to", "to/b", "from-2"}
         assert (await store.status(root / "to/b/c")).identity == before.identity
+
+    async def test_rename_known_directory(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = KNOWN_DIRECTORIES.of(store)
+        if able is None:
+            return
+        await channel.write("from/deep/file", b"1")
+        await channel.write("taken/file", b"2")
+        with pytest.raises(StoreExistsError):
+            await able.rename_known_directory(root / "from", root / "taken")
+        with pytest.raises(StoreNotFoundError):
+            await able.rename_known_directory(root / "missing", root / "new")
+        await able.rename_known_directory(root / "from", root / "to")
+        assert await channel.files() == {"to/deep/file": b"1", "taken/file": b"2"}
+        with pytest.raises(StoreNotFoundError) as caught:
+            await able.rename_known_directory(root / "from", root / "to")
+        assert caught.value.outcome == "unknown"
+        assert await channel.files() == {"to/deep/file": b"1", "taken/file": b"2"}
 
     async def test_rename_directory_refuses(
         self, store: Store, root: StorePath, channel: Channel, can: Capabilities

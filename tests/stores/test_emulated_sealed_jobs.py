@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from itertools import count
+from itertools import count, product
+from typing import Any
 
 import pytest
 
@@ -224,3 +225,26 @@ async def test_rolled_back(lake: AdlsLake, trouble: FaultKind) -> None:
         assert await table.files() == ({**OLD, **FILES} if done else OLD)
 
     await disturbed(lake, trouble, end)
+
+
+# A request that freezes the records and is lost leaves a job by listing undecided.
+@pytest.mark.parametrize(
+    ("delivery", "how"),
+    [("message", "reset"), *product(("listing", "message"), ("reset-after", "gone"))],
+)
+async def test_renames_of_directories_whose_answers_are_lost(lake: AdlsLake, delivery: str, how: Any) -> None:
+    """The first requests are lost before their effect, or each after it, or is told as one whose source is gone."""
+    table = Table(lake, lake.root / "table")
+    driver = await table.prepare(delivery)
+    if how == "gone":
+        lake.fail("error-after", **lake.gone)
+    else:
+        lake.fail(how, count=3 if how == "reset" else None)
+    report = await driver.commit(table.messages if delivery == "message" else None, tasks=3)
+    assert (report.success, report.files_committed) == (True, len(FILES))
+    assert await table.files() == {**OLD, **FILES}
+    assert await table.neat()
+    sealed = [entry.source for entry in lake.conduct.log if entry.operation == "rename" and entry.status == 201]
+    assert len(sealed) == len(set(sealed))
+    await driver.close()
+    await table.store.close()

@@ -14,6 +14,7 @@ import committer.stores.abilities
 import committer.stores.conditions
 import committer.stores.directory_rights
 import committer.stores.examination
+import committer.stores.known_directories
 import committer.stores.tree_counts
 import committer.stores.tree_listing
 import committer.stores.uploads
@@ -51,6 +52,7 @@ COUNTED_AS = {
     "replace_file": "put",
     "rename_version": "rename_file",
     "rename_counted_files": "rename_files",
+    "rename_known_directory": "rename_directory",
 }
 """What a method is to what wraps the store, where that is another one."""
 
@@ -145,6 +147,7 @@ def test_every_ability_is_known_and_passed_on() -> None:
         stores.conditions,
         stores.directory_rights,
         stores.examination,
+        stores.known_directories,
         stores.tree_counts,
         stores.tree_listing,
         stores.uploads,

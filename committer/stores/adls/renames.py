@@ -70,11 +70,13 @@ class Renames:
             replaces=replace,
         )
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Renames a directory; see `Store.rename_directory`. Two calls, and one more for each continuation."""
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
+        """Renames a directory; see `Store.rename_directory`. Two calls, and one more for each continuation.
+
+        One call less where it is known to be one: see `SupportsKnownDirectories`.
+        """
         operation = "rename_directory"
-        found = await self._store.status(source)
-        if not found.is_directory:
+        if not known and not (await self._store.status(source)).is_directory:
             raise StoreNotADirectoryError("the source is a file", operation=operation, path=source)
         if source == destination:
             raise StoreExistsError("a directory is renamed to itself", operation=operation, path=destination)
@@ -90,6 +92,14 @@ class Renames:
                 return
         code = code_of(answer)
         if code == "SourcePathNotFound" and await status_or_none(self._store, destination) is not None:
+            if known:
+                raise StoreNotFoundError(
+                    "the source is gone and something stands at the destination",
+                    operation=operation,
+                    path=source,
+                    outcome="unknown",
+                    next_step="look at what the destination holds",
+                )
             # It was there a moment ago: another client took it, or this very request was sent twice on its way.
             raise StoreOutcomeUnknownError(
                 "the source is gone and a directory stands at the destination",
