@@ -22,6 +22,7 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stages.base import StageContext
+from committer.stages.commit_state import looking_again
 from committer.stores.base import Store
 from committer.stores.helpers import create_exclusively, move_file, status_or_none
 
@@ -85,8 +86,14 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
     taken = await status_or_none(store, place)
     if taken is None or taken.identity == identity:
         return taken is not None
-    await move_file(store, place, path)
+    await looking_again(lambda: _give_back(store, place, path))
     return False
+
+
+async def _give_back(store: Store, place: StorePath, path: StorePath) -> None:
+    """Moves another job's file back, unless an earlier try did: what stays there goes with this job's directory."""
+    if await status_or_none(store, place) is not None:
+        await move_file(store, place, path)
 
 
 def is_told(store: Store) -> bool:

@@ -363,3 +363,34 @@ async def test_a_move_of_an_older_marker_that_comes_late_takes_no_newer_one(memo
     with pytest.raises(StoreNotFoundError):
         await memory.space.store().rename_file(late.path, late.destination)
     assert memory.all_files()["_SUCCESS"] == marker
+
+
+@pytest.mark.parametrize("trouble", ["unanswered", "lost", "late"])
+async def test_a_newer_marker_that_was_moved_by_mistake_goes_back_whatever_answers_are_lost(
+    memory: MemoryPlace, trouble: FaultKind
+) -> None:
+    """A job that ends right before an older one is moved away; the request that gives back its `_SUCCESS` is lost."""
+    first = await memory.open_job(job_id="job-1", config=KEPT)
+    await memory.run_task(first, 0, {"part-0": b"abc"})
+
+    async def before(call: Call) -> None:
+        if call.operation != "rename_file":
+            return
+        if call.path.name == "part-0":
+            memory.store.before_call = None
+            await memory.run_job({"part-1": b"de"}, job_id="job-2")
+            memory.store.before_call = before
+        elif call.path.name == "_SUCCESS":
+            memory.store.before_call = None
+            await memory.run_job({"part-2": b"f"}, job_id="job-3")
+            memory.store.before_call = going_back
+
+    async def going_back(call: Call) -> None:
+        if call.operation == "rename_file" and call.path.name.startswith("taken-"):
+            memory.store.before_call = None
+            memory.store.faults.append(Fault(kind=trouble, call=call.number))
+
+    memory.store.before_call = before
+    await first.commit()
+    assert b'"job-3"' in memory.all_files()["_SUCCESS"]
+    assert left(memory) == OUTCOME
