@@ -42,7 +42,7 @@ class RenameAction(PublishAction):
             # Nothing moves into a directory that a power loss could take away again.
             await _sync(context, (context.layout.target(name).parent for name in directories))
         if state.promotions:
-            state.promote = WholeDirectories(context, state.promotions).promote
+            state.promote = WholeDirectories(context, state.promotions, files=state.decision.files).promote
         published = await self.publish_files(context, state)
         if state.superseded:
             await MoveAside(context).run(state.superseded)
@@ -93,16 +93,19 @@ class WholeDirectories:
     Args:
         context: The job.
         promotions: Directories that may be renamed as a whole.
+        files: How many files were sealed, with those of all other directories.
     """
 
-    def __init__(self, context: StageContext, promotions: list[Promotion]) -> None:
+    def __init__(self, context: StageContext, promotions: list[Promotion], *, files: int) -> None:
         self._context = context
+        self._files = files
         self._count = len(promotions)
         self._by_directory = {name: promotion for promotion in promotions for name in promotion.directories}
 
-    def _listed_together(self, files: list[PlannedFile], turn: list[Promotion]) -> bool:
-        """Whether one listing of all that was sealed costs less than others: only where all of it is at hand."""
-        return len(turn) == self._count and 1 + len(files) // LISTED_IN_A_CALL < len(turn)
+    def _listed_together(self, turn: list[Promotion]) -> bool:
+        """Whether one listing of all that was sealed costs less than one an attempt: only where all are at hand."""
+        attempts = len({promotion.owner for promotion in turn})
+        return len(turn) == self._count and 1 + self._files // LISTED_IN_A_CALL < attempts
 
     async def promote(self, files: list[PlannedFile]) -> list[PlannedFile]:
         """Renames the directories of some files; makes those that were not renamed. See `CommitState.promote`."""
@@ -117,7 +120,7 @@ class WholeDirectories:
             return files
         try:
             whole = [promotion for promotion in turn.values() if len(promotion.files) == promotion.count]
-            stage = PromoteDirectories(context, together=self._listed_together(files, whole))
+            stage = PromoteDirectories(context, together=self._listed_together(whole))
             done = {name for promotion in await stage.run(whole) for name in promotion.directories}
         finally:
             for promotion in turn.values():
