@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-from committer.stages.names import ancestors
 from committer.stages.planned_files import PlannedFile
 
 # What a store shows of a tree in one call, about. (Azure Data Lake Storage 5,000.)
@@ -89,48 +87,70 @@ def find_promotions(
     """
     if not absent:
         return []
-    trees = _owners_of_trees(owners, directories, left_out)
-    weights = _weights(trees, written, 0 if listed_together else 1)
-    chosen: dict[str, Promotion] = {}
-    for directory in sorted(absent, key=lambda name: (name.count("/"), name)):
-        owner = trees.get(directory)
-        saves = weights[directory] - 1
-        if owner and saves > 0 and not any(parent in chosen for parent in ancestors(directory)):
-            chosen[directory] = Promotion(directory, owner, saves)
-    for directory in sorted(trees):
-        for above in (*ancestors(directory), directory):
-            promotion = chosen.get(above)
-            if promotion is not None:
-                promotion.directories.append(directory)
-                promotion.count += written.get(directory, 0)
-                break
-    return list(chosen.values())
+    nodes = _with_parents(owners, directories)
+    trees, weights = _rolled_up(nodes, owners, written, left_out, 0 if listed_together else 1)
+    inside: dict[str, Promotion] = {}
+    chosen: list[Promotion] = []
+    for directory in nodes:
+        promotion = inside.get(_parent(directory) or "")
+        if promotion is None and trees[directory] and weights[directory] > 1 and directory in absent:
+            promotion = Promotion(directory, trees[directory], weights[directory] - 1)
+            chosen.append(promotion)
+        if promotion is not None:
+            inside[directory] = promotion
+            promotion.directories.append(directory)
+            promotion.count += written.get(directory, 0)
+    return chosen
 
 
-def _owners_of_trees(
-    owners: Mapping[str, str], directories: Collection[str], left_out: AbstractSet[str]
-) -> dict[str, str]:
-    """By directory that any file goes to or below, whose everything in it and below it is; empty where of no one."""
-    trees: dict[str, str] = {}
-    for directory, owner in owners.items():
-        alone = "" if owner in left_out else owner
-        for above in (*ancestors(directory), directory):
-            if trees.setdefault(above, alone) != alone:
-                trees[above] = ""
-    for empty in [name for name in directories if name not in trees]:
-        for directory in (empty, *ancestors(empty)):
-            trees[directory] = ""
-    return trees
+def _parent(directory: str) -> str | None:
+    """The directory that one lies in; None of one at the top."""
+    above, slash, _name = directory.rpartition("/")
+    return above if slash else None
 
 
-def _weights(trees: Mapping[str, str], written: Mapping[str, int], listings: int) -> Counter[str]:
-    """How many calls a rename of each tree spares, but for that rename itself: one a file, one for each directory in
-    which there is no other, which makes it; less the listings of every directory.
+def _with_parents(owners: Iterable[str], directories: Iterable[str]) -> list[str]:
+    """All these directories and those that they lie in: parents first."""
+    nodes: set[str] = set()
+    for directory in (*owners, *directories):
+        above: str | None = directory
+        while above is not None and above not in nodes:
+            nodes.add(above)
+            above = _parent(above)
+    return sorted(nodes, key=lambda name: (name.count("/"), name))
+
+
+def _rolled_up(
+    nodes: Sequence[str],
+    owners: Mapping[str, str],
+    written: Mapping[str, int],
+    left_out: AbstractSet[str],
+    listings: int,
+) -> tuple[dict[str, str], dict[str, int]]:
+    """Of each directory whose all is that is in it and below it, and how many calls one rename of it spares.
+
+    The owner is empty where there is more than one, or where a directory holds nothing: a rename would not make that.
+    Of the calls the rename itself is not taken off yet: they are one a file, one for each directory in which there is
+    no other, which makes it, less the listings of every directory.
+
+    Args:
+        nodes: Parents first.
+        owners: As `note_owners` notes them.
+        written: How many files go into each directory.
+        left_out: Owners that count as none.
+        listings: How many calls list a directory.
     """
-    weights: Counter[str] = Counter()
-    parents = {directory.rpartition("/")[0] for directory in trees}
-    for directory in trees:
-        weight = written.get(directory, 0) + (directory not in parents) - listings
-        for above in (*ancestors(directory), directory):
-            weights[above] += weight
-    return weights
+    trees: dict[str, str] = {}
+    weights: dict[str, int] = {}
+    for directory, owner in owners.items():
+        trees[directory] = "" if owner in left_out else owner
+    for directory in reversed(nodes):
+        leaf = directory not in weights
+        weight = weights[directory] = weights.get(directory, 0) + written.get(directory, 0) + leaf - listings
+        tree = trees.setdefault(directory, "")
+        above = _parent(directory)
+        if above is not None:
+            weights[above] = weights.get(above, 0) + weight
+            if trees.setdefault(above, tree) != tree:
+                trees[above] = ""
+    return trees, weights
