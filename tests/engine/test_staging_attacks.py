@@ -234,9 +234,11 @@ async def test_a_run_that_is_made_while_its_attempt_is_given_up_is_removed(
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    await task.abort()
+    aborting = asyncio.create_task(task.abort())
+    await asyncio.wait({aborting}, timeout=0.1)
+    assert not aborting.done(), "it waits for the thread that makes the run"
     may_go_on.set()
-    await asyncio.sleep(0.3)
+    await aborting
     assert kept(disk) == []
     await job.abort()
     await job.close()

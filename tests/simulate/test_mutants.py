@@ -62,7 +62,7 @@ def test_planting_is_taken_back() -> None:
 
 def test_minimising_keeps_the_guarantee_and_drops_the_rest() -> None:
     with apply("lost-answers-ignored"):
-        for seed in range(540, 2000):
+        for seed in range(697, 2000):
             result = simulate(draw_scenario(seed))
             if result.violations and len(result.faults) > 2:
                 break
