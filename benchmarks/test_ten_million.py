@@ -12,6 +12,7 @@ pytest.importorskip("boto3")
 from benchmarks import client_cpu, quick_server, ten_million
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("store", ["adls", "s3"])
 def test_a_job_is_committed(store: str, tmp_path: Path) -> None:
     target = tmp_path / "kept.json"

@@ -94,6 +94,7 @@ class Run:
 
 @EVERY_PROFILE
 @EVERY_KIND
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("how", get_args(End))
 async def test_a_driver_that_is_hit_at_any_call_is_followed_by_another(profile: str, how: End, kind: FaultKind) -> None:
     number, seen = 0, set[bool]()
