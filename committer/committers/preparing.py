@@ -26,7 +26,7 @@ from committer.stages.look_up_identities import LookUpIdentities
 from committer.stages.names import is_absolute
 from committer.stages.planned_files import PlannedFiles
 from committer.stages.preflight import Conflicts, Preflight, PreflightRequest, refused_moves
-from committer.stages.promotions import LISTED_IN_A_CALL, Promotion, find_promotions
+from committer.stages.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote
 from committer.stages.record_refs import (
     RecordRef,
     check_task_count,
@@ -35,7 +35,6 @@ from committer.stages.record_refs import (
 from committer.stages.seal import is_sealed_whole
 from committer.stages.superseded import Superseded
 from committer.stores.base import FileStatus
-from committer.stores.directory_rights import DIRECTORY_RIGHTS
 from committer.stores.tree_listing import TREE_LISTING
 
 _FEW_STEPS = 3
@@ -193,9 +192,7 @@ def promotions_of(context: StageContext, prepared: Prepared) -> list[Promotion]:
     """
     wanted, layout, store = context.config.promote_directories, context.layout, context.store
     loaded, absent = prepared.loaded, prepared.view.absent
-    can_rename = store.capabilities.atomic_directory_rename and (layout.can_be_sealed or layout.is_out_of_reach)
-    able = wanted or (wanted is None and DIRECTORY_RIGHTS.of(store) is not None)
-    if not (can_rename and able) or not absent or context.forms.visible_early:
+    if not (absent and may_promote(context)):
         return []
     unsure = set() if wanted else loaded.by_path.union(name for name in loaded.attempts if not has_nonce(name))
     together = TREE_LISTING.of(store) is not None

@@ -29,7 +29,7 @@ from committer.stages.planned_files import (
     decode_record,
     read_record,
 )
-from committer.stages.promotions import note_owners
+from committer.stages.promotions import may_promote, note_owners
 from committer.stages.record_refs import RecordRef
 
 # Entries kept in memory, some 500 bytes each; a larger job reads its records a second time instead.
@@ -110,8 +110,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         self._folding = NameFolding(context.store.capabilities)
         self._linked = LinkedSources(context)
         self._in_flight = Budget(BYTES_IN_FLIGHT)
-        can_rename = context.store.capabilities.atomic_directory_rename
-        self._notes_owners = can_rename and context.config.promote_directories is not False
+        self._notes_owners = may_promote(context)
         self._prefix_bytes = len(context.layout.destination.path.encode()) + 1
 
     async def execute(self, value: list[RecordRef]) -> LoadedRecords:

@@ -7,7 +7,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
+from committer.stages.base import StageContext
 from committer.stages.planned_files import PlannedFile
+from committer.stores.directory_rights import DIRECTORY_RIGHTS
 
 # What a store shows of a tree in one call, about. (Azure Data Lake Storage 5,000.)
 LISTED_IN_A_CALL: Final = 4_000
@@ -37,6 +39,16 @@ class Promotion:
     def source(self) -> str:
         """Where it is, relative to the job's `tasks` directory."""
         return f"{self.owner}/{self.directory}"
+
+
+def may_promote(context: StageContext) -> bool:
+    """Whether this job may rename whole directories: they are renamed in one step, no late write reaches them, and the
+    caller asked for it or the store can tell that the result is the same.
+    """
+    store, layout, wanted = context.store, context.layout, context.config.promote_directories
+    can_rename = store.capabilities.atomic_directory_rename and (layout.can_be_sealed or layout.is_out_of_reach)
+    able = wanted or (wanted is None and DIRECTORY_RIGHTS.of(store) is not None)
+    return can_rename and able and not context.forms.visible_early
 
 
 def note_owners(owners: dict[str, str], sources: list[str], destinations: list[str], counts: Collection[str]) -> None:
