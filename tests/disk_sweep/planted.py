@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from committer.committers import job_commit
+from committer.committers import after_failure
 from committer.errors import CommitterError
 from committer.stores.local import places
 
@@ -16,7 +16,7 @@ def _decided_is_told_unchanged() -> None:
         error.outcome = "unchanged"
         return error
 
-    job_commit.advise_recovery = say  # type: ignore[assignment]
+    after_failure.advise_recovery = say  # type: ignore[assignment]
 
 
 def _links_are_followed() -> None:
