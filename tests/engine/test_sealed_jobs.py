@@ -81,6 +81,9 @@ class Ordeal:
         """As before the job."""
         assert self.table.files() == OLD
         assert self.table.temporary() == set()
+        self.check_old_directories()
+
+    def check_old_directories(self) -> None:
         directories = {name for name in self.table.space.directories() if "_temporary" not in name}
         assert directories == {"/table", "/table/p=0"}
 
@@ -266,6 +269,8 @@ async def test_rolled_back_while_the_driver_stands_still(profile: str, delivery:
         files = run.table.files()
         assert files in (OLD, COMPLETE), (number, run.party.error, files)
         assert (files == COMPLETE) == (run.party.report is not None and run.party.report.success), number
+        if files == OLD:
+            run.check_old_directories()
         ends.add(len(files))
         if number > run.party.calls:
             break
