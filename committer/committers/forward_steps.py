@@ -48,7 +48,8 @@ async def decide(call: JobCall, position: Position) -> Led:
         promotions = promotions_of(context, prepared)
         sealed = bool(promotions) and not context.layout.is_out_of_reach
         content = decision_content(context, prepared, sealed=sealed)
-        decision, ended, superseded, identities = await DecideCommit(context).run(content)
+        decided = await DecideCommit(context).run(content)
+    decision = decided.decision
     own = decision.driver == context.driver
     _log.info(
         "job %s is decided by %s: %s, %d files in %d task commits",
@@ -60,13 +61,21 @@ async def decide(call: JobCall, position: Position) -> Led:
     )
     if not own or decision.decision != "commit":
         return await call.look()
-    call.adopt(decided := Position(Standing.DECIDED, decision=decision))
-    call.state = CommitState.of(call.context, decision, content.facts, prepared.loaded.entries, superseded, identities)
+    call.adopt(position := Position(Standing.DECIDED, decision=decision))
+    call.state = CommitState.of(
+        call.context,
+        decision,
+        content.facts,
+        prepared.loaded.entries,
+        decided.superseded,
+        decided.identities,
+        decided.targets,
+    )
     call.state.promotions, call.state.attempts = promotions, prepared.loaded.attempts.keys()
     await call.keep_old_files(call.state)
     # Made a moment ago. What other drivers did since is met where it matters: a fence by the first rename, an
     # outcome when this driver's is created.
-    return await call.look() if ended else decided
+    return await call.look() if decided.ended else position
 
 
 async def decide_as_intended(call: JobCall, position: Position) -> Led:

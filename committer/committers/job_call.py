@@ -23,7 +23,7 @@ from committer.errors import (
 from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
-from committer.stages.decided_facts import RecordedFacts, directories_of
+from committer.stages.decided_facts import Facts, RecordedFacts, directories_of
 from committer.stages.durability import sync_directories
 from committer.stages.noted_facts import NotedFacts
 from committer.stages.publish import Published
@@ -127,19 +127,25 @@ class JobCall:
         return self.state
 
     async def keep_old_files(self, state: CommitState) -> None:
-        """Keeps the list of old files on this driver's disk, where no fence can keep its late moves out.
+        """Keeps the lists of old files on this driver's disk, where no fence can keep its late moves out.
 
         Another driver may take the job back and clean it up meanwhile: what this one moves aside after that is known to
         it alone, and the side files of the decision are gone. No call where they are few; else one a side file.
         """
-        can, listed = self.context.store.capabilities, state.superseded
-        if can.atomic_directory_rename or not can.atomic_file_rename or not isinstance(listed, RecordedFacts):
+        can = self.context.store.capabilities
+        if can.atomic_directory_rename or not can.atomic_file_rename:
             return
+        state.superseded = await self._kept(state.superseded)
+        state.targets = await self._kept(state.targets)
+
+    async def _kept(self, listed: Facts) -> Facts:
+        if not isinstance(listed, RecordedFacts):
+            return listed
         kept = NotedFacts()
         self.resources.push_async_callback(kept.close)
         async for facts in listed.batches():
             await kept.add(facts, directories_of(facts))
-        state.superseded = kept
+        return kept
 
     async def make_ready(self, position: Position) -> None:
         """What a driver owes before it carries out a decision, most of it when another driver made that."""

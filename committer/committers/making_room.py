@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
+from committer.flow.matches import Matches
 from committer.stages.base import StageContext
 from committer.stages.find_targets import FindTargets, TargetsRequest
 from committer.stages.inspect_destination import DestinationView
@@ -44,19 +45,37 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
             listing = ListSuperseded(context, superseded, asked.in_the_way, written)
             await listing.run(_superseded_scope(context, sorted(loaded.written)))
             listed = listing.listed
-        view = await FindTargets(context).run(replace(asked, listed=listed))
+        view = await FindTargets(context).run(replace(asked, listed=listed, places=superseded.places))
+        superseded.places += view.targets.facts.count
         made_way = await _make_way(context, view)
         # Those of directories that were listed are noted.
         new = sorted(name for name in made_way if folding.fold(name.rpartition("/")[0]) not in listed)
         await superseded.add(new, [made_way[name] for name in new])
-        replaced = {folding.fold(name) for name in view.blocking}
-        if loaded.entries is None:
-            replaced |= {folding.fold(name) for name in view.targets}
-        await superseded.leave_out(replaced)
+        await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None)
     except BaseException:
         await superseded.facts.close()
+        await asked.inspected.view.targets.close()
         raise
     return Room(view, superseded, links)
+
+
+async def _leave_out(
+    superseded: Superseded, view: DestinationView, folding: NameFolding, *, listed_apart: bool
+) -> None:
+    """Leaves out of the old files what makes room by itself.
+
+    Args:
+        superseded: The old files.
+        view: What stands at the destination.
+        folding: How the store compares names.
+        listed_apart: Whether it was not known yet which of them stand at names of new ones when they were listed.
+    """
+    async with Matches[bool](bool) as replaced:
+        await replaced.note(folding.fold_all([*view.blocking]), [True] * len(view.blocking))
+        if listed_apart and superseded.facts:
+            async for facts in view.targets.facts.batches():
+                await replaced.note(folding.fold_all([fact.path for fact in facts]), [True] * len(facts))
+        await superseded.leave_out(replaced)
 
 
 def _superseded_scope(context: StageContext, written: list[str]) -> list[str]:
@@ -95,14 +114,11 @@ async def _make_way(context: StageContext, view: DestinationView) -> dict[str, F
         Old files to take away in place of such a directory, where directories are not real: then it is in no
         file's way.
     """
-    standing = sorted(name for name, status in view.targets.items() if status.is_directory)
+    standing = sorted(view.targets.directories)
     if not standing or context.config.existing_target != "replace":
         return {}
     found = await LookIntoTargets(context).run(standing)
     view.jobs.update(found.jobs)
     for name, mounted in found.mounted.items():
         view.closed[name] = f"another volume is mounted at {mounted}"
-    if not context.store.capabilities.directories:
-        for name in standing:
-            del view.targets[name]
     return found.files

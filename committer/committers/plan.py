@@ -43,7 +43,8 @@ async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | N
 
 async def _replaced(prepared: Prepared) -> list[str]:
     """What makes room, at most a hundred."""
-    first = nsmallest(_MOST_NAMED, {*prepared.view.targets, *prepared.view.blocking})
+    targets = [name for name, _standing in prepared.view.targets.first.items()]
+    first = nsmallest(_MOST_NAMED, {*targets, *prepared.view.blocking})
     async for facts in prepared.superseded.facts.batches():
         first = nsmallest(_MOST_NAMED, [*first, *(fact.path for fact in facts)])
     return first

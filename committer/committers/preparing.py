@@ -62,6 +62,7 @@ class Prepared:
         """Frees what the driver's disk holds of it."""
         await self.superseded.facts.close()
         await self.loaded.identities.close()
+        await self.view.targets.close()
 
     @property
     def replaces(self) -> bool:
@@ -119,7 +120,7 @@ async def prepare(
         prove: Finds out what the store can do there; asked where files make room that hard links would keep.
     """
     loaded = await LoadRecords(context, freeze_copies=copy_records).run(refs)
-    in_the_way = InTheWay(context.store.capabilities, loaded)
+    in_the_way = InTheWay(context.store.capabilities, loaded, keep_all=context.forms.visible_early)
     told = len(loaded.changed)
     try:
         _refuse_unnamed(context, loaded)
@@ -136,12 +137,15 @@ async def prepare(
         room = await make_room(context, TargetsRequest(loaded, files, in_the_way, inspected))
         try:
             view, superseded = room.view, room.superseded
-            loaded.changed.extend(await look_at_blocks(context, files, view.targets))
+            if view.targets:
+                files.stand_on({}, view.targets.facts)
+                loaded.changed.extend(await look_at_blocks(context, files))
             if prove is not None and view.targets and context.store.capabilities.hard_links:
                 await prove()
             conflicts = await Preflight(context).run(PreflightRequest(loaded, files, view))
         except BaseException:
             await superseded.facts.close()
+            await view.targets.close()
             raise
     except BaseException:
         await loaded.identities.close()
@@ -216,14 +220,13 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool 
     """
     loaded, view = prepared.loaded, prepared.view
     facts: list[Fact] = []
-    # Those of old files come first.
+    # Those of old files, and of what stands at files' names, come first.
     aside = prepared.superseded.places
 
-    def move_away(kind: str, path: str, status: FileStatus) -> None:
-        nonlocal aside
+    for path, status in sorted(view.blocking.items()):
         facts.append(
             Fact(
-                kind=kind,  # type: ignore[arg-type]
+                kind="blocking",
                 path=path,
                 identity=status.identity,
                 size=status.size,
@@ -232,11 +235,6 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool 
             )
         )
         aside += 1
-
-    for path, status in sorted(view.blocking.items()):
-        move_away("blocking", path, status)
-    for path, status in sorted(view.targets.items()):
-        move_away("target", path, status)
     facts.extend(Fact(kind="directory", path=path) for path in sorted(view.absent))
     roots = _roots_written(context, loaded)
     return DecisionContent(
@@ -247,8 +245,9 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool 
         facts=facts,
         superseded=prepared.superseded.facts,
         identities=loaded.identities,
+        targets=view.targets.facts,
         success=view.success,
-        replacing=prepared.superseded.any or any(fact.kind == "target" for fact in facts),
+        replacing=prepared.superseded.any or bool(view.targets.facts),
         # It lets `validate` compare all that the destination holds with all that was committed.
         was_empty=view.was_empty and not roots,
         first_plan_file=len(loaded.winners),

@@ -10,7 +10,7 @@ from committer.paths import StorePath
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.create_directories import CreateDirectories
-from committer.stages.decided_facts import FactList
+from committer.stages.decided_facts import FactList, directories_of
 from committer.stages.durability import sync_directories
 from committer.stages.move_aside import MoveAside
 from committer.stages.names import ancestors, with_ancestors
@@ -153,5 +153,5 @@ async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
 
 async def _left(state: CommitState) -> set[str]:
     """Directories of what was moved aside."""
-    left = {fact.path.rpartition("/")[0] for fact in (*state.blocking, *state.targets.values())}
+    left = directories_of(state.blocking) | await state.targets.directories()
     return left | await state.superseded.directories()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Final, Self
 
+from committer.flow.hash_filter import HashFilter
 from committer.flow.spill import SpillFile, lost
 
 BLOCK: Final = 1 << 16
@@ -81,14 +82,24 @@ class Repeats:
             raise lost(f"{seen} of {self.count} hashes came back")
         return found
 
-    async def common(self, others: Repeats) -> set[int]:
+    async def common(self, others: Repeats, *, kept: int = BLOCK) -> set[int] | HashFilter:
         """The hashes of texts that were added both here and to `others`. More may be added afterwards.
+
+        Args:
+            others: The other texts.
+            kept: More hashes than these come as a filter, which takes a few others for one of them.
 
         Raises:
             RecordError: Not as many came back as were added.
             CommitterError: The disk failed.
         """
-        return {number async for mine, theirs in self._beside(others) for number in mine & theirs}
+        found: set[int] | HashFilter = set()
+        async for mine, theirs in self._beside(others):
+            found.update(mine & theirs)
+            if len(found) > kept and isinstance(found, set):
+                several, found = found, HashFilter(min(self.count, others.count))
+                found.update(several)
+        return found
 
     async def lacking(self, others: Repeats) -> set[int]:
         """The hashes of texts that were added to `others` and not here; as `common`."""

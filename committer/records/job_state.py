@@ -8,7 +8,7 @@ stand or reads it may write either.
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -50,6 +50,9 @@ class NamedRecord(msgspec.Struct, frozen=True, gc=False):
     digest: str
 
 
+PlanKind: TypeAlias = Literal["", "superseded", "identity", "target"]
+
+
 class PlanFile(msgspec.Struct, frozen=True):
     """A side file of the decision: `lines` facts, one JSON object a line.
 
@@ -57,14 +60,15 @@ class PlanFile(msgspec.Struct, frozen=True):
         name: In the job's directory.
         digest: SHA-256 of its bytes, in hex.
         lines: Facts in it.
-        kind: Of them all, if they are to be read one file after the other: ``superseded``, or ``identity`` in the
-            order of the files of the winners' records. Empty where they are of several kinds, or in another order.
+        kind: Of them all, if they are to be read one file after the other: ``superseded``, or ``identity`` or
+            ``target`` in the order of the files of the winners' records. Empty where they are of several kinds, or in
+            another order.
     """
 
     name: str
     digest: str
     lines: int
-    kind: Literal["", "superseded", "identity"] = ""
+    kind: PlanKind = ""
 
 
 class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.setup"):

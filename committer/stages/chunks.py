@@ -68,7 +68,7 @@ def make_chunk(
                 )
                 for file in files
             ],
-            [state.targets[file.destination] for file in files if file.destination in state.targets],
+            [file.stood for file in files if file.stood is not None],
         )
     )
     return PublishChunk(

@@ -33,7 +33,7 @@ class CommitState:
     Attributes:
         decision: The decision, obeyed to the letter.
         files: Every file.
-        targets: What stood at a file's destination, by relative name.
+        targets: What stood at files' destinations; each file of `files` says it of its own.
         blocking: Files that stood where directories go.
         superseded: Old files that are taken away.
         directories: Directories that were absent.
@@ -46,7 +46,7 @@ class CommitState:
 
     decision: Decision
     files: PlannedFiles
-    targets: dict[str, Fact] = field(default_factory=dict)
+    targets: Facts = field(default_factory=FactList)
     blocking: list[Fact] = field(default_factory=list)
     superseded: Facts = field(default_factory=FactList)
     directories: list[str] = field(default_factory=list)
@@ -64,13 +64,19 @@ class CommitState:
         entries: list[PlannedFile] | None = None,
         superseded: Facts | None = None,
         identities: Facts | None = None,
+        targets: Facts | None = None,
     ) -> CommitState:
-        """Sorts facts by what they are for; old files come apart, and so do identities in the order of the files."""
+        """Sorts facts by what they are for; old files come apart, and so does what is in the order of the files:
+        identities, and what stood at their destinations.
+        """
         known = {fact.path: fact.identity for fact in facts if fact.kind == "identity" and fact.identity is not None}
+        stood = {fact.path: fact for fact in facts if fact.kind == "target"}
+        files = PlannedFiles(context, decision.winners, entries, known, identities, decided=True)
+        files.stand_on(stood, targets)
         return cls(
             decision=decision,
-            files=PlannedFiles(context, decision.winners, entries, known, identities, decided=True),
-            targets={fact.path: fact for fact in facts if fact.kind == "target"},
+            files=files,
+            targets=targets or FactList(stood.values()),
             blocking=[fact for fact in facts if fact.kind == "blocking"],
             superseded=superseded or FactList(),
             directories=[fact.path for fact in facts if fact.kind == "directory"],
@@ -80,7 +86,14 @@ class CommitState:
     async def read(cls, context: StageContext, decision: Decision) -> CommitState:
         """Rebuilds the state from the store: one call a side file."""
         facts = await read_facts(context, decision)
-        return cls.of(context, decision, facts.few, superseded=facts.superseded, identities=facts.identities)
+        return cls.of(
+            context,
+            decision,
+            facts.few,
+            superseded=facts.superseded,
+            identities=facts.identities,
+            targets=facts.targets,
+        )
 
 
 def is_forward_only(context: StageContext, state: CommitState) -> bool:
@@ -88,14 +101,12 @@ def is_forward_only(context: StageContext, state: CommitState) -> bool:
 
     An old file is kept by a link, a directory by a rename.
     """
-    can = context.store.capabilities
+    can, targets = context.store.capabilities, state.targets
     return (
         context.forms.forward_only
         or state.forward_only
-        or any(
-            not (can.atomic_directory_rename if fact.is_directory else can.hard_links)
-            for fact in state.targets.values()
-        )
+        or (targets.of_directories > 0 and not can.atomic_directory_rename)
+        or (targets.count > targets.of_directories and not can.hard_links)
     )
 
 

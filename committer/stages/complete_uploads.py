@@ -36,7 +36,7 @@ class CompleteUploads(PublishSentFiles):
     name = "job_stage_complete_uploads"
 
     async def _make_visible(self, file: PlannedFile, target: StorePath) -> None:
-        exclusive = self._existing.recorded(file) is None
+        exclusive = file.stood is None
         last: StoreError | None = None
         for _round in range(ROUNDS):
             if not exclusive:

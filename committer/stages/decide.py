@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -21,6 +22,7 @@ from committer.records.job_state import (
     Decision,
     Fact,
     PlanFile,
+    PlanKind,
     Winner,
     decode_record,
     encode_facts,
@@ -54,9 +56,10 @@ class DecisionContent:
         files: File entries.
         size: Bytes.
         directories: How many directories are made.
-        facts: What no record holds, but for old files and identities.
+        facts: What else no record holds.
         superseded: Old files.
         identities: Those of sources, in the order of the files.
+        targets: What stands at files' destinations, in the order of the files.
         success: The `_SUCCESS` that stands at the destination.
         replacing: Whether old files are taken away.
         was_empty: Whether the destination held nothing visible.
@@ -73,6 +76,7 @@ class DecisionContent:
     facts: list[Fact] = field(default_factory=list)
     superseded: NotedFacts = field(default_factory=NotedFacts)
     identities: NotedFacts = field(default_factory=NotedFacts)
+    targets: NotedFacts = field(default_factory=NotedFacts)
     success: FileStatus | None = None
     replacing: bool = False
     was_empty: bool = False
@@ -90,12 +94,14 @@ class Decided(NamedTuple):
         ended: Whether an outcome may stand beside it, of an earlier end of the job.
         superseded: Old files that it takes away, where this driver made it.
         identities: Those of sources, likewise.
+        targets: What stood at files' destinations, likewise.
     """
 
     decision: Decision
     ended: bool = False
     superseded: Facts = FactList()
     identities: Facts = FactList()
+    targets: Facts = FactList()
 
 
 class DecideCommit(Stage[DecisionContent, Decided]):
@@ -117,15 +123,20 @@ class DecideCommit(Stage[DecisionContent, Decided]):
         """Writes side files, makes room for what is moved aside, decides."""
         layout = self.context.layout
         inline = value.facts
-        few = len(value.facts) + value.superseded.count + value.identities.count <= FACTS_IN_DECISION
+        noted: dict[PlanKind, NotedFacts] = {
+            "superseded": value.superseded,
+            "identity": value.identities,
+            "target": value.targets,
+        }
+        few = len(value.facts) + sum(facts.count for facts in noted.values()) <= FACTS_IN_DECISION
         if few:
-            inline = [*inline, *(value.superseded.in_memory or ()), *(value.identities.in_memory or ())]
+            inline = [*inline, *(fact for facts in noted.values() for fact in facts.in_memory or ())]
         try:
             if few:
                 plan = list[PlanFile]()
                 await make_superseded(self.context)
             else:
-                plan, _made = await both(self._write_plan(value), make_superseded(self.context))
+                plan, _made = await both(self._write_plan(value, noted), make_superseded(self.context))
             # The decision rests on the names in there: frozen records, and the place for what is moved aside.
             await sync_directories(self.context, [layout.drivers])
         except StoreNotFoundError as error:
@@ -155,28 +166,28 @@ class DecideCommit(Stage[DecisionContent, Decided]):
         return decided._replace(
             superseded=self._read_back("superseded", value.superseded, plan),
             identities=self._read_back("identity", value.identities, plan),
+            targets=self._read_back("target", value.targets, plan),
         )
 
-    def _read_back(self, kind: Literal["superseded", "identity"], noted: NotedFacts, plan: list[PlanFile]) -> Facts:
+    def _read_back(self, kind: PlanKind, noted: NotedFacts, plan: list[PlanFile]) -> Facts:
         if noted.in_memory is not None:
             return FactList(noted.in_memory)
         files = [file for file in plan if file.kind == kind]
-        return RecordedFacts(self.context, kind, files, noted.count, directories=noted.within)
+        return RecordedFacts(
+            self.context, kind, files, noted.count, directories=noted.within, of_directories=noted.of_directories
+        )
 
-    async def _write_plan(self, value: DecisionContent) -> list[PlanFile]:
+    async def _write_plan(self, value: DecisionContent, noted: Mapping[PlanKind, NotedFacts]) -> list[PlanFile]:
         plan = list[PlanFile]()
         for start in range(0, len(value.facts), FACTS_A_FILE):
             chunk = value.facts[start : start + FACTS_A_FILE]
             await self._write_file(plan, value.first_plan_file, Lines(encode_facts(chunk), len(chunk)), "")
-        async for lines in value.superseded.lines():
-            await self._write_file(plan, value.first_plan_file, lines, "superseded")
-        async for lines in value.identities.lines():
-            await self._write_file(plan, value.first_plan_file, lines, "identity")
+        for kind, facts in noted.items():
+            async for lines in facts.lines():
+                await self._write_file(plan, value.first_plan_file, lines, kind)
         return plan
 
-    async def _write_file(
-        self, plan: list[PlanFile], first: int, lines: Lines, kind: Literal["", "superseded", "identity"]
-    ) -> None:
+    async def _write_file(self, plan: list[PlanFile], first: int, lines: Lines, kind: PlanKind) -> None:
         # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.
         path = self.context.layout.plan_file(first + len(plan), self.context.driver)
         temporary = self.context.layout.temporary_of(path, self.context.driver)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable
 from collections.abc import Set as AbstractSet
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
 from committer.file_names import check_absolute_name, check_file_name, root_of, working_directory_in
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Fact, PlanFile, decode_facts
+from committer.records.job_state import Decision, Fact, PlanFile, PlanKind, decode_facts
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
@@ -26,9 +26,11 @@ class Facts(ABC):
 
     Attributes:
         count: How many.
+        of_directories: How many of them tell of a directory.
     """
 
     count: int
+    of_directories: int
 
     def __bool__(self) -> bool:
         return self.count > 0
@@ -50,12 +52,18 @@ def directories_of(facts: Iterable[Fact]) -> set[str]:
     return {fact.path.rpartition("/")[0] for fact in facts}
 
 
+def count_directories(facts: Iterable[Fact]) -> int:
+    """How many facts tell of a directory."""
+    return sum([fact.is_directory for fact in facts])
+
+
 class FactList(Facts):
     """Facts that are kept in memory."""
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self._facts = list(facts)
         self.count: int = len(self._facts)
+        self.of_directories: int = count_directories(self._facts)
 
     async def batches(self) -> AsyncIterator[list[Fact]]:
         """All at once."""
@@ -73,16 +81,18 @@ class RecordedFacts(Facts):
         count: How many they hold.
         first: Those that the decision holds itself.
         directories: Their directories, where those are known.
+        of_directories: How many tell of a directory.
     """
 
     def __init__(
         self,
         context: StageContext,
-        kind: Literal["superseded", "identity"],
+        kind: PlanKind,
         files: list[PlanFile],
         count: int,
         first: Iterable[Fact] = (),
         directories: set[str] | None = None,
+        of_directories: int = 0,
     ) -> None:
         self._context = context
         self._kind = kind
@@ -90,6 +100,7 @@ class RecordedFacts(Facts):
         self._first = list(first)
         self._directories = directories
         self.count: int = count
+        self.of_directories: int = of_directories
 
     async def directories(self) -> set[str]:
         """See `Facts.directories`: no call where they are known."""
@@ -117,14 +128,16 @@ class ReadFacts(NamedTuple):
     """What a decision rests on.
 
     Attributes:
-        few: Facts of every other kind; identities too, of a decision that has them in no order.
+        few: Facts of every other kind; identities and targets too, where the decision has them in no order.
         superseded: Old files.
         identities: Those of sources, in the order of the job's files.
+        targets: What stood at the destinations of files, in the order of these.
     """
 
     few: list[Fact]
     superseded: Facts
     identities: Facts
+    targets: Facts
 
 
 async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
@@ -135,6 +148,7 @@ async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
     """
     found: dict[str, list[Fact]] = {}
     old: dict[str, int] = {}
+    of_directories: dict[str, int] = {}
 
     async def read(file: PlanFile) -> None:
         facts = await _read_file(context, file)
@@ -145,11 +159,13 @@ async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
                 path=context.layout.job_directory / file.name,
                 next_step=f"find out who writes into the job's directory; {context.giving_up()}",
             )
-        if file.kind == "identity":
+        if file.kind in ("identity", "target"):
             found[file.name], old[file.name] = [], 0
+            of_directories[file.name] = count_directories(facts)
             return
         found[file.name] = [fact for fact in facts if fact.kind != "superseded"]
         old[file.name] = len(facts) - len(found[file.name])
+        of_directories[file.name] = count_directories(fact for fact in facts if fact.kind == "superseded")
 
     await run_workers(decision.plan, read, workers=_FILES_AT_ONCE, operation="read_facts")
     inline = contained(context, decision.facts, context.layout.decision)
@@ -159,10 +175,16 @@ async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
     files = [file for file in decision.plan if old[file.name]]
     superseded: Facts = FactList(first)
     if files:
-        superseded = RecordedFacts(context, "superseded", files, len(first) + sum(old.values()), first)
-    named = [file for file in decision.plan if file.kind == "identity"]
-    identities = RecordedFacts(context, "identity", named, sum(file.lines for file in named))
-    return ReadFacts(few, superseded, identities)
+        whole = count_directories(first) + sum(of_directories[file.name] for file in files)
+        count = len(first) + sum(old.values())
+        superseded = RecordedFacts(context, "superseded", files, count, first, of_directories=whole)
+
+    def in_order(kind: PlanKind) -> RecordedFacts:
+        named = [file for file in decision.plan if file.kind == kind]
+        count, whole = sum(file.lines for file in named), sum(of_directories[file.name] for file in named)
+        return RecordedFacts(context, kind, named, count, of_directories=whole)
+
+    return ReadFacts(few, superseded, in_order("identity"), in_order("target"))
 
 
 async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from committer.errors import CommitterError, TargetExistsError
 from committer.paths import StorePath
-from committer.records.job_state import Fact
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState, is_forward_only
 from committer.stages.identity import is_recorded
@@ -15,7 +14,7 @@ from committer.stores.base import FileStatus
 
 
 class ExistingTargets:
-    """What stood at the destinations of a job's files when it was decided, and what may stand there by now.
+    """What may stand at the destinations of a job's files by now.
 
     Args:
         context: The job.
@@ -28,14 +27,9 @@ class ExistingTargets:
 
     def __init__(self, context: StageContext, state: CommitState, operation: str) -> None:
         self._context = context
-        self._facts = state.targets
         self._replaces = context.config.existing_target == "replace"
         self.forward_only: bool = is_forward_only(context, state)
         self._operation = operation
-
-    def recorded(self, file: PlannedFile) -> Fact | None:
-        """What the decision says stood where a file goes; None where nothing did."""
-        return self._facts.get(file.destination)
 
     def may_replace(self, file: PlannedFile, standing: FileStatus) -> bool:
         """Whether what stands there gives way: what the decision recorded, if the job replaces.
@@ -43,7 +37,7 @@ class ExistingTargets:
         What came since the decision could not be put back by a rollback, which knows only what the decision recorded:
         it is replaced only by a job that cannot roll back anyway.
         """
-        fact = self.recorded(file)
+        fact = file.stood
         recorded = fact is not None and is_recorded(standing, fact)
         allowed = recorded or (self._replaces and self.forward_only)
         return allowed and (self._replaces or self._context.config.supersedes(file.destination))

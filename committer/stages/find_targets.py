@@ -9,7 +9,7 @@ from typing import Final
 from committer.errors import StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage
-from committer.stages.identity import as_entry, is_file_of
+from committer.stages.identity import is_file_of
 from committer.stages.in_the_way import InTheWay
 from committer.stages.inspect_destination import DestinationView, Inspected
 from committer.stages.load_records import LoadedRecords
@@ -31,6 +31,7 @@ class TargetsRequest:
         in_the_way: What is known of their names.
         inspected: What was seen so far.
         listed: Directories, by folded name, of which `in_the_way` was told when old files were listed.
+        places: The first place aside that is free.
     """
 
     loaded: LoadedRecords
@@ -38,6 +39,7 @@ class TargetsRequest:
     in_the_way: InTheWay
     inspected: Inspected
     listed: AbstractSet[str] = frozenset()
+    places: int = 0
 
 
 class FindTargets(Stage[TargetsRequest, DestinationView]):
@@ -45,7 +47,9 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
 
     Preconditions: the destination was inspected.
     Postconditions: everything that stands in the way of a file is known, with its identity.
-    Cost: one listing a directory that was not listed, or is not sure; none in most jobs.
+    Cost: one listing a directory that was not listed, or is not sure; none in most jobs. Where more than a few stand
+    there and entries are not kept, one read a record.
+    Memory: of files a few megabytes, more go to the driver's disk.
     """
 
     name = "job_stage_find_targets"
@@ -59,7 +63,7 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
         await self._list(value, value.in_the_way.unsure)
         if self.context.forms.visible_early:
             await self._look_for_own(value)
-        elif value.in_the_way.found:
+        elif value.in_the_way.any:
             await self._look_for_others(value)
         return inspected.view
 
@@ -78,10 +82,13 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
 
     async def _look_for_others(self, value: TargetsRequest) -> None:
         """Notes what stands where a file goes."""
-        async for files in value.files.batches():
-            for name, status in value.in_the_way.standing_at(file.destination for file in files):
-                if status is not None:
-                    value.inspected.view.targets[name] = as_entry(status)
+        targets, config = value.inspected.view.targets, self.context.config
+        real, aside = self.context.store.capabilities.directories, value.places
+        async for name, standing in value.in_the_way.beside(value.files):
+            superseded = config.supersedes(name)
+            await targets.add(name, standing, aside=aside, superseded=superseded, real=real)
+            aside += 1
+        await targets.end()
 
     async def _look_for_own(self, value: TargetsRequest) -> None:
         """Notes files that tasks moved to the destination, and that are not there any more as they were committed."""

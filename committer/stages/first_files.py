@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from committer.audit import audit
@@ -45,18 +45,18 @@ async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> l
     return sorted(problems)
 
 
-async def look_at_blocks(context: StageContext, files: PlannedFiles, targets: Collection[str]) -> list[str]:
+async def look_at_blocks(context: StageContext, files: PlannedFiles) -> list[str]:
     """The files whose blocks are gone and at whose destinations something stands, one sentence each: a look each.
 
     Who made a file there since the blocks were sent dropped them. Found out after the decision, it would leave a job
     that replaced other files already and can only go forward.
     """
-    if not (targets and context.store.capabilities.block_lists):
+    if not context.store.capabilities.block_lists:
         return []
     problems: list[str] = []
 
     async def look(file: PlannedFile) -> None:
-        if file.destination in targets:
+        if file.stood is not None:
             problem = await _blocks_problem(context, "its task's record", file)
             if problem and len(problems) < MOST_PROBLEMS:
                 problems.append(problem)

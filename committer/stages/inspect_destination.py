@@ -15,6 +15,7 @@ from committer.stages.in_the_way import InTheWay
 from committer.stages.load_records import LoadedRecords
 from committer.stages.many_at_once import pages
 from committer.stages.names import NameFolding, is_hidden
+from committer.stages.targets import Targets
 from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
 
@@ -38,7 +39,7 @@ class DestinationView:
         was_empty: Whether the destination held nothing visible.
     """
 
-    targets: dict[str, FileStatus] = field(default_factory=dict)
+    targets: Targets = field(default_factory=Targets)
     blocking: dict[str, FileStatus] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
     linked: set[str] = field(default_factory=set)
@@ -238,7 +239,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
             # At a name that the store cannot hold nothing stands; preflight refuses it.
             return
         found[self._folding.fold(name)] = status
-        self._in_the_way.ask(self._folding.fold(name), status)
+        await self._in_the_way.keep(self._folding.fold(name), status)
 
     async def _list(self, directory: str, found: dict[str, FileStatus], *, keep_files: bool) -> None:
         prefix = f"{directory}/" if directory else ""

@@ -52,7 +52,7 @@ class LoadedRecords:
         winners: One a record, in the order of their names.
         files: File entries in all.
         size: Bytes in all.
-        entries: Every entry, or None when there are too many to keep.
+        entries: Every entry in the order of the winners, or None when there are too many to keep.
         parts: Parts of the uploads that these name.
         directories: Every directory the files need, by name, with all ancestors (a root of the job is none).
         written: Directories that files go into, with how many.
@@ -111,6 +111,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         self._linked = LinkedSources(context)
         self._in_flight = Budget(BYTES_IN_FLIGHT)
         self._notes_owners = may_promote(context)
+        self._kept: dict[int, list[PlannedFile]] | None = {}
+        self._kept_files = 0
         self._prefix_bytes = len(context.layout.destination.path.encode()) + 1
 
     async def execute(self, value: list[RecordRef]) -> LoadedRecords:
@@ -135,6 +137,9 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 )
             await self._linked.look()
             loaded.winners = [winners[number] for number in range(len(value))]
+            # In the order in which a driver that finishes the job reads them: facts of a decision go by it.
+            kept = self._kept
+            loaded.entries = None if kept is None else [file for number in sorted(kept) for file in kept.pop(number)]
             _refuse_one_task_twice(loaded.winners)
         except BaseException:
             await loaded.repeats.close()
@@ -178,7 +183,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             temporary = context.layout.temporary_of(copy, context.driver)
             await context.store.put(copy, data, temporary=temporary, durable=context.durable)
             record = copy.name
-        self._gather(files, directories, loaded)
+        self._gather(number, files, directories, loaded)
         await self._check_sources(ref.record, manifest, files, loaded)
         count, size = len(files.sources), sum(files.sizes)
         loaded.files += count
@@ -233,7 +238,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             )
         loaded.first_files[record] = files.first()
 
-    def _gather(self, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:
+    def _gather(self, number: int, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:
         written, destinations = loaded.written, files.destinations
         counts = Counter([destination.rpartition("/")[0] for destination in destinations])
         for directory, count in counts.items():
@@ -246,11 +251,12 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         if len(loaded.unstorable) < MOST_PROBLEMS:
             capabilities = self.context.store.capabilities
             loaded.unstorable += islice(name_problems(destinations, capabilities, self._prefix_bytes), MOST_PROBLEMS)
-        if loaded.entries is not None:
-            loaded.entries.extend(files.planned())
+        if self._kept is not None:
+            self._kept[number] = files.planned()
+            self._kept_files += len(destinations)
             loaded.parts += sum(len(upload.etags) for upload in files.uploads or () if upload is not None)
-            if len(loaded.entries) + loaded.parts // PARTS_AN_ENTRY > ENTRIES_IN_MEMORY:
-                loaded.entries = None
+            if self._kept_files + loaded.parts // PARTS_AN_ENTRY > ENTRIES_IN_MEMORY:
+                self._kept = None
 
 
 def _attempts_of(sources: list[str]) -> set[str]:

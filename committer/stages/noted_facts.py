@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from committer.flow.spill import SpillFile
 from committer.records.job_state import Fact, decode_facts, encode_facts
-from committer.stages.decided_facts import Facts
+from committer.stages.decided_facts import Facts, count_directories
 
 FACTS_A_FILE: Final = 25_000
 """Facts of a side file, some 100 bytes each there, and three times as much in memory."""
@@ -34,6 +34,7 @@ class NotedFacts(Facts):
 
     def __init__(self) -> None:
         self.count: int = 0
+        self.of_directories: int = 0
         self.within: set[str] = set()
         self._facts: list[Fact] = []
         self._spill: SpillFile[Lines] | None = None
@@ -56,6 +57,7 @@ class NotedFacts(Facts):
         """
         self._facts += facts
         self.count += len(facts)
+        self.of_directories += count_directories(facts)
         self.within |= directories
         if self._spill is None and len(self._facts) > FACTS_IN_MEMORY:
             self._spill = SpillFile(Lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from committer.records.manifest import TaskManifest, cut_names, decode_task_mani
 from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
-from committer.stages.decided_facts import Facts
+from committer.stages.decided_facts import FactList, Facts
 from committer.stages.linked_sources import LinkedSources
 
 # Bytes of records that are read and decoded at once; decoded they take about three times as much.
@@ -39,6 +39,7 @@ class PlannedFile(msgspec.Struct, gc=False):
         stamp: What then proves, with its length, that a file is this one; empty where Hadoop sent it, then its
             identity does.
         version: What the store's conditions knew it by when it was written (`FileStatus.version`); None without.
+        stood: What the decision says stood at its destination; None where nothing did.
     """
 
     source: str
@@ -48,6 +49,7 @@ class PlannedFile(msgspec.Struct, gc=False):
     upload: UploadEntry | None = None
     stamp: str = ""
     version: str | None = None
+    stood: Fact | None = None
 
 
 class RecordEntries(NamedTuple):
@@ -159,6 +161,18 @@ class PlannedFiles:
         self._entries = entries
         self._identities = identities or {}
         self._in_order = in_order
+        self._stood: Mapping[str, Fact] = {}
+        self._stood_in_order: Facts = FactList()
+
+    def stand_on(self, stood: Mapping[str, Fact], in_order: Facts | None = None) -> None:
+        """Has each file say what stood at its destination, from the next pass on.
+
+        Args:
+            stood: That, by destination.
+            in_order: The same of others, in the order of the files, where it may be millions.
+        """
+        self._stood = stood
+        self._stood_in_order = in_order or FactList()
 
     @property
     def in_memory(self) -> list[PlannedFile] | None:
@@ -175,6 +189,7 @@ class PlannedFiles:
         """Every file, many at a time: as many as are kept in memory, else those of a few megabytes of records."""
         identities = self._identities
         found = _Identities(self._in_order) if self._in_order and self._entries is None else None
+        stood = _Stood(self._stood, self._stood_in_order) if self._stood or self._stood_in_order else None
         async for batch in self._kept() if self._entries is not None else self._read_again():
             if found is not None:
                 await found.give([file for file in batch if file.identity is None])
@@ -182,7 +197,11 @@ class PlannedFiles:
                 for file in batch:
                     if file.identity is None:
                         file.identity = identities.get(file.source)
+            if stood is not None:
+                await stood.give(batch)
             yield batch
+        if stood is not None:
+            await stood.end()
 
     async def _kept(self) -> AsyncIterator[list[PlannedFile]]:
         yield self._entries or []
@@ -244,32 +263,15 @@ class PlannedFiles:
         return self._context.else_giving_up() if self._decided else ""
 
 
-class _Identities:
-    """Identities that come in the order of the files which lack one."""
+class _Turns:
+    """Facts one by one."""
 
     def __init__(self, facts: Facts) -> None:
         self._batches = facts.batches()
         self._facts: Iterator[Fact] = iter(())
 
-    async def give(self, files: list[PlannedFile]) -> None:
-        """Has each file say its own.
-
-        Raises:
-            RecordError: The next one is another file's, or there is none.
-        """
-        for file in files:
-            fact = await self._next()
-            if fact is None or fact.path != file.source:
-                raise RecordError(
-                    f"the decision's side files do not say what proves {file.source}, in its turn",
-                    field="path",
-                    operation="job_stage_load_manifests",
-                    outcome="unknown",
-                    next_step="find out who writes into the job's directory",
-                )
-            file.identity = fact.identity
-
-    async def _next(self) -> Fact | None:
+    async def next(self) -> Fact | None:
+        """The next one; None after the last."""
         fact = next(self._facts, None)
         while fact is None:
             some = await anext(self._batches, None)
@@ -278,6 +280,67 @@ class _Identities:
             self._facts = iter(some)
             fact = next(self._facts, None)
         return fact
+
+
+class _Identities:
+    """Identities that come in the order of the files which lack one."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._turns = _Turns(facts)
+
+    async def give(self, files: list[PlannedFile]) -> None:
+        """Has each file say its own.
+
+        Raises:
+            RecordError: The next one is another file's, or there is none.
+        """
+        for file in files:
+            fact = await self._turns.next()
+            if fact is None or fact.path != file.source:
+                raise _out_of_turn(f"do not say what proves {file.source}, in its turn")
+            file.identity = fact.identity
+
+
+class _Stood:
+    """What stood at files' destinations, most of it in the order of the files."""
+
+    def __init__(self, by_name: Mapping[str, Fact], in_order: Facts) -> None:
+        self._by_name = by_name
+        self._turns = _Turns(in_order)
+        self._next: Fact | None = None
+        self._began = False
+
+    async def give(self, files: list[PlannedFile]) -> None:
+        """Has each file say its own."""
+        if not self._began:
+            self._began, self._next = True, await self._turns.next()
+        fact, by_name = self._next, self._by_name
+        for file in files:
+            if fact is not None and fact.path == file.destination:
+                file.stood, fact = fact, await self._turns.next()
+            else:
+                file.stood = by_name.get(file.destination)
+        self._next = fact
+
+    async def end(self) -> None:
+        """To be called after the last file.
+
+        Raises:
+            RecordError: Something is left, of no file, or not in its turn.
+        """
+        left = self._next if self._began else await self._turns.next()
+        if left is not None:
+            raise _out_of_turn(f"say what stood at {left.path}, where no file goes, or not in its turn")
+
+
+def _out_of_turn(what: str) -> RecordError:
+    return RecordError(
+        f"the decision's side files {what}",
+        field="path",
+        operation="job_stage_load_manifests",
+        outcome="unknown",
+        next_step="find out who writes into the job's directory",
+    )
 
 
 def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:

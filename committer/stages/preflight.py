@@ -103,13 +103,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         marker = {} if view.success is None else {SUCCESS: view.success}
         rights.extend(refused_moves(marker))
         if "replace" in (self.context.config.existing_target, self.context.config.conflict_mode):
-            # Before another file takes its name, a file is linked aside; a directory is moved.
-            linked = self.context.store.capabilities.hard_links
-            for name, status in sorted(view.targets.items()):
-                refuses = status.refuses
-                reason = refuses and (refuses.move or (refuses.link if linked else ""))
-                if reason:
-                    rights.append(f"{name} cannot be replaced: {reason}")
+            rights.extend(f"{name} cannot be replaced: {reason}" for name, reason in view.targets.refused.items())
 
     async def _collect_duplicates(self, value: PreflightRequest, output: list[str]) -> None:
         loaded = value.loaded
@@ -172,10 +166,9 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         if config.existing_target == "replace":
             return
         others = bool(targets)
-        for name, status in sorted(view.targets.items()):
-            if status.is_directory or not config.supersedes(name):
-                kind = "a directory" if status.is_directory else "a link" if status.is_link else "a file"
-                targets.append(f"{kind} stands at {name}, where a file goes")
+        for name, standing in view.targets.unwanted.items():
+            kind = "a directory" if standing.is_directory else "a link" if standing.is_link else "a file"
+            targets.append(f"{kind} stands at {name}, where a file goes")
         targets.extend(
             f"{'a link' if status.is_link else 'a file'} stands at {name}, where a directory goes"
             for name, status in sorted(view.blocking.items())

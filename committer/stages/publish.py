@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -116,12 +115,12 @@ class PublishFiles(Stage[CommitState, Published]):
         self._existing = ExistingTargets(self.context, value, self.name)
         self.context.progress.expect(value.decision.files)
         layout, store, published = self.context.layout, self.context.store, self._published
-        known, promote = value.targets.keys(), value.promote
+        promote = value.promote
         rename_file, advance, ends = store.rename_file, self.context.progress.advance, self._ends
         versions = VERSIONS.of(store)
 
         async def publish(file: PlannedFile) -> None:
-            if known and file.destination in known:
+            if file.stood is not None:
                 await self._settle(file, *ends(file), None)
             else:
                 source, target = ends(file)
@@ -141,7 +140,7 @@ class PublishFiles(Stage[CommitState, Published]):
             if done:
                 advance(done, sum([file.size for file in batch]) - sum([file.size for file in rest]))
             if able is not None:
-                plain, rest = _without(rest, known)
+                plain, rest = _without_stood(rest) if value.targets else (rest, [])
                 done += await self._publish_plain(able, plain)
             done += await run_workers(rest, publish, workers=workers, operation=self.name)
             published.add(layout, batch, done)
@@ -240,7 +239,7 @@ class PublishFiles(Stage[CommitState, Published]):
         self, file: PlannedFile, source: StorePath, target: StorePath, made: list[StorePath]
     ) -> None:
         store = self.context.store
-        fact = self._existing.recorded(file)
+        fact = file.stood
         if fact is not None and fact.is_directory:
             # Taken away by a call without answer, or by a driver that died, or runs beside this one.
             await self._refuse_job_aside(file, target, self.context.layout.superseded / f"{fact.aside:08d}")
@@ -253,7 +252,7 @@ class PublishFiles(Stage[CommitState, Published]):
         self, file: PlannedFile, source: StorePath, target: StorePath, standing: FileStatus
     ) -> None:
         store, layout = self.context.store, self.context.layout
-        fact = self._existing.recorded(file)
+        fact = file.stood
         if not self._existing.may_replace(file, standing):
             raise self._existing.refusal(file, target, "a link" if standing.is_link else "a file")
         aside = layout.superseded / _aside_name(file.destination, fact, standing)
@@ -345,12 +344,9 @@ def _make_ends(layout: JobLayout) -> Callable[[PlannedFile], _Ends]:
     return ends
 
 
-def _without(files: list[PlannedFile], names: AbstractSet[str]) -> tuple[list[PlannedFile], list[PlannedFile]]:
-    """Files with other names than these, and the rest."""
-    if not names:
-        return files, []
-    others = [file for file in files if file.destination not in names]
-    return others, [file for file in files if file.destination in names]
+def _without_stood(files: list[PlannedFile]) -> tuple[list[PlannedFile], list[PlannedFile]]:
+    """Files at whose destinations nothing stood, and the rest."""
+    return [file for file in files if file.stood is None], [file for file in files if file.stood is not None]
 
 
 def _by_directory(files: list[PlannedFile]) -> list[PlannedFile]:

@@ -34,7 +34,7 @@ class PutBlockLists(PublishSentFiles):
 
     async def _make_visible(self, file: PlannedFile, target: StorePath) -> None:
         identity: str | None = None
-        looks = self._existing.recorded(file) is not None
+        looks = file.stood is not None
         last: StoreError | None = None
         for _round in range(ROUNDS):
             if looks:

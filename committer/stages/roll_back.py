@@ -154,8 +154,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         """
         if not self._fenced:
             await self._put_back_success(state)
-            kept = [fact for fact in state.targets.values() if fact.aside >= 0]
-            for facts in (FactList(state.blocking), state.superseded, FactList(kept)):
+            for facts in (FactList(state.blocking), state.superseded, state.targets):
                 await self._put_back_all(facts)
         await self.remove_directories(state)
 
@@ -164,7 +163,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await self._put_back_all(state.superseded)
         await run_workers(
             state.files,
-            lambda file: looking_again(lambda: self._take_back(file, state.targets.get(file.destination))),
+            lambda file: looking_again(lambda: self._take_back(file, file.stood)),
             workers=self.context.config.io_concurrency,
             operation=self.name,
         )
@@ -174,7 +173,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             await remove_directory(self.context, self._tasks)
             await run_workers(
                 state.files,
-                lambda file: looking_again(lambda: self._delete_ours(file, state.targets.get(file.destination))),
+                lambda file: looking_again(lambda: self._delete_ours(file, file.stood)),
                 workers=self.context.config.io_concurrency,
                 operation=self.name,
             )
@@ -199,7 +198,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
 
         async def look(file: PlannedFile) -> None:
             target = self.context.layout.target(file.destination)
-            if not stood_there(file, state.targets.get(file.destination)) and await self._stands(target, file):
+            if not stood_there(file, file.stood) and await self._stands(target, file):
                 found.append(file.destination)
 
         await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
@@ -207,6 +206,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
 
     async def _put_back_all(self, facts: Facts) -> None:
         async for some in facts.batches():
+            # One without a place aside never moved.
+            some = [fact for fact in some if fact.aside >= 0]
             workers = self.context.config.io_concurrency
             await run_workers(some, self._put_back, workers=workers, operation=self.name)
 

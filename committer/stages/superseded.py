@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -14,6 +15,7 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.file_names import working_directory_in
+from committer.flow.matches import Asked, Matches
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import Fact
@@ -95,18 +97,33 @@ class Superseded:
             if refuses is not None and (refuses.move or refuses.advice) and len(self.refused) < _MOST_TOLD:
                 self.refused[name] = status
 
-    async def leave_out(self, replaced: AbstractSet[str]) -> None:
+    async def leave_out(self, replaced: Matches[bool]) -> None:
         """Leaves out what makes room by itself; by folded name: an old file under another spelling of a new one's name
         is replaced, not taken away.
+
+        Raises:
+            CommitterError: The disk failed.
         """
-        if not (replaced and self.facts):
+        if not (replaced.count and self.facts):
             return
         facts = self.facts
         self.facts = NotedFacts()
         try:
+            number = 0
             async for some in facts.batches():
                 folded = self._folding.fold_all([fact.path for fact in some])
-                kept = [fact for fact, name in zip(some, folded, strict=True) if name not in replaced]
+                await replaced.ask([Asked(*asked) for asked in enumerate(folded, number)])
+                number += len(some)
+            answers = replaced.answers()
+            turn, number = await _turn_of(answers), 0
+            async for some in facts.batches():
+                kept: list[Fact] = []
+                for at, fact in enumerate(some, number):
+                    if at == turn:
+                        turn = await _turn_of(answers)
+                    else:
+                        kept.append(fact)
+                number += len(some)
                 await self.facts.add(kept, directories_of(kept))
         finally:
             await facts.close()
@@ -127,6 +144,12 @@ class Superseded:
                 self.unnameable.append(f"{name!a} is to be replaced, and its name is not UTF-8")
             except InvalidPathError as error:
                 self.unnameable.append(f"{name!r} is to be replaced, and no record may name it: {error.message}")
+
+
+async def _turn_of(answers: AsyncIterator[tuple[int, str, bool]]) -> int:
+    """The number of the next one; -1 after the last."""
+    found = await anext(answers, None)
+    return -1 if found is None else found[0]
 
 
 class ListSuperseded(Stage[list[str], Superseded]):

@@ -5,6 +5,7 @@ Hadoop's suite has 2,000 attempts of 100 files. The quick form here has 60 of 20
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
 from collections import Counter
 from itertools import combinations, product
@@ -12,8 +13,10 @@ from itertools import combinations, product
 import pytest
 
 from committer import CommitterConfig
+from committer.errors import CommitterError
 from committer.events import names
-from committer.stages import load_records
+from committer.stages import decide, load_records
+from committer.testing.faults import Call, Fault
 from tests.engine.places import MemoryPlace
 
 PARTITIONS = 20
@@ -78,8 +81,6 @@ async def test_few_records_are_held_at_once(memory: MemoryPlace) -> None:
         if call.operation == "read" and "manifest.json" in str(call.path):
             running += 1
             most = max(most, running)
-            import asyncio
-
             await asyncio.sleep(0)
             running -= 1
 
@@ -112,3 +113,35 @@ def test_attempts_of_sources_are_all_found() -> None:
     for sources in combinations(names_of_files, 3):
         assert load_records._attempts_of(list(sources)) == {source.partition("/")[0] for source in sources}
     assert load_records._attempts_of([]) == set()
+
+
+@pytest.mark.parametrize("kept", [1 << 30, 3], ids=["in memory", "read twice"])
+async def test_facts_of_a_decision_are_in_the_order_of_its_records_whichever_was_read_first(
+    kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who finishes the job reads the records in that order, and side files beside them."""
+    monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", kept)
+    monkeypatch.setattr(decide, "FACTS_IN_DECISION", 0)
+    place, names_of_files = MemoryPlace("hdfs", delivery="listing"), [f"p/part-{number}" for number in range(8)]
+    await place.run_job(dict.fromkeys(names_of_files, b"old"), job_id="before")
+    config = CommitterConfig(existing_target="replace", io_concurrency=8)
+    job = await place.open_job(job_id="job-1", config=config)
+    for task, name in enumerate(names_of_files):
+        await place.run_task(job, task, {name: b"new"})
+    waiting = 0
+
+    async def before(call: Call) -> None:
+        # The first ones to be read are the last ones to come.
+        nonlocal waiting
+        if call.operation == "read" and "manifest.json" in str(call.path):
+            waiting += 1
+            for _turn in range(100 - 10 * waiting):
+                await asyncio.sleep(0)
+
+    place.store.before_call = before
+    place.faults(Fault(kind="forbidden", operation="rename_file", path="part-3"))
+    with pytest.raises(CommitterError):
+        await job.commit(tasks=len(names_of_files))
+    place.store.before_call = None
+    assert (await place.recover("job-1")).success
+    assert place.files() == dict.fromkeys(names_of_files, b"new")

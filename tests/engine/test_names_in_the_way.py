@@ -9,18 +9,21 @@ import pytest
 from committer import CommitterConfig
 from committer.errors import TargetExistsError
 from committer.flow import repeats
+from committer.flow.hash_filter import HashFilter
 from committer.flow.repeats import Repeats
-from committer.stages import load_records
+from committer.stages import in_the_way, load_records
 from tests.engine.places import make_place
 
 KINDS = ("disk", "local", "hdfs", "adls", "gcs", "s3")
 NEW = {"a": b"new a", "p=1/b": b"new b", "p=2/c": b"new c", "p=2/d": b"new d"}
 
 
-@pytest.fixture(params=["names", "hashes"], autouse=True)
+@pytest.fixture(params=["names", "hashes", "names, found on disk", "hashes, found on disk"], autouse=True)
 def _what_is_kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "hashes":
+    if "hashes" in request.param:
         monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", 1)
+    if "on disk" in request.param:
+        monkeypatch.setattr(in_the_way, "STANDING_IN_MEMORY", 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,6 +53,37 @@ async def test_old_files_make_room_some_under_the_same_names(kind: str, scope: s
     await place.store.close()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["append", "replace"])
+async def test_files_make_room_for_others_of_their_names(kind: str, mode: str, tmp_path: Path) -> None:
+    place = make_place(kind, tmp_path)
+    old = {"a": b"old a", "p=1/b": b"old b", "p=2/c": b"old c", "p=2/other": b"old"}
+    await place.run_job(old, job_id="before")
+    config = CommitterConfig(conflict_mode=mode, existing_target="replace")
+    await place.run_job(NEW, job_id="J", config=config)
+    assert place.files() == (NEW if mode == "replace" else {**old, **NEW})
+    assert not place.temporary()
+    await place.store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_directory_at_a_new_files_name_is_refused_beside_files(kind: str, tmp_path: Path) -> None:
+    place = make_place(kind, tmp_path)
+    await place.run_job({"p=2/c/below": b"old", "p=2/d": b"old d", "a": b"old a"}, job_id="before")
+    before = place.files()
+    with pytest.raises(TargetExistsError) as caught:
+        await place.run_job(NEW, job_id="J")
+    assert caught.value.conflicts == (
+        "a file stands at a, where a file goes",
+        "a directory stands at p=2/c, where a file goes",
+        "a file stands at p=2/d, where a file goes",
+    )
+    assert place.files() == before
+    await place.run_job(NEW, job_id="K", config=CommitterConfig(existing_target="replace"))
+    assert place.files() == NEW
+    await place.store.close()
+
+
 @pytest.mark.parametrize("block", [1, 2, 100])
 async def test_hashes_in_common(block: int) -> None:
     async with Repeats(block=block) as ours, Repeats() as others:
@@ -62,3 +96,14 @@ async def test_hashes_in_common(block: int) -> None:
         await ours.add(["a"])
         assert await ours.find() == {hash("a")}
         assert block < repeats.BLOCK
+
+
+async def test_many_hashes_in_common_are_a_filter() -> None:
+    texts = [f"text {number}" for number in range(500)]
+    async with Repeats(block=50) as ours, Repeats(block=50) as others:
+        await ours.add(texts)
+        await others.add([*texts[::2], "other"])
+        found = await ours.common(others, kept=100)
+        assert isinstance(found, HashFilter)
+        assert all(hash(text) in found for text in texts[::2])
+        assert len(found) == 250

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from committer.records.manifest import TaskManifest
-from committer.stages import load_records, manifest_forms
+from committer.stages import in_the_way, load_records, manifest_forms
 from committer.testing.simulate.worlds import FENCING
 from tests.few_facts import list_in_side_files
 from tests.guarantees.conftest import Tally
@@ -48,6 +48,37 @@ async def test_death_of_who_recovers(rollback: bool, tally: Tally) -> None:
         plan = plan_of("replace-all", delivery="message", **SMALL)
         ordeal = dying_in_turn(at, rollback=rollback)
         await sweep(memory(FENCING[number % 3]), plan, ("crash_before",), ordeal, tally, commit_only=True)
+
+
+@pytest.fixture(params=["entries", "hashes"])
+def _targets_on_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands at files' names goes to the driver's disk, where entries are kept and where only hashes are."""
+    monkeypatch.setattr(in_the_way, "STANDING_IN_MEMORY", 1)
+    if request.param == "hashes":
+        monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", 1)
+
+
+@pytest.mark.usefixtures("_targets_on_disk")
+@pytest.mark.parametrize("situation", ["same-names", "replace-same-names", "replace-elsewhere"])
+@pytest.mark.parametrize("kind", MEMORY)
+async def test_files_replaced_under_their_own_names(situation: str, kind: str, tally: Tally) -> None:
+    for trouble, ordeal in (
+        ("lost", then_recovered),
+        ("crash_before", then_recovered),
+        ("crash_after", then_rolled_back),
+    ):
+        plan = plan_of(situation, delivery="message", **SMALL)
+        await sweep(memory(kind), plan, (trouble,), ordeal, tally, commit_only=True)
+
+
+@pytest.mark.usefixtures("_targets_on_disk")
+@ON_DISK
+async def test_files_replaced_under_their_own_names_on_a_local_disk(tmp_path: Path, tally: Tally) -> None:
+    plan = plan_of("replace-same-names", delivery="message", **SMALL)
+    for name in ("forward", "back"):
+        (tmp_path / name).mkdir()
+    await sweep(disk(tmp_path / "forward"), plan, ("crash_before",), then_recovered, tally, commit_only=True)
+    await sweep(disk(tmp_path / "back"), plan, ("crash_after",), then_rolled_back, tally, commit_only=True)
 
 
 @pytest.fixture
