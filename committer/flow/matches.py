@@ -39,6 +39,8 @@ class Matches(Generic[T]):
     most a 128th of what was noted is in memory, and a block of each file. Some 5 microseconds a text. Use it as an
     asynchronous context manager, or call `close`.
 
+    A text that is not UTF-8, as names on a local disk may be, is equal to none: no name of a job's file is like that.
+
     Args:
         kind: What the values are: anything that msgspec can write and read.
         directory: Where files lie; the system's directory for temporary files when None.
@@ -64,6 +66,8 @@ class Matches(Generic[T]):
         if texts and not self._noted:
             self._noted = [self._file(self._of_noted) for _ in range(_PARTITIONS)]
         for text, value in zip(texts, values, strict=True):
+            if not _can_be_written(text):
+                continue
             await self._noted[hash(text) >> _RANGE_BITS].append((text, value))
         self.count += len(texts)
 
@@ -76,6 +80,8 @@ class Matches(Generic[T]):
         if asked and not self._asked:
             self._asked = [self._file(Asked) for _ in range(_PARTITIONS)]
         for one in asked:
+            if not _can_be_written(one.text):
+                continue
             await self._asked[hash(one.text) >> _RANGE_BITS].append(one)
 
     async def answers(self) -> AsyncIterator[tuple[int, str, T]]:
@@ -120,6 +126,16 @@ class Matches(Generic[T]):
 
     def _file(self, kind: Any) -> SpillFile[Any]:
         return SpillFile(kind, directory=self._directory, block_bytes=_BLOCK_BYTES)
+
+
+def _can_be_written(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def _merged(runs: Sequence[SpillFile[tuple[int, str, T]]]) -> AsyncGenerator[tuple[int, str, T]]:

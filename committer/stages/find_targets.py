@@ -87,7 +87,8 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
         async for name, standing in value.in_the_way.beside(value.files):
             superseded = config.supersedes(name)
             await targets.add(name, standing, aside=aside, superseded=superseded, real=real)
-            aside += 1
+            # One that is not noted has no place either: those that are free begin after as many as were noted.
+            aside += real or not standing.is_directory
         await targets.end()
 
     async def _look_for_own(self, value: TargetsRequest) -> None:

@@ -42,7 +42,7 @@ class Targets:
     Attributes:
         facts: What the decision says of each, in the order of the job's files; where directories are not real without
             them.
-        first: The first names.
+        first: The first names that `facts` tell of.
         refused: The first of those that cannot make way, with the reason.
         unwanted: The first of those that only `existing_target="replace"` has make way.
         directories: The directories, by name.
@@ -72,7 +72,6 @@ class Targets:
         Raises:
             CommitterError: The disk did not take it.
         """
-        self.first.add(name, standing)
         if standing.refuses:
             self.refused.add(name, standing.refuses)
         if standing.is_directory or not superseded:
@@ -81,6 +80,7 @@ class Targets:
             self.directories.append(name)
             if not real:
                 return
+        self.first.add(name, standing)
         self._waiting.append(Fact("target", name, standing.identity, standing.size, standing.is_directory, aside))
         if len(self._waiting) >= _NOTED_TOGETHER:
             await self.end()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -11,7 +13,8 @@ from committer.errors import TargetExistsError
 from committer.flow import repeats
 from committer.flow.hash_filter import HashFilter
 from committer.flow.repeats import Repeats
-from committer.stages import in_the_way, load_records
+from committer.records.job_state import Decision, Fact, encode_record
+from committer.stages import decide, in_the_way, load_records
 from tests.engine.places import make_place
 
 KINDS = ("disk", "local", "hdfs", "adls", "gcs", "s3")
@@ -82,6 +85,53 @@ async def test_a_directory_at_a_new_files_name_is_refused_beside_files(kind: str
     await place.run_job(NEW, job_id="K", config=CommitterConfig(existing_target="replace"))
     assert place.files() == NEW
     await place.store.close()
+
+
+@pytest.mark.parametrize("mode", ["append", "replace"])
+async def test_names_beside_them_that_are_not_utf_8(
+    mode: Literal["append", "replace"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter of hashes takes some of them for names of new files, and those that stay are asked for."""
+    monkeypatch.setitem(Repeats.common.__kwdefaults__, "kept", 0)
+    place, new = make_place("disk", tmp_path), {f"a/{number}": b"new" for number in range(40)}
+    for name in new:
+        place.write(name, b"old")
+    for number in range(40):
+        (tmp_path / "table" / os.fsdecode(b"a/\xff%d" % number)).write_bytes(b"odd")
+    before = place.files()
+    config = CommitterConfig(conflict_mode=mode, existing_target="replace")
+    if mode == "append":
+        await place.run_job(new, config=config)
+    else:
+        # Has the names of old files compared also where entries are kept.
+        place.write("a/d", b"stands where a directory goes")
+        with pytest.raises(TargetExistsError, match="not UTF-8"):
+            await place.run_job({**new, "a/d/below": b"new"}, config=config)
+    assert place.files() == ({**before, **new} if mode == "append" else {**before, "a/d": place.read("a/d")})
+    assert not place.temporary()
+    await place.store.close()
+
+
+@pytest.mark.parametrize("kind", ["gcs", "s3"])
+async def test_each_old_file_has_a_place_of_its_own_beside_a_directory_that_is_none(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided: list[Fact] = []
+
+    def look(record: Decision) -> bytes:
+        decided.extend(record.facts)
+        return encode_record(record)
+
+    monkeypatch.setattr(decide, "encode_record", look)
+    place = make_place(kind, None)
+    await place.run_job({"p=2/c/below": b"old", "p=2/d": b"old d", "a": b"old a"}, job_id="before")
+    config = CommitterConfig(existing_target="replace")
+    job = await place.open_job(job_id="J", config=config)
+    await place.run_task(job, 0, NEW)
+    assert (await job.plan()).replaced == ["a", "p=2/c/below", "p=2/d"]
+    await job.commit(tasks=1)
+    assert sorted(fact.aside for fact in decided if fact.kind != "directory") == [0, 1, 2]
+    assert place.files() == NEW
 
 
 @pytest.mark.parametrize("block", [1, 2, 100])

@@ -52,6 +52,14 @@ async def test_nothing_noted_or_asked_for_tells_nothing() -> None:
         await found.close()
 
 
+async def test_a_text_that_is_not_utf_8_is_equal_to_none() -> None:
+    odd = "odd-\udcff"
+    async with Matches[bool](bool) as found:
+        await found.note([odd, "é"], [True, True])
+        await found.ask([Asked(0, odd), Asked(1, "é")])
+        assert [answer async for answer in found.answers()] == [(1, "é", True)]
+
+
 async def test_a_disk_without_room_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matches, "_BLOCK_BYTES", 16)
     async with Matches[bool](bool, directory=str(tmp_path / "gone")) as found:
