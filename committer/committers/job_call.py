@@ -136,7 +136,10 @@ class JobCall:
         if can.atomic_directory_rename or not can.atomic_file_rename:
             return
         state.superseded = await self._kept(state.superseded)
-        state.targets = await self._kept(state.targets)
+        targets = await self._kept(state.targets)
+        if targets is not state.targets:
+            state.targets = targets
+            state.files.stand_on({}, targets)
 
     async def _kept(self, listed: Facts) -> Facts:
         if not isinstance(listed, RecordedFacts):

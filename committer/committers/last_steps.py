@@ -28,6 +28,7 @@ from committer.logs import job_logger
 from committer.records.job_state import JobOutcome
 from committer.stages.cleanup import CleanupJob, RemoveLastRecords
 from committer.stages.decide import remove_side_files
+from committer.stages.decided_facts import RecordedFacts
 from committer.stages.job_directory import refuse_links
 from committer.stages.other_setup import remove_mistaken as remove_mistaken_records
 from committer.stages.release_lock import release_lock
@@ -73,10 +74,11 @@ async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
     """Refuses to call a job taken back whose records another process removed before it was, by a forced cleanup or by
     hand, while files of it stand.
 
-    Looks only where this driver holds the list of the job's files, and saw no driver finish the rollback.
+    Looks only where this driver holds the list of the job's files and of what stood at their names, which else went
+    with the job's directory, and saw no driver finish the rollback.
     """
     state = call.state
-    if outcome.finished or state is None or state.files.in_memory is None:
+    if outcome.finished or state is None or state.files.in_memory is None or isinstance(state.targets, RecordedFacts):
         return
     published = await call.action.roll_back(call.context).find_published(state)
     if published:
