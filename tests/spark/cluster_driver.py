@@ -356,7 +356,10 @@ def lost_executor(spark: SparkSession, way: str, shuffled: bool, dest: str, job_
 
     def act(partition: int, number: int) -> None:
         mark = flags(spec) / ".killed"
-        # A speculative copy, which a busy machine may see, is not the one that dies.
+        if partition == 1 and number > 0:
+            # A speculative copy, which a busy machine may see, is not the one that dies; were it done earlier, Spark would
+            # end the one that is to die.
+            wait_for(mark.exists)
         if partition == 1 and number == 0 and not mark.exists():
             mark.touch()
             told_of(spec, partition, number, lambda: None)
@@ -375,6 +378,8 @@ def lost_in_task_commit(spark: SparkSession, dest: str) -> list[Any]:
 
     def act(partition: int, number: int) -> None:
         mark = flags(spec) / ".killed"
+        if partition == 1 and number > 0:
+            wait_for(mark.exists)
         if partition == 1 and number == 0 and not mark.exists():
             mark.touch()
             kill_executor_at(job_directory(spec) / "00" / "attempts", "*_m_000001_*")
