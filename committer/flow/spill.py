@@ -116,7 +116,7 @@ class SpillFile(Generic[T]):
             file, self._file = self._file, None
             self._buffer, self._buffered, self._blocks = _new_buffer(), 0, []
             if file is not None:
-                await self._outlast(file.close)
+                await self._run_to_the_end(file.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -143,7 +143,7 @@ class SpillFile(Generic[T]):
         async with self._disk:
             block = _Block(self._size, len(data), items)
             try:
-                await self._outlast(lambda: self._write(data, block.offset))
+                await self._run_to_the_end(lambda: self._write(data, block.offset))
             except BaseException as error:
                 self._broken = error
                 if isinstance(error, OSError):
@@ -166,11 +166,11 @@ class SpillFile(Generic[T]):
             if file is None:
                 raise ValueError("the spill file was closed while it was read")
             try:
-                return await self._outlast(lambda: os.pread(file.fileno(), block.length, block.offset))
+                return await self._run_to_the_end(lambda: os.pread(file.fileno(), block.length, block.offset))
             except OSError as error:
                 self._fail(error)
 
-    async def _outlast(self, call: Callable[[], R]) -> R:
+    async def _run_to_the_end(self, call: Callable[[], R]) -> R:
         """Runs a call in a thread and waits for its end even when cancelled: it uses the file's descriptor."""
         hop = asyncio.ensure_future(self._runtime.run_blocking(call))
         try:

@@ -86,9 +86,9 @@ class _Lane:
             if not call.handed_over and not insist:
                 self._queue_of(call).waiting.remove(call)
                 raise
-            await self._outlast(call)
+            await self._wait_to_the_end(call)
             if undo is not None and call.error is None:
-                await self._outlast(self._enqueue(undo, (call.result,), LIGHT))
+                await self._wait_to_the_end(self._enqueue(undo, (call.result,), LIGHT))
             raise
         if call.error is not None:
             try:
@@ -109,7 +109,7 @@ class _Lane:
             # No call is left, so the threads end by themselves; joining them would block the loop.
             executor.shutdown(wait=False)
 
-    async def _outlast(self, call: Call) -> None:
+    async def _wait_to_the_end(self, call: Call) -> None:
         # What a thread has begun cannot be called back: its outcome must be settled before cancellation goes on.
         while not call.done:
             call.waiter = self._new_future()
