@@ -96,6 +96,8 @@ async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory, u
     recover, clean = command("recover", uri, job_id), command("cleanup", uri, "--job", job_id)
     back = command("recover", uri, job_id, "--rollback")
     if look.outcome is None:
+        if look.decision is not None and look.decision.remains:
+            return Advice("a cleanup began to remove what is left there, and did not end", clean)
         if look.decision is not None and look.decision.decision == "abort":
             return Advice("aborted, but not cleaned up", clean)
         forward_only = unsafe or (look.decision is not None and _may_only_go_forward(store, look.decision))

@@ -117,7 +117,8 @@ async def remove_outcome(call: JobCall, position: Position) -> Led:
 
 async def remove_claimed(call: JobCall, position: Position) -> Led:
     """Removes what a cleanup claimed that may be alive, or have died; a claim says nothing of how the job ended."""
-    if not call.context.claimed:
+    against_hadoops = call.context.spec.hadoop and position.decision is not None
+    if not (call.context.claimed or against_hadoops):
         # To this driver the job was gone. Who claimed its id since removes what is left of it.
         return Position(Standing.GONE)
     if position.decision is None:

@@ -63,7 +63,8 @@ async def _look(context: StageContext) -> Position:
         return Position(Standing.ANEW, found)
     if not (found.decided or found.ended):
         if context.claimed:
-            return Position(Standing.CLAIMED, found)
+            # Once the claim's own record is gone it is over: what stands there came late.
+            return Position(Standing.CLAIMED if found.set_up else Standing.REMAINS, found)
         if holds_no_job(context, found) or await _ended_before(context, found):
             return Position(Standing.REMAINS, found)
         directories = store.capabilities.directories
@@ -81,7 +82,9 @@ async def _look(context: StageContext) -> Position:
     if not is_of(decision.setup, layout.setup_name):
         own = await read_own_outcome(store, layout) if found.ended else None
         # Beside an outcome that is kept nothing but what came late can stand.
-        return Position(Standing.KEPT, found, None, own) if own and own.kept else await _other_setups(context, found)
+        if own is not None and own.kept:
+            return Position(Standing.KEPT, found, None, own)
+        return await _other_setups(context, found, decision)
     if decision.decision == "abort":
         return await _look_at_decided_against(context, found, decision)
     return await _look_at_decided(context, decision)
@@ -120,14 +123,24 @@ async def _standing_against(context: StageContext, found: JobDirectory, decision
     return Standing.ABORTED if is_of(setup.spec.setup, decision.setup) else Standing.ANEW
 
 
-async def _other_setups(context: StageContext, found: JobDirectory | None) -> Position:
+async def _other_setups(
+    context: StageContext, found: JobDirectory | None, decision: Decision | None = None
+) -> Position:
     """Where a job stands beside whose records is one of another setup of its id: one call.
 
     Its own setup record says which of the two is over: this driver's, or the one that the other record is of.
+
+    Args:
+        context: The job.
+        found: What stands in its directory; None where that was not listed.
+        decision: The record of another setup, where it is a decision.
     """
     try:
         setup = await read_setup(context.store, context.layout)
     except StoreNotFoundError:
+        if decision is not None and decision.remains:
+            # A cleanup's, against what it found without setup record.
+            return Position(Standing.CLAIMED, found, decision)
         return Position(Standing.ANEW, found)
     mistaken = setup.spec.setup == context.layout.setup_name
     return Position(Standing.MISTAKEN if mistaken else Standing.ANEW, found)

@@ -21,7 +21,7 @@ from committer.errors import (
 from committer.layout import JobLayout, is_job_id
 from committer.logs import job_logger
 from committer.paths import StorePath
-from committer.records.job_state import JobSetup, encode_record
+from committer.records.job_state import Decision, JobSetup, encode_record
 from committer.spec import Delivery
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
@@ -296,9 +296,8 @@ async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: 
 
 async def _remove(context: StageContext, found: JobDirectory, *, force: bool, forgets: bool) -> str | None:
     if not (found.ended or found.decided) and (found.set_up or found.attempts):
-        anchored = context if found.set_up else _without_setup(context)
         try:
-            decision = await create_decision(anchored, abort_decision(anchored))
+            decision = await _decide_against(context, found)
         except JobNotFoundError:
             # Remains without setup record and job attempt: no driver can commit it.
             pass
@@ -318,6 +317,13 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool, fo
     return None
 
 
-def _without_setup(context: StageContext) -> StageContext:
-    """The context of a job whose setup record need not stand: Hadoop's, or one half removed."""
-    return of_spec(context, msgspec.structs.replace(context.spec, hadoop=True, setup=""))
+async def _decide_against(context: StageContext, found: JobDirectory) -> Decision:
+    """Decides against an undecided job.
+
+    What stands without setup record may be an open job of Hadoop's, or what late tasks left of a job that committed:
+    the two look alike. So the decision says, as the cleanup's setup, that it is about remains.
+    """
+    if found.set_up:
+        return await create_decision(context, abort_decision(context))
+    as_hadoops = of_spec(context, msgspec.structs.replace(context.spec, hadoop=True, setup=""))
+    return await create_decision(as_hadoops, abort_decision(replace(context, claimed=True)))

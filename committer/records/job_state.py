@@ -146,8 +146,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         hadoop: Whether Hadoop set the job up, so that no setup record stands beside the decision.
         statistics: What the winners' records count, added up: the driver that finishes the job reports it.
         setup: As in `Intent`.
-        remains: Whether it is an abort of no job, by a process that removes what is left of one: it says nothing of
-            how that ended.
+        remains: Whether it is an abort by a process that removes what stands there without a setup record, most often
+            what is left of a job that is over: it says nothing of how that ended.
         sealed: Whether what task attempts wrote is put out of their reach before anything is published, and is
             published from there (`committer.stages.seal`).
     """

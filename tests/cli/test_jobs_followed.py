@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+import committer
 from committer import CommitterConfig
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
@@ -118,6 +119,21 @@ def test_a_job_that_lost_its_setup_record_is_removed(
     assert (row["next_step"], "manifest committer" in str(row["attention"])) == ("", False)
     [shown] = row["if_dead"]  # type: ignore[misc]
     assert run(*typed(shown), "--yes").code == 0
+    assert rows(run, place.dest) == {}
+    assert place.temporary() == set()
+
+
+@pytest.mark.parametrize("kind", ["local", "adls", "gcs", "s3"])
+def test_what_a_cleanup_left_that_died_is_removed(run: Run, kind: str) -> None:
+    """It says nothing of the job whose id that has, which may have committed."""
+    place = MemoryPlace(kind)
+    place.write("_temporary/j/00/tasks/attempt_j_m_000000_1/part-0", b"late")
+    place.faults(Fault(kind="crash_after", operation="put" if kind != "local" else None, path="j/decision"))
+    with pytest.raises(SimulatedCrash):
+        asyncio.run(committer.cleanup(place.dest, job_id="j", storage_options=place.options))
+    row = rows(run, place.dest)["j"]
+    assert (row["state"], "a cleanup began" in str(row["attention"])) == ("unknown", True)
+    assert run(*typed(str(row["next_step"])), "--yes").code == 0
     assert rows(run, place.dest) == {}
     assert place.temporary() == set()
 
