@@ -9,7 +9,7 @@ from typing import TypeVar
 from committer.committers.failures import refuse_undecided, say_undecided
 from committer.committers.look import Position
 from committer.committers.preparing import Prepared, find_refs, prepare
-from committer.errors import CommitterError, StoreOutcomeUnknownError
+from committer.errors import CommitterError, JobNotFoundError, StoreOutcomeUnknownError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, both_in_full, settled
 from committer.paths import StorePath
@@ -18,7 +18,7 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
 from committer.stages.decide import vanished
 from committer.stages.intent import CommitIntent, own_intent, withdraw
-from committer.stages.job_directory import JobDirectory
+from committer.stages.job_directory import JobDirectory, look_at_job
 from committer.stages.other_setup import is_another_setup
 from committer.stages.own_records import read_intent
 from committer.stages.preflight import refuse
@@ -183,8 +183,9 @@ async def withdraw_or_say(
 ) -> None:
     """Takes freeze, lock and intent back after a refusal; what fails here must not hide the refusal, which says it.
 
-    The freeze only for the job's first and only driver, and the lock only when no other one rests on it: another
-    one may be alive.
+    The freeze only when no other driver's intent stands, and the lock only when no other one rests on it: another one
+    may be alive. Of several that are refused at once each sees another one's intent; so each looks again once its own
+    is gone, one call, and the last one undoes the freeze.
     """
     failure: Exception | None = None
 
@@ -194,10 +195,12 @@ async def withdraw_or_say(
             intent = declared or await own_intent(context, found)
             if intent is None:
                 return
-            alone = found.intents == [intent.name] == [context.layout.intent.name]
-            if alone and context.spec.delivery == "listing":
+            listing, alone = context.spec.delivery == "listing", found.intents == [intent.name]
+            if listing and alone:
                 await context.forms.unfreeze(context)
             await withdraw(context, intent)
+            if listing and not alone and await _is_left_open(context):
+                await context.forms.unfreeze(context)
         except Exception as hidden:
             failure = hidden
 
@@ -208,3 +211,12 @@ async def withdraw_or_say(
         # Whatever it did, the job is not decided, and no driver goes by it.
         error.outcome = "unchanged"
         error.next_step = error.next_step or "commit the job again"
+
+
+async def _is_left_open(context: StageContext) -> bool:
+    """Whether no driver began to commit a job that stands, or all of them withdrew: one call."""
+    try:
+        found = await look_at_job(context.store, context.layout)
+    except JobNotFoundError:
+        return False
+    return not (found.decided or found.ended or found.intents)

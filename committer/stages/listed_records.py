@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Final
+
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
     StoreExistsError,
+    StoreNotEmptyError,
     StoreNotFoundError,
     UnsupportedError,
 )
@@ -13,11 +17,15 @@ from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.stages.base import Frozen, StageContext
+from committer.stages.commit_state import looking_again
 from committer.stages.record_refs import RecordRef, can_freeze
 from committer.stores.helpers import exists, move_file
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
 ABORTED = "-aborted"
+
+# Another driver of the job may do the same, or undo it.
+_TRIES: Final = 5
 
 
 def aborted_suffix(layout: JobLayout) -> str:
@@ -42,53 +50,94 @@ async def freeze_manifests(context: StageContext) -> bool:
     again by a late task attempt (seen with Hadoop 3.5.0) and is never read. With `durability="fsync"` the new name is
     synced right before the decision, the first that rests on it (`DecideCommit`).
 
+    After a commit that was refused 3 calls more: what `unfreeze_manifests` left makes room.
+
     Returns:
         False where the store cannot rename a directory atomically; nothing was done then.
 
     Raises:
         JobNotFoundError: Neither directory is there.
     """
-    layout, store = context.layout, context.store
     if not can_freeze(context):
         return False
+    return await looking_again(lambda: _freeze(context))
+
+
+async def _freeze(context: StageContext) -> bool:
+    layout, store = context.layout, context.store
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            # Not looked for first: where it stands already, the rename refuses to replace it.
+            await store.rename_directory(layout.manifests, layout.manifests_frozen)
+        except UnsupportedError:
+            # A disk says so only when it is tried; from now on the store's capabilities say it too. Another machine may
+            # have been able to.
+            return await is_frozen(context)
+        except CommitterError as error:
+            # A lost answer, or another driver of this job: what counts is what stands there now.
+            if await is_frozen(context):
+                return True
+            if isinstance(error, StoreExistsError) and tries_left:
+                with suppress(StoreNotEmptyError):
+                    await store.delete_directory(layout.manifests_frozen, recursive=False)
+                continue
+            if isinstance(error, StoreNotFoundError):
+                raise JobNotFoundError(
+                    f"job {layout.job_id} has no manifests directory: it was cleaned up, by itself or by a Hadoop "
+                    "committer that deletes all of _temporary",
+                    operation="freeze_manifests",
+                    path=layout.manifests,
+                    next_step="run the job again; nothing was published",
+                ) from error
+            raise
+        return True
+    raise AssertionError("the last try returns or raises")
+
+
+async def is_frozen(context: StageContext) -> bool:
+    """Whether the listing is out of reach of late tasks: one call, 2 where the frozen one is empty.
+
+    An empty one beside `manifests` only keeps its name: see `unfreeze_manifests`.
+    """
+    layout, store = context.layout, context.store
     try:
-        # Not looked for first: where it stands already, the rename refuses to replace it.
-        await store.rename_directory(layout.manifests, layout.manifests_frozen)
-    except UnsupportedError:
-        # A disk says so only when it is tried; from now on the store's capabilities say it too. Another machine may
-        # have been able to.
-        return await exists(store, layout.manifests_frozen)
-    except CommitterError as error:
-        # A lost answer, or another driver of this job: what counts is what stands there now.
-        if await exists(store, layout.manifests_frozen):
+        async for _record in store.list(layout.manifests_frozen):
             return True
-        if isinstance(error, StoreNotFoundError):
-            raise JobNotFoundError(
-                f"job {layout.job_id} has no manifests directory: it was cleaned up, by itself or by a Hadoop "
-                "committer that deletes all of _temporary",
-                operation="freeze_manifests",
-                path=layout.manifests,
-                next_step="run the job again; nothing was published",
-            ) from error
-        raise
-    return True
+    except StoreNotFoundError:
+        return False
+    return not await exists(store, layout.manifests)
 
 
 async def unfreeze_manifests(context: StageContext) -> None:
     """Undoes the freeze of a job that stays undecided.
 
     A task that committed meanwhile may have made `manifests` again (Hadoop's do): then its newer records first replace
-    the frozen ones, so that at every moment one directory holds a record of every task. One call; 2 more a late record.
+    the frozen ones, so that at every moment one directory holds a record of every task.
+
+    A request to freeze may come late, or a second time. It would hide the records of tasks from the next commit that
+    commit after it. So an empty directory keeps the name `manifests-frozen` until that commit: such a request fails.
+
+    Cost: 2 calls; 2 more a late record.
     """
     layout, store = context.layout, context.store
     if not can_freeze(context):
         return
+    for _try in range(_TRIES):
+        await _bring_back(context)
+        if await store.make_directory(layout.manifests_frozen, parents=False) or not await is_frozen(context):
+            return
+
+
+async def _bring_back(context: StageContext) -> None:
+    layout, store = context.layout, context.store
     try:
         await store.rename_directory(layout.manifests_frozen, layout.manifests)
         return
     except StoreNotFoundError:
         return
     except StoreExistsError:
+        if not await is_frozen(context):
+            return
         late = [child.path async for child in store.list(layout.manifests)]
 
     async def bring_in(record: StorePath) -> None:

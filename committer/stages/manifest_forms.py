@@ -16,12 +16,12 @@ from committer.records.manifest import (
     encode_task_manifest,
 )
 from committer.stages.base import Frozen, RecordForms, StageContext
-from committer.stages.listed_records import freeze_manifests, unfreeze_manifests
+from committer.stages.listed_records import freeze_manifests, is_frozen, unfreeze_manifests
 from committer.stages.record_refs import can_freeze
 from committer.stages.task_output import TaskOutput
 from committer.stages.upload_lists import listed_uploads
 from committer.stores.base import FileStatus
-from committer.stores.helpers import children_of, exists
+from committer.stores.helpers import children_of
 
 MANIFEST_COMMITTER: Final = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
 
@@ -86,11 +86,11 @@ class ManifestForms(RecordForms):
         return Frozen(await freeze_manifests(context))
 
     async def is_frozen(self, context: StageContext) -> bool:
-        """At most one look."""
-        return can_freeze(context) and await exists(context.store, context.layout.manifests_frozen)
+        """At most 2 calls."""
+        return can_freeze(context) and await is_frozen(context)
 
     async def unfreeze(self, context: StageContext) -> None:
-        """One rename; more where late tasks committed meanwhile."""
+        """2 calls; more where late tasks committed meanwhile."""
         await unfreeze_manifests(context)
 
     async def outside(self, context: StageContext) -> list[FileStatus]:

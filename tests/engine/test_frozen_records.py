@@ -1,0 +1,156 @@
+"""A commit that is refused leaves no request behind that puts the records of later tasks out of a later commit's sight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from itertools import count
+
+import pytest
+
+import committer
+from committer import Job
+from committer.errors import CommitterError, StoreOutcomeUnknownError, TaskMissingError
+from committer.testing.faults import Fault, FaultKind, FaultyStore, SimulatedCrash
+from tests.engine.places import MemoryPlace
+
+profiles = pytest.mark.parametrize("profile", ["adls", "hdfs", "local"])
+BOTH = {"a/part-0": b"0", "a/part-1": b"1"}
+
+
+async def _begun(profile: str) -> tuple[MemoryPlace, Job]:
+    """A job of which one of two tasks committed."""
+    place = MemoryPlace(profile)
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, {"a/part-0": b"0"})
+    return place, job
+
+
+def _freezes(kind: FaultKind, times: int = 1, delay_s: float = 0.05) -> Fault:
+    return Fault(kind=kind, operation="rename_directory", path="00/manifests", times=times, delay_s=delay_s)
+
+
+async def _arrive(place: MemoryPlace) -> None:
+    for task in list(place.store.under_way):
+        await task
+
+
+@profiles
+@pytest.mark.parametrize("kind", ["unanswered", "lost", "late", "again"])
+async def test_a_commit_goes_on_where_the_answer_to_the_freeze_is_lost(profile: str, kind: FaultKind) -> None:
+    place, job = await _begun(profile)
+    place.faults(_freezes(kind, 4 if kind == "unanswered" else 1))
+    assert (await job.commit(tasks=1)).success
+    await _arrive(place)
+    assert place.files() == {"a/part-0": b"0"}
+    assert place.temporary() == set()
+
+
+@profiles
+@pytest.mark.parametrize("kind", ["unanswered", "late"])
+async def test_a_commit_whose_freezes_are_all_lost_is_done_again(profile: str, kind: FaultKind) -> None:
+    """What the error says holds: nothing changed, tasks go on, and a commit that follows counts them."""
+    place, job = await _begun(profile)
+    place.faults(_freezes(kind, 5, delay_s=3.0))
+    with pytest.raises(StoreOutcomeUnknownError) as caught:
+        await job.commit()
+    assert (caught.value.outcome, caught.value.next_step) == ("unchanged", "commit the job again")
+    await _arrive(place)
+    await place.run_task(job, 1, {"a/part-1": b"1"})
+    assert (await job.plan()).files == 2
+    assert (await job.commit()).files_committed == 2
+    assert place.files() == BOTH
+    assert place.temporary() == set()
+
+
+@profiles
+@pytest.mark.parametrize("kind", ["late", "again", "unanswered", "lost"])
+@pytest.mark.parametrize("arrives", ["before the task", "after the task"])
+async def test_a_freeze_that_comes_when_it_was_undone(profile: str, kind: FaultKind, arrives: str) -> None:
+    place, job = await _begun(profile)
+    for _refused in range(2):
+        place.faults(_freezes(kind))
+        with pytest.raises(TaskMissingError) as caught:
+            await job.commit(tasks=2)
+        assert caught.value.outcome == "unchanged"
+        if arrives == "before the task":
+            await _arrive(place)
+    await place.run_task(job, 1, {"a/part-1": b"1"})
+    await _arrive(place)
+    assert (await job.plan()).files == 2
+    assert (await job.commit()).files_committed == 2
+    assert place.files() == BOTH
+    assert place.temporary() == set()
+
+
+async def _troubled(profile: str, kind: FaultKind) -> AsyncIterator[tuple[MemoryPlace, Job, FaultyStore]]:
+    """A job whose commit was refused, once for each call from there on that meets trouble."""
+    for number in count(1):
+        place, job = await _begun(profile)
+        with pytest.raises(TaskMissingError):
+            await job.commit(tasks=2)
+        before = place.store.count()
+        place.faults(Fault(kind=kind, call=before + number, delay_s=0.05))
+        yield place, job, place.store
+        if place.store.count() < before + number:
+            return
+        await job.close()
+
+
+@profiles
+@pytest.mark.parametrize("kind", ["crash_after", "crash_before", "lost", "unanswered", "late", "again"])
+async def test_trouble_in_the_commit_after_a_refused_one(profile: str, kind: FaultKind) -> None:
+    async for place, job, store in _troubled(profile, kind):
+        options = {"store": FaultyStore(place.space.store())}
+        await _run_last_task(job, options)
+        with suppress(CommitterError, SimulatedCrash):
+            await job.commit(tasks=2)
+        await _finish(place, job, options)
+        assert place.files() == BOTH, store.log()
+
+
+@profiles
+@pytest.mark.parametrize("kind", ["lost", "unanswered", "late", "again"])
+async def test_trouble_in_a_second_commit_that_is_refused(profile: str, kind: FaultKind) -> None:
+    """Where it says that nothing changed, the next one counts the task that commits after it."""
+    told = 0
+    async for place, job, store in _troubled(profile, kind):
+        options = {"store": FaultyStore(place.space.store())}
+        with pytest.raises(CommitterError) as caught:
+            await job.commit(tasks=2)
+        if caught.value.outcome != "unchanged":
+            continue
+        told += 1
+        await _run_last_task(job, options)
+        await _finish(place, job, options)
+        assert place.files() == BOTH, store.log()
+    assert told
+
+
+async def _run_last_task(job: Job, options: dict[str, object]) -> None:
+    async with committer.open_task(job.spec, task=1, storage_options=options) as task, task.open("a/part-1") as file:
+        await file.write(b"1")
+
+
+async def _finish(place: MemoryPlace, job: Job, options: dict[str, object]) -> None:
+    """Another driver commits, once what was under way has come."""
+    await _arrive(place)
+    if "_SUCCESS" not in place.all_files():
+        async with committer.attach_job(job.spec, storage_options=options) as again:
+            await again.commit()
+
+
+@profiles
+async def test_drivers_that_freeze_and_undo_it_at_once(profile: str) -> None:
+    place, job = await _begun(profile)
+    for _round in range(3):
+        async with place.attach_job("j") as other:
+            results = await asyncio.gather(job.commit(tasks=2), other.commit(tasks=2), return_exceptions=True)
+        assert all(isinstance(result, CommitterError) for result in results)
+    await place.run_task(job, 1, {"a/part-1": b"1"})
+    try:
+        await job.commit(tasks=2)
+    except CommitterError:
+        await place.recover("j")
+    assert place.files() == BOTH
