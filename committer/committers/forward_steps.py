@@ -120,6 +120,7 @@ async def finish(call: JobCall, position: Position) -> Led:
     if position.ended is None:
         await call.make_ready(position)
     state = await call.state_of(position)
+    await call.prove_batches(state)
     published = call.published or await published_before(context, state, position.outcome)
     call.published = published
     # DeleteSuperseded (by uploads), SaveFileList, SaveSuccess, what keeps records, releases the lock and marks the

@@ -197,6 +197,24 @@ class JobCall:
         check_store(context, self.action.needs, operation="commit_job")
         self.proved = True
 
+    async def prove_batches(self, state: CommitState) -> None:
+        """Finds out whether old files may be deleted many at a time, where they are more than one call takes.
+
+        A driver that meets a job after its outcome tried nothing, and needs none of it but for this: without it the
+        files are deleted one by one, and so they are where the trial fails.
+        """
+        context = self.context
+        can = context.store.capabilities
+        most = can.max_batch_delete
+        if self.proved or most is None or state.superseded.count <= most:
+            return
+        if can.atomic_file_rename or can.conditional_batch_delete or not can.conditional_delete:
+            return
+        with contextlib.suppress(CommitterError):
+            # Where it is gone another driver cleaned up, and the trial's file would come after that.
+            if await exists(context.store, context.layout.outcome):
+                await context.store.probe(context.layout.job_attempt_directory)
+
     async def prove_joined(self) -> None:
         """Finds out what the store can do for a job that Hadoop set up: nothing of this engine tried it yet.
 

@@ -59,6 +59,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         conditional_delete: The store implements `committer.stores.conditions.SupportsConditionalDelete`.
         conditional_replace: The store implements `committer.stores.conditions.SupportsConditionalReplace`.
         batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
+        conditional_batch_delete: The store implements
+            `committer.stores.conditions.SupportsConditionalBatchDelete`, and the service hears each file's condition:
+            where that takes a trial, only once `Store.probe` saw it.
         batch_rename: The store implements `SupportsBatchRename`: it renames many files in one call.
         tree_counts: The store implements `committer.stores.tree_counts.SupportsTreeCounts`, beside
             `SupportsBatchRename`: it counts what a directory holds in one call.
@@ -104,6 +107,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     conditional_delete: bool = False
     conditional_replace: bool = False
     batch_delete: bool = False
+    conditional_batch_delete: bool = False
     batch_rename: bool = False
     tree_counts: bool = False
     tree_listing: bool = False

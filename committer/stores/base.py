@@ -56,7 +56,9 @@ class Store(ABC):
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """What the store can do; known without a call, and constant, except that `probe` or a call may find less."""
+        """What the store can do; known without a call, and constant, except that `probe` or a call may find less, and
+        `probe` more.
+        """
 
     @abstractmethod
     async def probe(self, directory: StorePath) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
+from committer.errors import StoreError
 from committer.paths import StorePath
 from committer.stores.abilities import Ability
 from committer.stores.status import FileStatus
@@ -25,6 +27,31 @@ class SupportsConditionalDelete(Protocol):
 
         Raises:
             StorePreconditionError: Another file is there; it was not deleted.
+        """
+
+
+class SupportsConditionalBatchDelete(Protocol):
+    """Many files can be deleted in one call, each on the condition that it is still the one that was seen."""
+
+    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
+        """Deletes those of some files whose identity is still the given one, decided by the store for each. One call;
+        without any, none.
+
+        Not atomic: each name succeeds or fails alone. (S3: DeleteObjects with an ``ETag`` for each key.) The same call
+        may be sent again, also after a lost answer: what it deleted is absent then, and what was put there since has
+        another identity. As to content that an etag cannot tell apart see `SupportsConditionalDelete.delete_file_if`.
+
+        Args:
+            files: Identities by name; at most `Capabilities.max_batch_delete`.
+
+        Returns:
+            What was not deleted, and why; of a name where nothing is, nothing, or `StorePreconditionError` on services
+            that say so of both. Where it is `StorePreconditionError`, what stands there was not deleted.
+
+        Raises:
+            ConfigurationError: There are too many.
+            UnsupportedError: The service is not known to hear the condition: `Store.probe` did not show it.
+            StoreError: The call as a whole failed.
         """
 
 
@@ -57,4 +84,10 @@ CONDITIONAL_DELETE: Final[Ability[SupportsConditionalDelete]] = Ability(
 )
 CONDITIONAL_REPLACE: Final[Ability[SupportsConditionalReplace]] = Ability(
     SupportsConditionalReplace, "conditional puts", lambda can: can.conditional_replace, in_place_of="put"
+)
+CONDITIONAL_BATCH_DELETE: Final[Ability[SupportsConditionalBatchDelete]] = Ability(
+    SupportsConditionalBatchDelete,
+    "conditional batch deletes",
+    lambda can: can.conditional_batch_delete,
+    in_place_of="delete_file_if",
 )

@@ -20,7 +20,7 @@ from committer.stores.abilities import (
     Wrapper,
 )
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
+from committer.stores.conditions import CONDITIONAL_BATCH_DELETE, CONDITIONAL_DELETE, CONDITIONAL_REPLACE
 from committer.stores.directory_rights import DIRECTORY_RIGHTS
 from committer.stores.examination import EXAMINATION, TRIALS, Finding
 from committer.stores.known_directories import KNOWN_DIRECTORIES
@@ -240,6 +240,14 @@ class ForwardingStore(Wrapper, Store):
             return {}
         inner = BATCH_DELETE.required(self.inner, "delete_files", paths[0])
         return await self.call(DELETE_FILES, lambda: inner.delete_files(paths), paths[0])
+
+    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
+        """See `SupportsConditionalBatchDelete.delete_files_if`; to `call` it is `delete_files`."""
+        if not files:
+            return {}
+        first = next(iter(files))
+        inner = CONDITIONAL_BATCH_DELETE.required(self.inner, "delete_files", first)
+        return await self.call(DELETE_FILES, lambda: inner.delete_files_if(files), first)
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """See `Store.delete_directory`."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from committer.errors import StoreError
+from committer.errors import StoreError, StoreOutcomeUnknownError, StorePreconditionError
 from committer.events import names
 from committer.flow.retry import RetryPolicy, nothing_was_done
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_DELETE, BATCH_RENAME
 from committer.stores.base import Store
+from committer.stores.conditions import CONDITIONAL_BATCH_DELETE
 from committer.stores.paced_calls import PacedCalls, out_of_memory
 from committer.stores.store_calls import DELETE_FILES, MAKE_DIRECTORY, RENAME_FILE
 from committer.stores.tree_counts import TREE_COUNTS
@@ -143,14 +144,34 @@ class PacedStore(PacedCalls):
         Raises:
             UnsupportedError: The inner store deletes one file at a time.
         """
-        inner = BATCH_DELETE.required(self.inner, "delete_files")
+        return await self._delete_many(paths, BATCH_DELETE.required(self.inner, "delete_files").delete_files)
+
+    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
+        """See `SupportsConditionalBatchDelete.delete_files_if`; as `delete_files`.
+
+        Raises:
+            UnsupportedError: The inner store deletes one file at a time on a condition.
+        """
+        inner = CONDITIONAL_BATCH_DELETE.required(self.inner, "delete_files")
+        return await self._delete_many(files, lambda left: inner.delete_files_if({path: files[path] for path in left}))
+
+    async def _delete_many(
+        self,
+        paths: Iterable[StorePath],
+        delete: Callable[[list[StorePath]], Awaitable[Mapping[StorePath, StoreError]]],
+    ) -> Mapping[StorePath, StoreError]:
         left = list(paths)
         failed: dict[StorePath, StoreError] = {}
         refused: dict[StorePath, StoreError] = {}
+        lost = False
 
         async def attempt() -> None:
-            nonlocal refused
-            found = await inner.delete_files(left)
+            nonlocal refused, lost
+            try:
+                found = await delete(left)
+            except StoreOutcomeUnknownError:
+                lost = True
+                raise
             refused = {path: error for path, error in found.items() if nothing_was_done(error)}
             failed.update((path, error) for path, error in found.items() if path not in refused)
             left[:] = refused
@@ -165,6 +186,10 @@ class PacedStore(PacedCalls):
             # Of one name, and not of the call.
             if not any(error is one for one in refused.values()):
                 raise
+        for unmet in failed.values():
+            if lost and isinstance(unmet, StorePreconditionError):
+                # What stands there was not deleted; the file that was meant may have been, by the call without answer.
+                unmet.outcome = "unknown"
         return failed | refused
 
     async def close(self) -> None:

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from committer.errors import ConfigurationError, StorePreconditionError, UnsupportedError
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_DELETE
 from committer.stores.base import Capabilities, Store
-from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
+from committer.stores.conditions import CONDITIONAL_BATCH_DELETE, CONDITIONAL_DELETE, CONDITIONAL_REPLACE
 from committer.testing._conformance_base import Channel, ConformanceBase, alike, outcomes, successes, undeclared
 
 
 class DeleteConformance(ConformanceBase):
-    """What holds of a store whose capabilities say `conditional_delete`, `conditional_replace` or `batch_delete`."""
+    """What holds of a store whose capabilities say `conditional_delete`, `conditional_replace`, `batch_delete` or
+    `conditional_batch_delete`.
+    """
 
     async def test_replace_only_what_was_seen(
         self, store: Store, root: StorePath, channel: Channel, can: Capabilities
@@ -122,6 +126,73 @@ class DeleteConformance(ConformanceBase):
         assert not await able.delete_files(paths[1:])
         assert set(await channel.files()) == {"d/0"}
 
+    async def test_delete_many_only_what_was_seen(self, store: Store, root: StorePath, channel: Channel) -> None:
+        if not await _deletes_many_on_conditions(store, root):
+            return
+        able = CONDITIONAL_BATCH_DELETE.required(store, "delete_files")
+        names = ["d/a", "d/with space/per%20cent&<é>", 'd/\'"quoted"', "d/changed", "d/kept", "d2/a"]
+        seen: dict[StorePath, str] = {}
+        for name in names:
+            seen[root / name] = (await store.put(root / name, name.encode())).identity or ""
+        await channel.write("d/changed", b"of another job")
+        left = {"d/changed": b"of another job", "d/kept": b"d/kept", "d2/a": b"d2/a"}
+        missing = root / "missing"
+        asked = {missing: seen[root / "d/a"], **{root / name: seen[root / name] for name in names[:4]}}
+        refused = await able.delete_files_if(asked)
+        assert await channel.files() == left
+        # Of a name where nothing is a service may say that, or what it says of another file.
+        assert {path for path in refused if path != missing} == {root / "d/changed"}
+        assert all(isinstance(error, StorePreconditionError) for error in refused.values())
+        assert {error.outcome for error in refused.values()} == {"unchanged"}
+        # The same once more, as after a lost answer: what stands there by now is spared.
+        await channel.write("d/a", b"of another job, too")
+        again = await able.delete_files_if(asked)
+        assert isinstance(again[root / "d/a"], StorePreconditionError)
+        assert await channel.files() == {**left, "d/a": b"of another job, too"}
+        assert not await able.delete_files_if({})
+
+    async def test_delete_many_by_no_identity_of_a_file(self, store: Store, root: StorePath, channel: Channel) -> None:
+        if not await _deletes_many_on_conditions(store, root):
+            return
+        able = CONDITIONAL_BATCH_DELETE.required(store, "delete_files")
+        for identity in ("*", '"', "", "a,b", "<ETag>", "x y"):
+            await store.put(root / "file", b"1")
+            refused = await able.delete_files_if({root / "file": identity})
+            assert isinstance(refused[root / "file"], StorePreconditionError), identity
+            assert await channel.files() == {"file": b"1"}
+
+    async def test_delete_too_many_of_what_was_seen(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if can.max_batch_delete is None or not await _deletes_many_on_conditions(store, root):
+            return
+        able = CONDITIONAL_BATCH_DELETE.required(store, "delete_files")
+        paths = [root / f"d/{number}" for number in range(can.max_batch_delete + 1)]
+        identity = ""
+        for path in (paths[0], paths[-1]):
+            identity = (await store.put(path, b"same")).identity or ""
+        seen = dict.fromkeys(paths, identity)
+        with pytest.raises(ConfigurationError):
+            await able.delete_files_if(seen)
+        assert set(await channel.files()) == {"d/0", f"d/{can.max_batch_delete}"}
+        del seen[paths[0]]
+        refused = await able.delete_files_if(seen)
+        assert paths[-1] not in refused
+        assert set(await channel.files()) == {"d/0"}
+
+    async def test_delete_many_of_what_was_seen_at_once(self, store: Store, root: StorePath, channel: Channel) -> None:
+        if not await _deletes_many_on_conditions(store, root):
+            return
+        able = CONDITIONAL_BATCH_DELETE.required(store, "delete_files")
+        seen: dict[StorePath, str] = {}
+        for number in range(5):
+            seen[root / f"d/{number}"] = (await store.put(root / f"d/{number}", b"%d" % number)).identity or ""
+        found = await outcomes(able.delete_files_if(seen) for _ in range(4))
+        for one in found:
+            assert isinstance(one, Mapping)
+            assert all(isinstance(error, StorePreconditionError) for error in one.values())
+        assert await channel.files() == {}
+
     async def test_stores_without_such_deletes_refuse_them(
         self, store: Store, root: StorePath, channel: Channel
     ) -> None:
@@ -133,4 +204,14 @@ class DeleteConformance(ConformanceBase):
         if batch is not None:
             with pytest.raises(UnsupportedError):
                 await batch.delete_files([root / "file"])
+        both = undeclared(CONDITIONAL_BATCH_DELETE, store)
+        if both is not None:
+            with pytest.raises(UnsupportedError):
+                await both.delete_files_if({root / "file": "any"})
         assert await channel.files() == {"file": b"1"}
+
+
+async def _deletes_many_on_conditions(store: Store, root: StorePath) -> bool:
+    """Whether it does, once it has tried: of a service only a probe can tell."""
+    await store.probe(root)
+    return store.capabilities.conditional_batch_delete

@@ -3,7 +3,8 @@
     uv run python -m tests.s3.services NAME VERSION    # tries the service, keeps what was seen, writes the tables
     uv run python -m tests.s3.services                 # writes the tables from what was kept
 
-A service that `tests.s3.servers` cannot start by itself has to be on the PATH. What was seen is kept in services.json.
+A service that `tests.s3.servers` cannot start by itself has to be on the PATH. What was seen is kept in services.json,
+`?` where an ability was not tried.
 """
 
 from __future__ import annotations

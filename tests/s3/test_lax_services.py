@@ -19,8 +19,8 @@ from tests.s3.servers import Server
 REFUSING = [name for name, lax in SERVICES.items() if lax.refuses]
 SAFE = [name for name, lax in SERVICES.items() if not lax.refuses]
 OTHERS = {"x": b"of another job", "kept": b"of another job"}
-# moto checks neither signatures nor checksums.
-MOTOS_OWN = {"digest of a body", "checksum of a part"}
+# moto checks neither signatures nor checksums, and no condition of a batch.
+MOTOS_OWN = {"digest of a body", "checksum of a part", "conditional batch delete"}
 PROBED = {"conditional put", "conditional completion", "conditional replace", "stamp", "list of uploads"}
 
 

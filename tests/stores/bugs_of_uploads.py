@@ -224,6 +224,36 @@ class MissesTheMissing(OnS3):
         return {path: StoreNotFoundError("missing", operation="delete_files", path=path) for path in gone}
 
 
+class DeletesManyWhateverIsThere(OnS3):
+    async def delete_files_if(self, files: Any) -> Any:
+        return await self.delete_files(list(files))
+
+
+class SparesAllForOne(OnS3):
+    """One file that is another spares all that come after it."""
+
+    async def delete_files_if(self, files: Any) -> Any:
+        refused: dict[Any, Any] = {}
+        for path, identity in files.items():
+            if not refused:
+                refused |= await super().delete_files_if({path: identity})
+        return refused
+
+
+class SaysNothingOfTheSpared(OnS3):
+    async def delete_files_if(self, files: Any) -> Any:
+        await super().delete_files_if(files)
+        return {}
+
+
+class TakesAnyMatch(OnS3):
+    """An identity of `*` is that of any file, as in `If-Match: *`."""
+
+    async def delete_files_if(self, files: Any) -> Any:
+        await self.delete_files([path for path, identity in files.items() if identity == "*"])
+        return await super().delete_files_if({path: one for path, one in files.items() if one != "*"})
+
+
 class OnAzure(MemoryStore):
     profile = "azure-flat"
 

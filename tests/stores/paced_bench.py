@@ -27,7 +27,8 @@ class Bench:
 
     def __init__(self, *, concurrency: int = 4, rate: float | None = None, attempts: int = 5) -> None:
         self.runtime = VirtualRuntime()
-        abilities = dict.fromkeys(("multipart", "block_lists", "conditional_delete", "batch_delete"), True)
+        deletes = ("conditional_delete", "batch_delete", "conditional_batch_delete")
+        abilities = dict.fromkeys(("multipart", "block_lists", *deletes), True)
         self.space = MemoryStore.space(f"paced-{next(_numbers)}", **abilities)
         self.faulty = FaultyStore(self.space.store())
         self.pacer = Pacer("e", concurrency=concurrency, rate=rate, runtime=self.runtime)
@@ -95,6 +96,9 @@ REPEATABLE: dict[str, Use] = {
     "sync": lambda bench: bench.store.sync(bench.path("d/file"), kind="file"),
     "delete_file_if": lambda bench: bench.store.delete_file_if(bench.path("d/file"), identity=bench.identity),
     "delete_files": lambda bench: bench.store.delete_files([bench.path("d/file"), bench.path("d/sub/deep")]),
+    "delete_files_if": lambda bench: bench.store.delete_files_if(
+        {bench.path("d/file"): bench.identity, bench.path("d/sub/deep"): "another"}
+    ),
     "put_part": lambda bench: bench.store.put_part(bench.path("d/up"), bench.upload_id, 2, b"more"),
     "abort_upload": lambda bench: bench.store.abort_upload(bench.path("d/up"), bench.upload_id),
     "put_block": lambda bench: bench.store.put_block(bench.path("d/blocks"), "b2", b"more"),
@@ -138,6 +142,12 @@ class Refusing(MemoryStore):
         refused = self.answers.pop(0) if self.answers else {}
         await super().delete_files([path for path in paths if path.name not in refused])
         return {path: refused[path.name] for path in paths if path.name in refused}
+
+    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
+        self.asked.append([path.name for path in files])
+        refused = self.answers.pop(0) if self.answers else {}
+        found = await super().delete_files_if({path: files[path] for path in files if path.name not in refused})
+        return {**found, **{path: refused[path.name] for path in files if path.name in refused}}
 
 
 def refusing(bench: Bench) -> tuple[Refusing, PacedStore]:

@@ -75,7 +75,15 @@ _VARIANTS: dict[str, tuple[str, dict[str, int]]] = {
     "hdfs, directories not renamed": ("hdfs", {"atomic_directory_rename": False}),
     "adls, names folded": ("adls", {"case_folding": True}),
     "s3, few parts, none short": ("s3", {"min_part_bytes": 16, "max_parts": 40, "max_batch_delete": 5}),
-    "s3, no identity": ("s3", {"identity": False, "conditional_delete": False, "conditional_replace": False}),
+    "s3, no identity": (
+        "s3",
+        {
+            "identity": False,
+            "conditional_delete": False,
+            "conditional_batch_delete": False,
+            "conditional_replace": False,
+        },
+    ),
 }
 
 

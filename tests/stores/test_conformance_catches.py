@@ -71,7 +71,7 @@ def bugs_in(module: ModuleType, sound: set[str]) -> list[str]:
     ("module", "suite", "sound", "at_least"),
     [
         (bugs_of_files, "BuggyFiles", {"MemoryStore"}, 20),
-        (bugs_of_uploads, "BuggyUploads", {"MemoryStore", "OnS3", "OnAzure"}, 38),
+        (bugs_of_uploads, "BuggyUploads", {"MemoryStore", "OnS3", "OnAzure"}, 42),
     ],
     ids=["files", "uploads"],
 )

@@ -230,6 +230,9 @@ CHANGES: dict[str, tuple[str, Use]] = {
     "abort_upload": ("s3", lambda store, space: store.abort_upload(space.path("f"), "upload-1")),
     "delete_file_if": ("s3", lambda store, space: store.delete_file_if(space.path("old"), identity=_identity(space))),
     "delete_files": ("s3", lambda store, space: store.delete_files([space.path("old"), space.path("older")])),
+    "delete_files, conditional": (
+        "s3", lambda store, space: store.delete_files_if({space.path("old"): _identity(space), space.path("gone"): "any"})
+    ),
     "put_block": ("azure-flat", lambda store, space: store.put_block(space.path("f"), "b2", b"more")),
     "put_block_list": ("azure-flat", lambda store, space: store.put_block_list(space.path("f"), ["b1"], stamp="s")),
 }  # fmt: skip
@@ -262,12 +265,13 @@ async def test_each_is_one_call_that_can_fail(
 ) -> None:
     profile, use = CHANGES[operation]
     space = prepared(profile)
-    store = FaultyStore(space.store(), [Fault(kind=kind, operation=operation)])
+    called = operation.partition(",")[0]
+    store = FaultyStore(space.store(), [Fault(kind=kind, operation=called)])
     before = left_in(space)
     with pytest.raises(error):
         await use(store, space)
     assert (left_in(space) != before) == effect
-    assert [(call.operation, call.fault) for call in store.calls] == [(operation, kind)]
+    assert [(call.operation, call.fault) for call in store.calls] == [(called, kind)]
 
 
 @pytest.mark.parametrize("operation", CHANGES)
@@ -294,6 +298,7 @@ async def test_each_may_arrive_late(operation: str) -> None:
     ("abort_upload", "ok"),
     ("delete_file_if", "ok"),
     ("delete_files", "ok"),
+    ("delete_files, conditional", "ok"),
     ("put_block", "ok"),
     ("put_block_list", "StorePartsError"),
 ])  # fmt: skip
@@ -355,6 +360,7 @@ async def test_abilities_that_the_inner_store_lacks(tmp_path: Path) -> None:
     for use in (
         store.delete_file_if(path, identity="any"),
         store.delete_files([path]),
+        store.delete_files_if({path: "any"}),
         store.create_upload(path, stamp="s"),
         store.put_part(path, "any", 1, b""),
         store.complete_upload(path, "any", []),

@@ -197,6 +197,50 @@ async def test_names_of_a_batch_that_were_refused_are_sent_again_alone(bench: Be
     }
 
 
+async def test_names_of_a_conditional_batch_that_were_refused_are_sent_again_alone(bench: Bench) -> None:
+    inner, store = refusing(bench)
+    forbidden = StorePermissionError("no", operation="delete_files")
+    slow = StoreThrottledError("slow down", operation="delete_files")
+    inner.answers = [{"w": forbidden, "x": slow}]
+    for name in "wxyz":
+        bench.space.write(f"/{name}", name.encode())
+    files = {bench.path(name): (await bench.space.store().status(bench.path(name))).identity or "" for name in "wxyz"}
+    bench.space.write("/z", b"another job's")
+    with use_runtime(bench.runtime):
+        found = await store.delete_files_if(files)
+        assert await store.delete_files_if({}) == {}
+    assert {path.name: type(error) for path, error in found.items()} == {
+        "w": StorePermissionError,
+        "z": StorePreconditionError,
+    }
+    assert inner.asked == [["w", "x", "y", "z"], ["x"]]
+    assert {name: data for name, data in bench.space.files().items() if len(name) == 2} == {
+        "/w": b"w",
+        "/z": b"another job's",
+    }
+
+
+async def test_a_conditional_batch_is_sent_again_after_a_lost_answer_and_meets_no_other_file(bench: Bench) -> None:
+    async def replace(call: Call) -> None:
+        if call.number == 2:
+            bench.space.write("/d/file", b"theirs")
+
+    bench.faulty.before_call = replace
+    deep = bench.space.tree.file(bench.path("d/sub/deep"), "read").identity or ""
+    with use_runtime(bench.runtime):
+        bench.fail("lost")
+        found = await bench.store.delete_files_if(
+            {bench.path("d/file"): bench.identity, bench.path("d/sub/deep"): deep}
+        )
+    assert bench.faulty.count("delete_files") == 2
+    # What stands there is spared. Whether the file that was meant was deleted only the lost answer said.
+    assert [(path.name, type(error), error.outcome) for path, error in found.items()] == [
+        ("file", StorePreconditionError, "unknown")
+    ]
+    assert bench.space.files()["/d/file"] == b"theirs"
+    assert "/d/sub/deep" not in bench.space.files()
+
+
 async def test_names_of_a_batch_that_stay_refused_are_told(bench: Bench) -> None:
     inner, store = refusing(bench)
     slow = StoreThrottledError("slow down", operation="delete_files")

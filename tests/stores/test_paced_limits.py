@@ -66,7 +66,15 @@ def weighted(weights: Weights, rate: float = 1.0) -> Bench:
 
 @pytest.mark.parametrize(
     ("name", "seconds"),
-    [("status", 3.0), ("list", 3.0), ("put", 5.0), ("rename_file", 5.0), ("delete_file", 7.0), ("delete_files", 14.0)],
+    [
+        ("status", 3.0),
+        ("list", 3.0),
+        ("put", 5.0),
+        ("rename_file", 5.0),
+        ("delete_file", 7.0),
+        ("delete_files", 14.0),
+        ("delete_files_if", 14.0),
+    ],
 )
 async def test_a_call_costs_the_weight_of_its_kind(name: str, seconds: float) -> None:
     bench = weighted(Weights(read=3, write=5, delete=7))
@@ -216,6 +224,7 @@ STATISTICS = {
     "link_file": "op_link",
     "delete_file_if": "op_delete",
     "delete_files": "object_bulk_delete_request",
+    "delete_files_if": "object_bulk_delete_request",
     "create_upload": "object_multipart_initiated",
     "put_part": "multipart_upload_part_put",
     "complete_upload": "committer_materialize_file",

@@ -302,15 +302,13 @@ class MemoryStore(Store):
         """
         if not paths:
             return {}
-        space = await self._turn_if("batch_delete", "delete_files", *paths)
-        most = space.capabilities.max_batch_delete
-        if most is not None and len(paths) > most:
-            raise ConfigurationError(f"{len(paths)} names: a call takes {most}", operation="delete_files")
-        for path in paths:
-            space.tree.check_names(path, "delete_files")
-        for path in paths:
-            space.tree.delete_file(path)
-        return {}
+        return (await self._turn_if("batch_delete", "delete_files", *paths)).tree.delete_files(dict.fromkeys(paths))
+
+    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
+        """See `SupportsConditionalBatchDelete.delete_files_if`; refused as `delete_files`."""
+        if not files:
+            return {}
+        return (await self._turn_if("conditional_batch_delete", "delete_files", *files)).tree.delete_files(files)
 
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
         """See `SupportsUploads.create_upload`; so below.

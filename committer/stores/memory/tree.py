@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import md5
 
 import msgspec
 
 from committer.errors import (
+    ConfigurationError,
     InvalidPathError,
+    StoreError,
     StoreExistsError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
@@ -257,6 +259,28 @@ class Tree:
         if file is not None and file.identity != identity:
             raise StorePreconditionError("another file is there", operation="delete_file_if", path=path)
         return self.delete_file(path)
+
+    def delete_files(self, files: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
+        """Deletes files in one step: each that is still the given one, or whatever has a name of no identity.
+
+        Returns:
+            Those that are other files.
+        """
+        most = self.capabilities.max_batch_delete
+        if most is not None and len(files) > most:
+            raise ConfigurationError(f"{len(files)} names: a call takes {most}", operation="delete_files")
+        for path in files:
+            self.check_names(path, "delete_files")
+        failed: dict[StorePath, StoreError] = {}
+        for path, identity in files.items():
+            try:
+                if identity is None:
+                    self.delete_file(path)
+                else:
+                    self.delete_file_if(path, identity)
+            except StorePreconditionError as error:
+                failed[path] = error
+        return failed
 
     def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """Deletes a directory; the root is emptied."""

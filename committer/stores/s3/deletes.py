@@ -1,4 +1,4 @@
-"""Deletes of objects: one where something stands, one on a condition, and a thousand at once."""
+"""Deletes of objects: one where something stands, one on a condition, and a thousand at once, on conditions or not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from committer.stores.s3.checksums import md5_of
 from committer.stores.s3.errors import error_of, error_of_code
 from committer.stores.s3.listing import object_at, status_in
 from committer.stores.s3.wire import S3Wire
-from committer.stores.s3.xml import can_be_text, deletion
+from committer.stores.s3.xml import can_be_text, deletion, is_etag
 
 BATCH: Final = 1000
 """Names that one call deletes at most ("DeleteObjects")."""
@@ -74,41 +74,60 @@ class Deletes:
         call.
         """
         if len(paths) > BATCH:
-            raise ConfigurationError(f"{len(paths)} names: a call takes {BATCH}", operation="delete_files")
-        together = [] if self._one_by_one else [path for path in paths if can_be_text(path.path)]
+            raise _too_many(len(paths))
+        return await self._delete_all(dict.fromkeys(paths))
+
+    async def delete_many_if(self, files: Mapping[StorePath, str]) -> dict[StorePath, StoreError]:
+        """Deletes those objects that are the ones that are meant; see `SupportsConditionalBatchDelete.delete_files_if`.
+
+        As `delete_many`; what goes by calls of its own is looked at first, as by `delete_if`.
+        """
+        if len(files) > BATCH:
+            raise _too_many(len(files))
+        return await self._delete_all(files)
+
+    async def _delete_all(self, etags: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
+        together: dict[StorePath, str | None] = {}
+        if not self._one_by_one:
+            together = {path: etag for path, etag in etags.items() if _fits(path, etag)}
         failed: dict[StorePath, StoreError] = {}
         if together:
             try:
                 failed = await self.delete_at_once(together)
             except UnsupportedError:
-                self._one_by_one, together = True, []
-        at_once = {*together}
-        return failed | await self._delete_each([path for path in paths if path not in at_once])
+                self._one_by_one, together = True, {}
+        return failed | await self._delete_each({path: etags[path] for path in etags if path not in together})
 
-    async def delete_at_once(self, paths: Sequence[StorePath]) -> dict[StorePath, StoreError]:
-        """Deletes objects in one call, whose names XML can hold.
+    async def delete_at_once(self, etags: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
+        """Deletes objects in one call, whose names and etags XML can hold; None for an etag: whatever is there.
 
         Raises:
             UnsupportedError: The service has no such call.
         """
-        by_key = {path.path[1:]: path for path in paths}
-        refused = await self._delete_keys("delete_files", by_key)
+        by_key = {path.path[1:]: path for path in etags}
+        refused = await self._delete_keys("delete_files", by_key, {path.path[1:]: etag for path, etag in etags.items()})
         return {by_key[key]: error for key, error in refused.items()}
 
-    async def _delete_each(self, paths: Sequence[StorePath]) -> dict[StorePath, StoreError]:
+    async def _delete_each(self, etags: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
         failed: dict[StorePath, StoreError] = {}
 
         async def delete(path: StorePath) -> None:
+            etag = etags[path]
             try:
-                await self._wire.done("delete_files", "DELETE", path)
+                if etag is None:
+                    await self._wire.done("delete_files", "DELETE", path)
+                else:
+                    await self.delete_if(path, etag)
             except StoreError as error:
                 failed[path] = error
 
-        await run_workers(paths, delete, workers=_WORKERS, operation="delete_files")
+        await run_workers(etags, delete, workers=_WORKERS, operation="delete_files")
         return failed
 
-    async def _delete_keys(self, operation: str, keys: Mapping[str, StorePath]) -> dict[str, StoreError]:
-        body = deletion(list(keys))
+    async def _delete_keys(
+        self, operation: str, keys: Mapping[str, StorePath], etags: Mapping[str, str | None]
+    ) -> dict[str, StoreError]:
+        body = deletion(etags)
         headers = {"content-md5": md5_of(body), "content-type": "application/xml"}
         at = next(iter(keys.values()))
         answer = await self._wire.send(operation, "POST", at, (("delete", ""),), headers, data=body, key="")
@@ -132,3 +151,12 @@ class Deletes:
             if code != "NoSuchKey":
                 failed[key] = error_of_code(code, operation, keys[key])
         return failed
+
+
+def _fits(path: StorePath, etag: str | None) -> bool:
+    """Whether a file can be named in a call for many."""
+    return can_be_text(path.path) and (etag is None or is_etag(etag))
+
+
+def _too_many(names: int) -> ConfigurationError:
+    return ConfigurationError(f"{names} names: a call takes {BATCH}", operation="delete_files")

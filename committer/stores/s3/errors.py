@@ -119,7 +119,8 @@ def error_of(
 
 def error_of_code(code: str, operation: str, path: StorePath) -> StoreError:
     """The error of one name in an answer to "DeleteObjects", which tells a code and no status."""
-    status = {"AccessDenied": 403, "InternalError": 500, "ServiceUnavailable": 503}.get(code, 409)
+    known = {"AccessDenied": 403, "PreconditionFailed": 412, "InternalError": 500, "ServiceUnavailable": 503}
+    status = known.get(code, 409)
     error = error_of(Answer(status, {}, f"<Code>{escape(code)}</Code>".encode()), operation, path)
     return error if isinstance(error, StoreError) else StoreError(error.message, operation=operation, path=path)
 

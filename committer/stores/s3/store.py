@@ -78,6 +78,8 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
     - Deleting a file looks first, one call more: the service says the same of a file and of nothing.
     - Deleting on a condition looks first, too: a service that does not know the condition would delete anything.
       `probe` finds out, and `capabilities` then says so.
+    - Deleting many on conditions looks at none of them first. So it is done only once `probe` has seen that this
+      service spares, of many, a file that does not meet its condition.
     - What a request is asked to do is signed with its body, so that nothing damaged on the way is kept.
 
     Args:
@@ -132,20 +134,26 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What S3 can do; `probe` may find that another service can do less."""
+        """What S3 can do; `probe` may find that another service can do less, and whether many files can be deleted on
+        conditions.
+        """
         return self._capabilities
 
     async def probe(self, directory: StorePath) -> None:
-        """Tries every condition that a commit relies on, in `directory`; 10 calls.
+        """Tries every condition that a commit relies on, in `directory`; 12 calls in 11 round trips.
 
         Raises:
             UnsupportedError: The service keeps no stamps, or ignores a condition of a put or a completion.
         """
-        if not await probe(self, self._wire, self._checked(directory)):
-            self._capabilities = msgspec.structs.replace(self._capabilities, conditional_delete=False)
+        found = await probe(self, self._wire, self._checked(directory))
+        self._capabilities = msgspec.structs.replace(
+            self._capabilities,
+            conditional_delete=found.spares_one,
+            conditional_batch_delete=found.spares_one and found.spares_of_many,
+        )
 
     async def trials(self, directory: StorePath) -> Sequence[Finding]:
-        """See `SupportsTrials.trials`; some 90 calls."""
+        """See `SupportsTrials.trials`; some 100 calls."""
         return await Trials(self, self._wire, self._checked(directory)).run()
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
@@ -212,6 +220,20 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; a name that XML cannot hold is deleted by a call of its own."""
         return await self._deletes.delete_many([self._checked(path) for path in paths])
+
+    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
+        """See `SupportsConditionalBatchDelete.delete_files_if`; a name that XML cannot hold goes by itself.
+
+        Raises:
+            UnsupportedError: `probe` did not see that this service hears the conditions.
+        """
+        if not self._capabilities.conditional_batch_delete:
+            raise UnsupportedError(
+                "this service may delete whatever is there",
+                operation="delete_files",
+                next_step="probe the store, then ask its capabilities",
+            )
+        return await self._deletes.delete_many_if({self._checked(path): etag for path, etag in files.items()})
 
     async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
         """Puts what a writer kept where nothing stands, and looks for it when the answer is lost."""

@@ -10,27 +10,21 @@ from typing import Final, NamedTuple, TypeAlias
 from committer.errors import (
     CommitterError,
     StoreConflictError,
-    StoreError,
     StoreExistsError,
-    StoreNotFoundError,
     StorePermissionError,
 )
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stores.answered_xml import parsed
-from committer.stores.base import Store
 from committer.stores.examination import Finding, Verdict
 from committer.stores.helpers import status_or_none
 from committer.stores.s3.checksums import checksum, header_of
-from committer.stores.s3.deletes import Deletes
+from committer.stores.s3.delete_trials import deletes_many, deletes_many_on_condition, deletes_on_condition
 from committer.stores.s3.errors import SERVICES
-from committer.stores.s3.listing import STAMP_HEADER
-from committer.stores.s3.wire import S3Wire
-from committer.stores.s3.xml import element_in, key_in
-from committer.stores.uploads import UPLOADS, SupportsUploads, UploadPart
+from committer.stores.s3.trial_bench import NO_ETAG, STAMP, TrialBench
+from committer.stores.s3.xml import key_in
+from committer.stores.uploads import UploadPart
 
-_STAMP: Final = "committer-trial"
-_NO_ETAG: Final = '"00000000000000000000000000000000"'
 REFUSED: Final = "every job is refused when it is set up"
 _AT_ONCE: Final = 8
 _LEFT: Final = (
@@ -38,30 +32,15 @@ _LEFT: Final = (
 )
 
 
-class Trials:
-    """Tries one service, in a directory that the caller removes; one object a run.
-
-    Args:
-        store: The store.
-        wire: Its requests.
-        directory: Where; nothing is there.
-    """
-
-    def __init__(self, store: Store, wire: S3Wire, directory: StorePath) -> None:
-        self.store = store
-        self.wire = wire
-        self.directory = directory
-        self.uploads: SupportsUploads = UPLOADS.required(store, "trials", directory)
-        self._begun: list[tuple[StorePath, str]] = []
+class Trials(TrialBench):
+    """Tries one service, in a directory that the caller removes; one object a run."""
 
     async def run(self) -> list[Finding]:
-        """Tries everything, some 90 calls; nothing is pending afterwards."""
+        """Tries everything, some 100 calls; nothing is pending afterwards."""
         try:
             return [await self._try(trial) for trial in TRIALS]
         finally:
-            for path, upload_id in self._begun:
-                with suppress(StoreError):
-                    await self.uploads.abort_upload(path, upload_id)
+            await self.end()
 
     async def _try(self, trial: Trial) -> Finding:
         try:
@@ -76,16 +55,8 @@ class Trials:
             return Finding(trial.name, "ok", trial.holds)
         return Finding(trial.name, trial.verdict, f"{said}: {trial.without}", SERVICES)
 
-    async def begin(self, path: StorePath, headers: dict[str, str] | None = None) -> str:
-        """Begins an upload, stamped, that is ended with the trials."""
-        sent = {STAMP_HEADER: _STAMP, **(headers or {})}
-        answer = await self.wire.done("trials", "POST", path, (("uploads", ""),), sent)
-        upload_id = element_in(answer.body, "UploadId")
-        self._begun.append((path, upload_id))
-        return upload_id
 
-
-Call: TypeAlias = Callable[[Trials], Awaitable[str]]
+Call: TypeAlias = Callable[[TrialBench], Awaitable[str]]
 """Tries one ability; says what is wrong, nothing where it is there."""
 
 
@@ -111,7 +82,7 @@ class Trial(NamedTuple):
     steady: bool = True
 
 
-async def _puts_on_condition(bench: Trials) -> str:
+async def _puts_on_condition(bench: TrialBench) -> str:
     path = bench.directory / "put"
     await bench.store.put(path, b"first", exclusive=True)
     with suppress(StoreExistsError):
@@ -120,7 +91,7 @@ async def _puts_on_condition(bench: Trials) -> str:
     return "" if await bench.store.read(path, limit=9) == b"first" else "a put that is refused replaces the file"
 
 
-async def _completes_on_condition(bench: Trials) -> str:
+async def _completes_on_condition(bench: TrialBench) -> str:
     path = bench.directory / "completed"
     await bench.store.put(path, b"first")
     upload_id = await bench.begin(path)
@@ -134,7 +105,7 @@ async def _completes_on_condition(bench: Trials) -> str:
     return "" if await bench.store.read(path, limit=9) == b"second" else "a refused completion spoils the upload"
 
 
-async def _puts_at_once(bench: Trials) -> str:
+async def _puts_at_once(bench: TrialBench) -> str:
     path = bench.directory / "put-at-once"
 
     async def put(number: int) -> None:
@@ -143,7 +114,7 @@ async def _puts_at_once(bench: Trials) -> str:
     return _said(await _winners(put), "puts")
 
 
-async def _completes_at_once(bench: Trials) -> str:
+async def _completes_at_once(bench: TrialBench) -> str:
     path = bench.directory / "completed-at-once"
     begun: list[tuple[str, UploadPart]] = []
     for number in range(_AT_ONCE):
@@ -175,17 +146,17 @@ def _said(won: int, what: str) -> str:
     return "" if won == 1 else f"{won} of {_AT_ONCE} {what} of one name at the same moment succeed"
 
 
-async def _keeps_stamps(bench: Trials) -> str:
+async def _keeps_stamps(bench: TrialBench) -> str:
     path = bench.directory / "stamped"
     upload_id = await bench.begin(path)
     await bench.uploads.complete_upload(path, upload_id, [await bench.uploads.put_part(path, upload_id, 1, b"data")])
-    return "" if (await bench.store.status(path)).stamp == _STAMP else "metadata of an upload's beginning is lost"
+    return "" if (await bench.store.status(path)).stamp == STAMP else "metadata of an upload's beginning is lost"
 
 
-async def _replaces_on_condition(bench: Trials) -> str:
+async def _replaces_on_condition(bench: TrialBench) -> str:
     path = bench.directory / "replaced"
     identity = (await bench.store.put(path, b"first")).identity
-    answer = await bench.wire.send("trials", "PUT", path, (), {"if-match": _NO_ETAG}, data=b"second")
+    answer = await bench.wire.send("trials", "PUT", path, (), {"if-match": NO_ETAG}, data=b"second")
     if await bench.store.read(path, limit=9) != b"first":
         return "a put replaces what it was told to spare"
     if answer.status != 412:
@@ -194,19 +165,7 @@ async def _replaces_on_condition(bench: Trials) -> str:
     return "" if await bench.store.read(path, limit=9) == b"third" else "a file that meets the condition stays"
 
 
-async def _deletes_on_condition(bench: Trials) -> str:
-    path = bench.directory / "deleted"
-    identity = (await bench.store.put(path, b"data")).identity
-    answer = await bench.wire.send("trials", "DELETE", path, (), {"if-match": _NO_ETAG})
-    if await status_or_none(bench.store, path) is None:
-        return "a delete deletes what it was told to spare"
-    if answer.status != 412:
-        return f"a delete on a condition is answered with {answer.status}"
-    await bench.wire.done("trials", "DELETE", path, (), {"if-match": f'"{identity}"'})
-    return "" if await status_or_none(bench.store, path) is None else "a file that meets the condition is not deleted"
-
-
-async def _ends_uploads(bench: Trials) -> str:
+async def _ends_uploads(bench: TrialBench) -> str:
     path = bench.directory / "aborted"
     upload_id = await bench.begin(path)
     part = await bench.uploads.put_part(path, upload_id, 1, b"data")
@@ -216,14 +175,14 @@ async def _ends_uploads(bench: Trials) -> str:
     return "" if await status_or_none(bench.store, path) is None else "an upload that was aborted can be completed"
 
 
-async def _lists_uploads(bench: Trials) -> str:
+async def _lists_uploads(bench: TrialBench) -> str:
     path = bench.directory / "listed" / "file"
     upload_id = await bench.begin(path)
     found = {one.upload_id: one.path async for one in bench.uploads.list_uploads(path.parent)}
     return "" if found == {upload_id: path} else "an upload that is pending is not listed"
 
 
-async def _lists_below_a_prefix(bench: Trials) -> str:
+async def _lists_below_a_prefix(bench: TrialBench) -> str:
     inside, beside = bench.directory / "prefix" / "file", bench.directory / "prefix10" / "file"
     await bench.begin(inside)
     await bench.begin(beside)
@@ -231,7 +190,7 @@ async def _lists_below_a_prefix(bench: Trials) -> str:
     return "" if keys == [inside.path[1:]] else "uploads elsewhere are listed, too"
 
 
-async def _lists_by_pages(bench: Trials) -> str:
+async def _lists_by_pages(bench: TrialBench) -> str:
     directory = bench.directory / "pages"
     names = [directory / str(number) for number in range(3)]
     for path in names:
@@ -244,7 +203,9 @@ async def _lists_by_pages(bench: Trials) -> str:
     return "" if seen == [path.path[1:] for path in names] else "a listing of uploads by pages shows others than all"
 
 
-async def _page(bench: Trials, directory: StorePath, query: dict[str, str]) -> tuple[list[str], dict[str, str] | None]:
+async def _page(
+    bench: TrialBench, directory: StorePath, query: dict[str, str]
+) -> tuple[list[str], dict[str, str] | None]:
     """One page of the uploads below a directory: keys, and where the next one begins."""
     asked = sorted({"uploads": "", "prefix": f"{directory.path[1:]}/", **query}.items())
     answer = await bench.wire.done("trials", "GET", directory, asked, changes=False, key="")
@@ -257,7 +218,7 @@ async def _page(bench: Trials, directory: StorePath, query: dict[str, str]) -> t
     return keys, {"key-marker": after[0], "upload-id-marker": after[1]}
 
 
-async def _checks_bodies(bench: Trials) -> str:
+async def _checks_bodies(bench: TrialBench) -> str:
     path = bench.directory / "signed"
     upload_id = await bench.begin(path)
     query = (("partNumber", "1"), ("uploadId", upload_id))
@@ -266,26 +227,13 @@ async def _checks_bodies(bench: Trials) -> str:
     return "" if answer.status >= 400 else "a part that is not what was signed is taken"
 
 
-async def _checks_checksums(bench: Trials) -> str:
+async def _checks_checksums(bench: TrialBench) -> str:
     path = bench.directory / "proved"
     upload_id = await bench.begin(path, {"x-amz-checksum-algorithm": "CRC32"})
     query = (("partNumber", "1"), ("uploadId", upload_id))
     proof = {header_of("CRC32"): checksum("CRC32", b"what was meant")}
     answer = await bench.wire.send("trials", "PUT", path, query, proof, data=b"what arrived")
     return "" if answer.status >= 400 else "a part whose checksum is another one is taken"
-
-
-async def _deletes_many(bench: Trials) -> str:
-    paths = [bench.directory / "many" / str(number) for number in range(2)]
-    for path in paths:
-        await bench.store.put(path, b"")
-    failed = await Deletes(bench.wire).delete_at_once(paths)
-    for error in failed.values():
-        raise error
-    with suppress(StoreNotFoundError):
-        _left = [one async for one in bench.store.list(paths[0].parent)]
-        return "files that were said to be deleted stand" if _left else ""
-    return ""
 
 
 TRIALS: Final = (
@@ -339,7 +287,7 @@ TRIALS: Final = (
     ),
     Trial(
         "conditional delete",
-        _deletes_on_condition,
+        deletes_on_condition,
         "a delete with If-Match spares another file",
         REFUSED,
         "failed",
@@ -385,9 +333,15 @@ TRIALS: Final = (
     ),
     Trial(
         "batch delete",
-        _deletes_many,
+        deletes_many,
         "one call deletes many files",
         "files are deleted one by one, eight at a time",
+    ),
+    Trial(
+        "conditional batch delete",
+        deletes_many_on_condition,
+        "one call deletes many files, each on the condition of its etag, and spares another file",
+        "the old files of a job that replaces some are deleted one by one, two calls a file",
     ),
 )
 """What is tried, in order; the page of S3 shows it of the services that are known."""

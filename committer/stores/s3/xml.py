@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from html import unescape
@@ -17,6 +17,7 @@ from committer.stores.uploads import UploadPart
 _NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
 # A parser makes line ends one, and drops what it may not hold at all.
 _ESCAPES: Final = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;", '"': "&quot;"}
+_ETAG: Final = re.compile(r"[\w+/=.-]+", re.ASCII)
 _NO_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -53,10 +54,23 @@ def _checksum(part: UploadPart) -> str:
     return f"<{name}>{_text(part.checksum)}</{name}>" if name.isalnum() else ""
 
 
-def deletion(keys: Sequence[str]) -> bytes:
-    """The body of "DeleteObjects"; only what was not deleted is answered."""
-    objects = "".join([f"<Object><Key>{_text(key)}</Key></Object>" for key in keys])
+def deletion(etags: Mapping[str, str | None]) -> bytes:
+    """The body of "DeleteObjects"; only what was not deleted is answered.
+
+    Args:
+        etags: By key, the etag that the file must have; None where any may go.
+    """
+    objects = "".join([f"<Object><Key>{_text(key)}</Key>{_condition(etag)}</Object>" for key, etag in etags.items()])
     return f'<Delete xmlns="{_NAMESPACE}">{objects}<Quiet>true</Quiet></Delete>'.encode()
+
+
+def _condition(etag: str | None) -> str:
+    return "" if etag is None else f"<ETag>&quot;{_text(etag)}&quot;</ETag>"
+
+
+def is_etag(text: str) -> bool:
+    """Whether a text can be one file's etag: `*` would be any file's, and what a record says is not trusted."""
+    return _ETAG.fullmatch(text) is not None
 
 
 def can_be_text(key: str) -> bool:

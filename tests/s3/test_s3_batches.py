@@ -1,0 +1,280 @@
+"""Many files deleted in one call, each on its condition: what the store asks, hears, and does where it is not heard."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from committer.errors import (
+    StoreConflictError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StorePreconditionError,
+    StoreThrottledError,
+    UnsupportedError,
+)
+from committer.paths import StorePath
+from committer.stores.s3 import S3Store
+from committer.testing.faults import Call, Fault, FaultyStore
+from tests.s3.bucket import BucketChannel, options_for
+from tests.s3.jobs import Jobs
+from tests.s3.proxy import Kind, Proxy, Trouble, refusal
+from tests.s3.servers import Server
+from tests.s3.test_s3_faults import paced_over
+
+OLD = {f"p={number % 3}/old & <{number}>": b"old %d" % number for number in range(12)}
+BATCHES = {"method": "POST", "query": "delete"}
+
+
+@pytest.fixture
+def channel(server: Server, root: StorePath) -> BucketChannel:
+    return BucketChannel(server.client, root)
+
+
+@pytest.fixture
+async def store(proxy: Proxy, root: StorePath) -> AsyncIterator[S3Store]:
+    store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
+    yield store
+    await store.close()
+
+
+async def put_all(store: S3Store, paths: list[StorePath]) -> dict[StorePath, str]:
+    return {path: (await store.put(path, path.name.encode())).identity or "" for path in paths}
+
+
+# --- What a probe finds ---------------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_deleted_before_the_conditions_were_tried(
+    store: S3Store, proxy: Proxy, root: StorePath, channel: BucketChannel
+) -> None:
+    files = await put_all(store, [root / "a", root / "b"])
+    assert not store.capabilities.conditional_batch_delete
+    with pytest.raises(UnsupportedError):
+        await store.delete_files_if(files)
+    assert proxy.count("POST", "delete") == 0
+    await store.probe(root)
+    assert store.capabilities.conditional_batch_delete
+    assert await store.delete_files_if(files) == {}
+    assert await channel.files() == {}
+
+
+async def test_a_service_that_ignores_them(moto_server: Server, root: StorePath) -> None:
+    store = S3Store.open_for(root, options_for(moto_server))
+    await store.probe(root)
+    assert (store.capabilities.conditional_delete, store.capabilities.conditional_batch_delete) == (True, False)
+    files = await put_all(store, [root / "a"])
+    with pytest.raises(UnsupportedError):
+        await store.delete_files_if(files)
+    assert await BucketChannel(moto_server.client, root).files() == {"a": b"a"}
+    await store.close()
+
+
+SAYS_NOTHING = "<DeleteResult></DeleteResult>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "body"),
+    [
+        ("answer", 501, refusal("NotImplemented")),
+        ("answer", 400, refusal("MalformedXML")),
+        ("answer", 403, refusal("AccessDenied")),
+        ("answer", 500, refusal("InternalError")),
+        ("answer", 200, SAYS_NOTHING),
+        ("answer", 200, "<html>fine</html>"),
+        ("lose request", 0, ""),
+        ("lose answer", 0, ""),
+    ],
+)
+async def test_a_service_that_does_not_say_so_is_not_trusted(
+    store: S3Store, proxy: Proxy, root: StorePath, channel: BucketChannel, kind: Kind, status: int, body: str
+) -> None:
+    """No job needs the ability: whatever the trial comes to, the probe goes on, and finds all else."""
+    proxy.troubles = [Trouble(kind, status=status, body=body, **BATCHES)]  # type: ignore[arg-type]
+    await store.probe(root)
+    assert (store.capabilities.conditional_delete, store.capabilities.conditional_batch_delete) == (True, False)
+    assert await channel.files() == {}
+
+
+# --- What is asked and answered -------------------------------------------------------------------------------------
+
+
+async def test_names_and_identities_that_one_call_cannot_hold(
+    store: S3Store, proxy: Proxy, root: StorePath, channel: BucketChannel
+) -> None:
+    """They go by calls of their own, each on its condition and after a look."""
+    await store.probe(root)
+    bell, plain, anything = root / "bell\a", root / "plain", root / "anything"
+    files = await put_all(store, [bell, plain, anything])
+    before = len(proxy.seen)
+    # As a record may say that is not to be trusted; to SeaweedFS an etag of `*` is that of any file.
+    refused = await store.delete_files_if({**files, anything: "*"})
+    assert {path: type(error) for path, error in refused.items()} == {anything: StorePreconditionError}
+    assert await channel.files() == {"anything": b"anything"}
+    sent = sorted((one.method, one.headers.get("if-match", "")) for one in proxy.seen[before:])
+    assert sent == [("DELETE", f'"{files[bell]}"'), ("HEAD", ""), ("HEAD", ""), ("POST", "")]
+
+
+async def test_names_that_were_not_deleted(store: S3Store, proxy: Proxy, root: StorePath) -> None:
+    await store.probe(root)
+    codes = (
+        "SlowDown",
+        "AccessDenied",
+        "InternalError",
+        "NoSuchKey",
+        "PreconditionFailed",
+        "ConditionalRequestConflict",
+    )
+    paths = {code: root / code for code in codes}
+    errors = "".join(f"<Error><Key>{path.path[1:]}</Key><Code>{code}</Code></Error>" for code, path in paths.items())
+    proxy.troubles = [Trouble("answer", status=200, body=f"<DeleteResult>{errors}</DeleteResult>", **BATCHES)]  # type: ignore[arg-type]
+    failed = await store.delete_files_if(dict.fromkeys(paths.values(), "0123"))
+    assert {path.name: type(error) for path, error in failed.items()} == {
+        "SlowDown": StoreThrottledError,
+        "AccessDenied": StorePermissionError,
+        "InternalError": StoreOutcomeUnknownError,
+        "PreconditionFailed": StorePreconditionError,
+        "ConditionalRequestConflict": StoreConflictError,
+    }
+
+
+@pytest.mark.parametrize("kind", ["lose answer", "cut answer", "lose request", "fail after"])
+async def test_a_call_whose_answer_is_lost_is_sent_again(
+    store: S3Store, proxy: Proxy, root: StorePath, channel: BucketChannel, kind: Kind
+) -> None:
+    await store.probe(root)
+    files = await put_all(store, [root / "a", root / "b", root / "changed"])
+    await channel.write("changed", b"of another job")
+    trouble = Trouble(kind, status=500, body=refusal("InternalError"), **BATCHES)  # type: ignore[arg-type]
+    proxy.troubles = [trouble]
+    sent = proxy.count("POST", "delete")
+    refused = await paced_over(store).delete_files_if(files)
+    assert (trouble.times, proxy.count("POST", "delete") - sent) == (0, 2)
+    assert {path: type(error) for path, error in refused.items()} == {root / "changed": StorePreconditionError}
+    assert await channel.files() == {"changed": b"of another job"}
+
+
+async def test_a_service_that_no_longer_knows_the_call(
+    store: S3Store, proxy: Proxy, root: StorePath, channel: BucketChannel
+) -> None:
+    await store.probe(root)
+    files = await put_all(store, [root / "a", root / "changed"])
+    await channel.write("changed", b"of another job")
+    proxy.troubles = [Trouble("answer", status=501, body=refusal("NotImplemented"), **BATCHES)]  # type: ignore[arg-type]
+    refused = await store.delete_files_if(files)
+    assert {path: type(error) for path, error in refused.items()} == {root / "changed": StorePreconditionError}
+    assert await channel.files() == {"changed": b"of another job"}
+    assert sorted(one.headers.get("if-match", "") for one in proxy.seen if one.method == "DELETE")[-1:] == [
+        f'"{files[root / "a"]}"'
+    ]
+
+
+async def test_a_versioned_bucket_keeps_what_was_deleted(server: Server, root: StorePath) -> None:
+    """A call without a version hides the current one, if that meets the condition; none is lost."""
+    bucket = f"versioned{root.path.split('/')[1]}"
+    server.client.create_bucket(Bucket=bucket)
+    server.client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    root = StorePath("s3", bucket, "/root")
+    store = S3Store.open_for(root, options_for(server))
+    await store.probe(root)
+    assert store.capabilities.conditional_batch_delete
+    files = await put_all(store, [root / "a", root / "changed"])
+    server.client.put_object(Bucket=bucket, Key="root/changed", Body=b"of another job")
+    for _ in range(2):
+        refused = await store.delete_files_if(files)
+        assert isinstance(refused.pop(root / "changed"), StorePreconditionError)
+        assert not [error for error in refused.values() if not isinstance(error, StorePreconditionError)]
+    assert [status.path.name async for status in store.list(root)] == ["changed"]
+    versions = server.client.list_object_versions(Bucket=bucket, Prefix="root/")
+    assert sorted(one["Key"] for one in versions["Versions"] if "probe" not in one["Key"]) == [
+        "root/a", "root/changed", "root/changed",
+    ]  # fmt: skip
+    await store.close()
+
+
+# --- Jobs that replace old files ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def jobs(proxy: Proxy, server: Server, root: StorePath, channel: BucketChannel, tmp_path: object) -> Jobs:
+    for name, data in OLD.items():
+        await channel.write(name, data)
+    return Jobs("magic", Server("proxy", proxy.url, server.client), root, None)  # type: ignore[arg-type]
+
+
+def deleted_one_by_one(proxy: Proxy) -> int:
+    return sum(one.method == "DELETE" and "old" in one.path for one in proxy.seen)
+
+
+async def replaced(jobs: Jobs) -> dict[str, bytes]:
+    await jobs.commit({"p=0/new": b"new"}, conflict_mode="replace", superseded_scope="destination")
+    files = await jobs.channel.files()
+    del files["_SUCCESS"]
+    return files
+
+
+async def test_old_files_go_in_one_call(jobs: Jobs, proxy: Proxy) -> None:
+    assert await replaced(jobs) == {"p=0/new": b"new"}
+    assert deleted_one_by_one(proxy) == 0
+    assert not [one for one in proxy.seen if one.method == "HEAD" and "old" in one.path]
+
+
+async def test_old_files_go_one_by_one_where_the_service_ignores_conditions(
+    moto_server: Server, root: StorePath
+) -> None:
+    channel = BucketChannel(moto_server.client, root)
+    for name, data in OLD.items():
+        await channel.write(name, data)
+    assert await replaced(Jobs("magic", moto_server, root, None)) == {"p=0/new": b"new"}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Trouble("answer", status=501, body=refusal("NotImplemented")),
+        Trouble("answer", status=400, body=refusal("MalformedXML")),
+        Trouble("answer", status=403, body=refusal("AccessDenied")),
+        Trouble("lose answer", times=100),
+        Trouble("lose request", times=100),
+    ],
+    ids=["501", "400", "403", "answers lost", "requests lost"],
+)
+async def test_old_files_go_one_by_one_where_the_call_fails(jobs: Jobs, proxy: Proxy, trouble: Trouble) -> None:
+    trouble = Trouble(trouble.kind, status=trouble.status, body=trouble.body, times=trouble.times, **BATCHES)  # type: ignore[arg-type]
+    store = S3Store.open_for(jobs.root, jobs.options)
+
+    async def once_it_is_probed(call: Call) -> None:
+        if call.operation == "delete_files" and "old" in call.path.name:
+            proxy.troubles = [trouble]
+        elif call.operation == "put" and call.path.name == "_SUCCESS":
+            proxy.troubles = []
+
+    faulty = FaultyStore(store, before_call=once_it_is_probed)
+    await jobs.commit({"p=0/new": b"new"}, store=faulty, conflict_mode="replace", superseded_scope="destination")
+    files = await jobs.channel.files()
+    del files["_SUCCESS"]
+    assert files == {"p=0/new": b"new"}
+    await store.close()
+
+
+@pytest.mark.parametrize("fault", [None, "lost", "late", "again", "unanswered", "unavailable", "throttled"])
+async def test_what_another_job_put_there_since_stays(jobs: Jobs, channel: BucketChannel, fault: str | None) -> None:
+    """After the listing, before the call that deletes: also where that is lost, sent again, or arrives once more."""
+    store = S3Store.open_for(jobs.root, jobs.options)
+    theirs = dict.fromkeys(list(OLD)[:2], b"of another job")
+
+    async def put_theirs(call: Call) -> None:
+        if call.operation == "delete_files" and "old" in call.path.name:
+            for name, data in theirs.items():
+                await channel.write(name, data)
+
+    faults = [Fault(kind=fault, operation="delete_files")] if fault else []  # type: ignore[arg-type]
+    faulty = FaultyStore(store, faults, before_call=put_theirs)
+    await jobs.commit({"p=0/new": b"new"}, store=faulty, conflict_mode="replace", superseded_scope="destination")
+    for late in list(faulty.under_way):
+        await late
+    files = await channel.files()
+    del files["_SUCCESS"]
+    assert files == {"p=0/new": b"new", **theirs}
+    await store.close()
