@@ -40,6 +40,7 @@ from committer.stages.decide import DecideCommit, remove_plan, remove_side_files
 from committer.stages.intent import own_intent, withdraw
 from committer.stages.job_directory import JobDirectory
 from committer.stages.origin import lost_its_setup
+from committer.stages.take_away import is_not_given_back
 
 _log = job_logger("committer.committers")
 
@@ -86,6 +87,7 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
     """What follows a step that was carrying a decision out: the first that holds.
 
     ====================================================  =======================================
+    another job's file may lie where a clean-up deletes   the error
     where the job stands cannot be seen                   the error
     it is over                                            it is gone
     another decision stands                               the error
@@ -94,6 +96,11 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
     nothing of that                                       the error
     ====================================================  =======================================
     """
+    if is_not_given_back(error):
+        told, recover = _told(call, step, error), call.context.recover_call()
+        if recover not in told.next_step:
+            told.next_step = f"{told.next_step}, then call {recover}"
+        raise told from error
     try:
         now = await call.look()
     except CommitterError as unseen:

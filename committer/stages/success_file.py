@@ -27,7 +27,7 @@ from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
 from committer.stages.replace_lock import is_held_since_decision
 from committer.stages.success_content import DECIDED_BY, read_success
-from committer.stages.take_away import take_away
+from committer.stages.take_away import remove_apart, take_away
 from committer.stages.validate_output import problem_with
 from committer.stores.conditions import CONDITIONAL_DELETE
 from committer.stores.helpers import create_exclusively, move_file, status_or_none
@@ -202,6 +202,9 @@ async def withdraw_success(context: StageContext, value: SuccessData, published:
 
     Returns:
         Whether it was taken away.
+
+    Raises:
+        OutcomeUnknownError: Another job's may lie in the directory that was made. Nothing was deleted.
     """
     if published is None or not published.named or await _still_stands(context, published):
         # A driver that knows no file by its identity found the marker, which an earlier one wrote, and lets it be.
@@ -216,13 +219,9 @@ async def withdraw_success(context: StageContext, value: SuccessData, published:
             with contextlib.suppress(StorePreconditionError):
                 return await able.delete_file_if(layout.success, identity=standing.identity)
             return False
-        place = layout.ended(context.runtime.nonce())
-        await store.make_directory(place, parents=True)
-        taken = False
-        with contextlib.suppress(StoreOutcomeUnknownError):
-            taken = await take_away(context, layout.success, place, identity=standing.identity)
-        await store.delete_directory(place, recursive=True)
-        if taken:
+        if await remove_apart(
+            context, layout.success, identity=standing.identity, is_own=lambda found: _is_same(found, value)
+        ):
             return True
     return False
 

@@ -12,21 +12,28 @@ its names are the lock's. `intent` withdraws a record that only its driver write
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from committer.errors import (
+    CommitterError,
+    OutcomeUnknownError,
+    RecordError,
+    StoreError,
+    StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
     StorePreconditionError,
 )
-from committer.paths import StorePath
+from committer.paths import StorePath, by_hand
 from committer.stages.base import StageContext
 from committer.stages.commit_state import looking_again
 from committer.stores.base import Store
-from committer.stores.helpers import create_exclusively, move_file, status_or_none
+from committer.stores.helpers import children_of, create_exclusively, move_file, status_or_none
 
 _NOTHING: Final = b"Nothing: only that nothing may arrive here late.\n"
+_GIVE_BACK: Final = "give_back"
 
 
 async def take_away(context: StageContext, path: StorePath, into: StorePath, *, identity: str | None) -> bool:
@@ -68,6 +75,7 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
     Raises:
         StoreExistsError: Another file was moved, and by then a third one had its name.
         StoreOutcomeUnknownError: The answer was lost: look again. A move that was not told what to move will not come.
+        OutcomeUnknownError: Another file was moved, and could not be moved back. The caller deletes nothing more.
     """
     store = context.store
     conditional = identity is not None and is_told(store)
@@ -86,14 +94,104 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
     taken = await status_or_none(store, place)
     if taken is None or taken.identity == identity:
         return taken is not None
-    await looking_again(lambda: _give_back(store, place, path))
+    await give_back(store, place, path)
     return False
 
 
-async def _give_back(store: Store, place: StorePath, path: StorePath) -> None:
-    """Moves another job's file back, unless an earlier try did: what stays there goes with this job's directory."""
-    if await status_or_none(store, place) is not None:
-        await move_file(store, place, path)
+async def give_back(store: Store, place: StorePath, path: StorePath) -> None:
+    """Moves another job's file back to the name that it was taken from: 2 calls, 10 at most where answers are lost.
+
+    Raises:
+        StoreExistsError: A third file has its name by now; what stays there goes with this job's directory.
+        OutcomeUnknownError: It could not be moved back.
+    """
+
+    async def move() -> None:
+        # Unless an earlier try did.
+        if await status_or_none(store, place) is not None:
+            await move_file(store, place, path)
+
+    try:
+        await looking_again(move)
+    except StoreExistsError:
+        raise
+    except StoreError as error:
+        raise not_given_back(place, path, error) from error
+
+
+def not_given_back(place: StorePath, path: StorePath, cause: CommitterError) -> OutcomeUnknownError:
+    """The error where another job's file may lie in what this job's clean-up deletes."""
+    return OutcomeUnknownError(
+        f"another job's {path.name} was moved to {place} by mistake, or may have been, and it could not be moved back: "
+        f"{cause.message}",
+        operation=_GIVE_BACK,
+        path=path,
+        next_step=f"look at {by_hand(place)} before anything of this job is cleaned up: if a file stands there, and "
+        f"none at {by_hand(path)}, move it there by hand",
+        causes=[cause],
+    )
+
+
+def is_not_given_back(error: CommitterError) -> bool:
+    """Whether an error, or one of several, says that another job's file may lie in what a clean-up deletes."""
+    return any(isinstance(one, OutcomeUnknownError) and one.operation == _GIVE_BACK for one in (error, *error.causes))
+
+
+async def remove_apart(
+    context: StageContext, path: StorePath, *, identity: str | None, is_own: Callable[[bytes], bool]
+) -> bool:
+    """Removes a file of a job that is over: moves it to a directory that is made for it, and deletes that.
+
+    A move that comes late finds its directory gone. The job's own directory, which is made again for it, stays: the
+    caller removes it.
+
+    Cost: 5 calls; after a lost answer some 5 more.
+
+    Args:
+        context: The job.
+        path: The file.
+        identity: What it must be.
+        is_own: Whether these bytes are the file's that is to be removed. Asked after a lost answer: what was moved then
+            may be another's, which goes back.
+
+    Returns:
+        Whether it was removed.
+
+    Raises:
+        StoreExistsError: As `move_away`.
+        OutcomeUnknownError: As `move_away`; the directory stands.
+    """
+    store, place = context.store, context.layout.ended(context.runtime.nonce())
+    await store.make_directory(place, parents=True)
+    try:
+        taken = await take_away(context, path, place, identity=identity)
+    except StoreOutcomeUnknownError:
+        return await _clear(context, place, path, is_own)
+    await store.delete_directory(place, recursive=True)
+    return taken
+
+
+async def _clear(context: StageContext, place: StorePath, path: StorePath, is_own: Callable[[bytes], bool]) -> bool:
+    """Deletes a directory that a move without answer went to, and in it nothing but the file that was to be moved.
+
+    Returns:
+        Whether that was there.
+    """
+    store, taken = context.store, False
+    try:
+        for child in await children_of(store, place):
+            data = await store.read(child.path, limit=context.config.record_size_limit)
+            if data != _NOTHING and not is_own(data):
+                await give_back(store, child.path, path)
+                continue
+            await store.delete_file(child.path)
+            taken = taken or data != _NOTHING
+        await store.delete_directory(place, recursive=False)
+    except StoreExistsError:
+        raise
+    except (StoreError, RecordError) as error:
+        raise not_given_back(place, path, error) from error
+    return taken
 
 
 def is_told(store: Store) -> bool:
