@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 from committer.errors import (
     RecordError,
@@ -18,11 +19,11 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.paths import StorePath
-from committer.records.job_state import DecisionHead, Intent, is_of
+from committer.records.job_state import DecisionHead, Intent, JobOutcome, decode_record, is_of
 from committer.stages.base import StageContext
 from committer.stages.job_stands import is_set_up_anew
 from committer.stages.own_records import read_outcome, read_record, read_setup
-from committer.stages.take_away import move_away, take_away
+from committer.stages.take_away import move_away, remove_apart, take_away
 from committer.stores.base import FileStatus
 from committer.stores.conditions import CONDITIONAL_DELETE
 from committer.stores.helpers import exists, status_or_none
@@ -75,8 +76,12 @@ async def remove_mistaken(context: StageContext) -> None:
 async def _remove_late(context: StageContext, path: StorePath, seen: FileStatus | None) -> None:
     """Removes a record of another setup as long as it is this driver's setup that stands: 2 calls more.
 
-    Looked at after the record: else that of a job that was set up since, which is no mistake, would go. A driver that
-    was in its setup when its decision was repeated has no directory to move it to.
+    Looked at after the record: else that of a job that was set up since, which is no mistake, would go.
+
+    Where the store is not told which file to take, it goes to the directory that goes with this setup, whose name for
+    it stays taken. Where the driver that set the job up did not make that yet, or died before, it goes to one that is
+    made for it and deleted. Either way a request that is served late, or a second time, does nothing: it would take
+    the decision that a driver of this setup has made by then.
     """
     store, layout = context.store, context.layout
     try:
@@ -85,11 +90,24 @@ async def _remove_late(context: StageContext, path: StorePath, seen: FileStatus 
     except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
         return
     if seen is not None and CONDITIONAL_DELETE.of(store) is None and not await exists(store, layout.drivers):
-        place = layout.job_directory / f"taken-{context.runtime.nonce()}"
-        if await move_away(context, path, place, identity=seen.identity):
-            await store.delete_file(place)
+        with suppress(StoreNotFoundError):
+            mistaken = partial(_is_mistaken, context, path)
+            await remove_apart(context, path, identity=seen.identity, is_own=mistaken, parents=False)
         return
     await delete_seen(context, path, seen)
+
+
+def _is_mistaken(context: StageContext, path: StorePath, data: bytes) -> bool:
+    """Whether these bytes are a decision or an outcome of another setup; what is no record counts as one of this."""
+    layout, source = context.layout, str(path)
+    try:
+        if path == layout.decision:
+            setup = decode_record(data, DecisionHead, source=source).setup
+        else:
+            setup = decode_record(data, JobOutcome, source=source).setup
+    except RecordError:
+        return False
+    return not is_of(setup, layout.setup_name)
 
 
 async def delete_intent(context: StageContext, *, driver: str | None = None) -> None:

@@ -138,12 +138,16 @@ def is_not_given_back(error: CommitterError) -> bool:
 
 
 async def remove_apart(
-    context: StageContext, path: StorePath, *, identity: str | None, is_own: Callable[[bytes], bool]
+    context: StageContext,
+    path: StorePath,
+    *,
+    identity: str | None,
+    is_own: Callable[[bytes], bool],
+    parents: bool = True,
 ) -> bool:
-    """Removes a file of a job that is over: moves it to a directory that is made for it, and deletes that.
+    """Removes a file where the job has no directory for it: moves it to one that is made for it, and deletes that.
 
-    A move that comes late finds its directory gone. The job's own directory, which is made again for it, stays: the
-    caller removes it.
+    A move that comes late, or a second time, finds that gone.
 
     Cost: 5 calls; after a lost answer some 5 more.
 
@@ -153,16 +157,18 @@ async def remove_apart(
         identity: What it must be.
         is_own: Whether these bytes are the file's that is to be removed. Asked after a lost answer: what was moved then
             may be another's, which goes back.
+        parents: Make the job's own directory again where it is gone; the caller removes it.
 
     Returns:
         Whether it was removed.
 
     Raises:
         StoreExistsError: As `move_away`.
+        StoreNotFoundError: The job's directory is gone, and not to be made; nothing was changed.
         OutcomeUnknownError: As `move_away`; the directory stands.
     """
     store, place = context.store, context.layout.ended(context.runtime.nonce())
-    await store.make_directory(place, parents=True)
+    await store.make_directory(place, parents=parents)
     try:
         taken = await take_away(context, path, place, identity=identity)
     except StoreOutcomeUnknownError:

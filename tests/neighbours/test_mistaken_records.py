@@ -9,10 +9,11 @@ import pytest
 
 from committer.committers.context import open_context
 from committer.errors import CommitterError
+from committer.paths import StorePath
 from committer.records.job_state import encode_record
 from committer.stages.intent import Intent
 from committer.stages.other_setup import delete_intent, remove_mistaken
-from committer.testing.faults import Call, Fault, SimulatedCrash
+from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash
 from tests.neighbours.meeting import Connection, Table
 
 FILES = {"p=1/a": b"1"}
@@ -98,3 +99,50 @@ async def test_intent_of_a_third_setup_is_not_withdrawn(profile: str, drivers: s
             break
         assert table.all_files()["_temporary/job/intent"] == b"of the third setup", stopped_at
     assert stopped_at > 2
+
+
+@PROFILES
+@pytest.mark.parametrize("record", ["decision", "outcome"])
+@pytest.mark.parametrize("drivers", ["there", "gone"])
+@pytest.mark.parametrize("kind", ["again", "late"])
+async def test_a_request_to_remove_a_mistaken_record_that_comes_late_takes_no_other(
+    profile: str, record: str, drivers: str, kind: FaultKind
+) -> None:
+    """By then a driver of this setup wrote its own, by which others go on. At each call, also without the directory
+    that goes with the setup: its driver died before it made that."""
+    mistaken = await _record_of_an_earlier_setup(profile, record)
+    number = 0
+    while True:
+        number += 1
+        table = Table(profile)
+        party = await table.job("job", FILES)
+        spec = party.driver.spec
+        if drivers == "gone":
+            await _delete(table, f"_temporary/job/drivers-{spec.setup}")
+        table.write(f"_temporary/job/{record}", mistaken)
+        store = Connection(table.space)
+        store.faults.append(Fault(kind=kind, call=number, delay_s=0.02))
+        context = await open_context(spec, store, owned=False)
+        try:
+            await remove_mistaken(context)
+        except CommitterError:
+            assert kind == "late"
+        if f"_temporary/job/{record}" not in table.all_files():
+            table.write(f"_temporary/job/{record}", b"of this setup")
+            for task in list(store.under_way):
+                await task
+            assert table.all_files().get(f"_temporary/job/{record}") == b"of this setup", store.log()
+        else:
+            for task in list(store.under_way):
+                await task
+        calls = store.count()
+        await context.store.close()
+        if calls < number:
+            break
+    assert number > 4
+
+
+async def _delete(table: Table, name: str) -> None:
+    store = table.space.store()
+    await store.delete_directory(StorePath.of(table.dest) / name, recursive=True)
+    await store.close()
