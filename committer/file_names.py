@@ -106,13 +106,21 @@ def check_relative(name: str) -> None:
 
 
 def _check_unicode(name: str) -> None:
-    if not name.isascii():
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidPathError(
-                "a file name is not valid Unicode", path=ascii(name), next_step="give a name that UTF-8 can encode"
-            ) from error
+    if not is_utf_8(name):
+        raise InvalidPathError(
+            "a file name is not valid Unicode", path=ascii(name), next_step="give a name that UTF-8 can encode"
+        )
+
+
+def is_utf_8(name: str) -> bool:
+    """Whether a name can be written to a record: one on a local disk may hold bytes that are no text."""
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def root_of(name: str, roots: Collection[str]) -> str | None:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
+from committer.file_names import is_utf_8
 from committer.flow.spill import SpillFile
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class Matches(Generic[T]):
         if texts and not self._noted:
             self._noted = [self._file(self._of_noted) for _ in range(_PARTITIONS)]
         for text, value in zip(texts, values, strict=True):
-            if not _can_be_written(text):
+            if not is_utf_8(text):
                 continue
             await self._noted[hash(text) >> _RANGE_BITS].append((text, value))
         self.count += len(texts)
@@ -80,7 +81,7 @@ class Matches(Generic[T]):
         if asked and not self._asked:
             self._asked = [self._file(Asked) for _ in range(_PARTITIONS)]
         for one in asked:
-            if not _can_be_written(one.text):
+            if not is_utf_8(one.text):
                 continue
             await self._asked[hash(one.text) >> _RANGE_BITS].append(one)
 
@@ -126,16 +127,6 @@ class Matches(Generic[T]):
 
     def _file(self, kind: Any) -> SpillFile[Any]:
         return SpillFile(kind, directory=self._directory, block_bytes=_BLOCK_BYTES)
-
-
-def _can_be_written(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 async def _merged(runs: Sequence[SpillFile[tuple[int, str, T]]]) -> AsyncGenerator[tuple[int, str, T]]:

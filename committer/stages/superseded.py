@@ -14,7 +14,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.file_names import working_directory_in
+from committer.file_names import is_utf_8, working_directory_in
 from committer.flow.matches import Asked, Matches
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
@@ -61,6 +61,8 @@ class Superseded:
     async def add(self, names: list[str], statuses: list[FileStatus], *, plain: bool = False) -> None:
         """Notes some; of a link that leads to a directory the link, which counts as a file.
 
+        Those whose names are not UTF-8 are among `unnameable`, or `refused`, alone.
+
         Args:
             names: Of files.
             statuses: The same.
@@ -74,6 +76,11 @@ class Superseded:
             self._note_refused(names, statuses)
         if not (plain or are_plain(names)):
             self._check(names, statuses)
+            # The others are refused: no record can hold such a name, that of a temporary file included.
+            named = [pair for pair in zip(names, statuses, strict=True) if is_utf_8(pair[0])]
+            names, statuses = [name for name, _status in named], [status for _name, status in named]
+            if not names:
+                return
         first = self.places
         self.places += len(names)
         await self.facts.add(
@@ -137,11 +144,11 @@ class Superseded:
                 return
             if status.refuses is not None and status.refuses.advice:
                 continue
-            try:
-                name.encode()
-                check_superseded(name, self._roots)
-            except UnicodeEncodeError:
+            if not is_utf_8(name):
                 self.unnameable.append(f"{name!a} is to be replaced, and its name is not UTF-8")
+                continue
+            try:
+                check_superseded(name, self._roots)
             except InvalidPathError as error:
                 self.unnameable.append(f"{name!r} is to be replaced, and no record may name it: {error.message}")
 
