@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all=(far near many no-op scale overwrite rate-cap publish-elsewhere calls-a-file task-commit spark-write spark-commit spark-overwrite clients gcs-move adls-rename s3-complete http-split ten-million scaling suites)
+all=(far near many no-op scale overwrite rate-cap publish-elsewhere calls-a-file task-commit spark-write spark-commit spark-overwrite clients gcs-move adls-rename s3-complete s3-overwrite http-split ten-million scaling suites)
 [ "$#" -gt 0 ] && all=("$@")
 
 run() { uv run --locked --extra spark --extra cli "$@"; }
@@ -30,6 +30,7 @@ for name in "${all[@]}"; do
         adls-rename) run python -m benchmarks.adls_rename ;;
         # It pins a botocore of its own, so it gets an environment of its own.
         s3-complete) run --with aiobotocore python -m benchmarks.s3_complete ;;
+        s3-overwrite) run --extra s3 python -m benchmarks.s3_overwrite ;;
         http-split) run --extra adls --extra s3 python -m benchmarks.http_split ;;
         ten-million) run --extra adls --extra s3 python -m benchmarks.ten_million ;;
         scaling) run benchmarks/scaling.py ;;
