@@ -79,6 +79,16 @@ def deleted_without_condition(patches: Patches) -> None:
     patches.method(RollBackUploads, "_deleted", deleted)
 
 
+def batch_deleted_without_conditions(patches: Patches) -> None:
+    """Old files go in one call by their names alone (S3A does)."""
+
+    async def delete(self: DeleteSuperseded, facts: Any, able: Any) -> list[Any]:
+        await self.context.store.delete_files([self.context.layout.target(fact.path) for fact in facts])  # type: ignore[attr-defined]
+        return []
+
+    patches.method(DeleteSuperseded, "_delete_together", delete)
+
+
 def superseded_deleted_before_outcome(patches: Patches) -> None:
     """Old files go as soon as the new ones stand, although the job may yet be rolled back."""
     original = PublishSentFiles.execute
@@ -125,6 +135,7 @@ OF_UPLOADS: tuple[Callable[[Patches], None], ...] = (
     uploads_aborted_by_prefix,
     blind_completion_retry,
     deleted_without_condition,
+    batch_deleted_without_conditions,
     superseded_deleted_before_outcome,
     uploads_not_listed,
     job_not_looked_at_once_listed,

@@ -18,12 +18,13 @@ from tests.simulate.mutants import MUTANTS, UNSAFE, apply
 # seed tells another history, and the hunt goes on to the next one that finds it.
 BEGIN = {
     "abort-ignores-decision": 45,
+    "batch-deleted-without-conditions": 15,
     "blind-completion-retry": 40,
     "blocks-left-by-a-rollback": 690,
     "cancelled-commit-reported-done": 55,
     "cleanup-of-all-temporary": 10,
     "decision-not-exclusive": 25,
-    "deleted-without-condition": 40,
+    "deleted-without-condition": 15,
     "listing-before-the-seal": 180,
     "lock-deleted-blindly": 75,
     "loser-keeps-its-winners": 985,

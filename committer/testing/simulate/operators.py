@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import committer
 from committer.errors import (
@@ -17,7 +18,9 @@ from committer.operations import forget_outcome
 from committer.testing.simulate.job_run import JobRun
 from committer.testing.simulate.process import Process
 from committer.testing.simulate.run import Run
-from committer.testing.simulate.scenario import Event, EventKind
+from committer.testing.simulate.scenario import OLD, Event, EventKind
+
+_LOOKS_EACH_S: Final = 0.01
 
 Act = Callable[[Run, JobRun, Event], Awaitable[None]]
 
@@ -147,6 +150,18 @@ async def _stranger(run: Run, job: JobRun, event: Event) -> None:
     run.checker.adopt(f"day=0/stranger-{event.number}.csv", f"stranger {event.number}\n".encode())
 
 
+async def _rewrite(run: Run, job: JobRun, event: Event) -> None:
+    """Another user writes an old file anew that the job is decided to take away: it is his from then on."""
+    loop, watch = asyncio.get_running_loop(), run.checker.jobs[event.job_id]
+    until = loop.time() + event.for_s
+    while not watch.decided and loop.time() < until:  # noqa: ASYNC110 (nothing tells: the channel is looked at)
+        await asyncio.sleep(_LOOKS_EACH_S)
+    standing = (watch.superseded | watch.leaving) & {*OLD} & run.world.visible().keys()
+    if watch.decided and standing:
+        name = sorted(standing)[event.number % len(standing)]
+        run.checker.adopt(name, f"rewritten {event.number}\n".encode())
+
+
 _ACTS: dict[EventKind, Act] = {
     "recover": recover,
     "roll_back": _roll_back,
@@ -161,4 +176,5 @@ _ACTS: dict[EventKind, Act] = {
     "partition": _partition,
     "stranger": _stranger,
     "squatter": _squatter,
+    "rewrite": _rewrite,
 }

@@ -27,6 +27,7 @@ EventKind: TypeAlias = Literal[
     "partition",
     "stranger",
     "squatter",
+    "rewrite",
 ]
 Ending: TypeAlias = Literal["abort", "roll_back", "cleanup"]
 STAGING: frozenset[str] = frozenset({"directory", "partitioned"})

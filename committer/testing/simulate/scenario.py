@@ -56,6 +56,8 @@ _SET_UP_ANEW = 0.2
 _STRAYS = (0.1, 0.7)
 # In how many of a hundred runs in which directories are promoted drivers treat their jobs as large ones.
 _READS_AGAIN = 0.4
+# In how many of a hundred runs in which old files are taken away another user writes some anew.
+_REWRITES = 0.5
 
 _CONFLICTS: tuple[dict[str, str], ...] = (
     {},
@@ -117,6 +119,7 @@ def draw_scenario(seed: int, committer: str = "manifest", *, workers: bool = Fal
         jobs = tuple(replace(job, workers=number.choice((1, 2, 3))) for job in jobs)
     if committer in ENGINE:
         jobs, events = add_drivers(seed, jobs, events, kind)
+        events = _add_rewrites(seed, jobs, events, where=kind in UPLOADING and bool(before))
     reads_again = False
     if kind in FENCING and committer == "manifest":
         # By numbers of their own, too.
@@ -127,6 +130,20 @@ def draw_scenario(seed: int, committer: str = "manifest", *, workers: bool = Fal
         if any(job.config.promote_directories for job in jobs):
             reads_again = random.Random(f"reads again {seed}").random() < _READS_AGAIN
     return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm, reads_again=reads_again)
+
+
+def _add_rewrites(seed: int, jobs: tuple[JobPlan, ...], events: tuple[Event, ...], *, where: bool) -> tuple[Event, ...]:
+    """Other users write old files anew while a job takes them away, where those stand until its outcome.
+
+    By numbers of their own, so that all else of a seed is what it was before there were any.
+    """
+    draw = random.Random(f"rewrites {seed}")
+    replacing = [job for job in jobs if job.config.conflict_mode == "replace"]
+    if not (where and replacing) or draw.random() >= _REWRITES:
+        return events
+    job_id = draw.choice(replacing).job_id
+    more = (Event(len(events) + at, "rewrite", job_id, True, draw.random() * 0.5, 60.0) for at in range(2))
+    return (*events, *more)
 
 
 def _in_the_way(before: Mapping[str, bytes]) -> dict[str, bytes]:
