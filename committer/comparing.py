@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
 
 from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig
@@ -13,14 +15,37 @@ from committer.flow.repeats import Repeats
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.paths import StorePath
+from committer.records.file_list import decode_names
 from committer.records.success import SuccessData
 from committer.stages.file_list import FILE_LIST, FILE_LIST_PROBLEM, list_named, read_parts
 from committer.stages.success_content import files_committed
 from committer.stores.base import Store
 
+MOST_NAMED: Final = 10_000
+"""Names, or sentences, of one kind that a report holds; a destination can lack millions of files."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found of one kind.
+
+    Attributes:
+        count: How many.
+        first: The first of them, at most `MOST_NAMED`.
+    """
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Counts one more."""
+        self.count += 1
+        if len(self.first) < MOST_NAMED:
+            self.first.append(text)
+
 
 class Looks:
-    """Looks at files, many at once, and keeps what is missing or wrong.
+    """Looks at files, many at once, and says what is missing or wrong.
 
     Args:
         store: The destination's store.
@@ -36,8 +61,8 @@ class Looks:
         self.store = store
         self.destination = destination
         self.config = config
-        self.missing: list[str] = []
-        self.wrong: list[str] = []
+        self.missing: Findings = Findings()
+        self.wrong: Findings = Findings()
         self._roots = JobLayout(destination, "any", roots=config.absolute_roots).roots
 
     async def compare(self, files: Iterable[tuple[str, int | None]]) -> None:
@@ -50,21 +75,21 @@ class Looks:
         outside = (path.scheme, path.authority) != (destination.scheme, destination.authority)
         if outside or not (path.is_under(destination) or root_of(path.path, self._roots)):
             hint = "" if outside else "; if the job may have written there, give absolute_roots"
-            self.wrong.append(f"{uri}: lies outside the destination{hint}")
+            self.wrong.add(f"{uri}: lies outside the destination{hint}")
             return
         try:
             status = await self.store.status(path)
         except StoreNotFoundError:
-            self.missing.append(uri)
+            self.missing.add(uri)
             return
         if status.is_link:
-            self.wrong.append(f"{uri}: is a link")
+            self.wrong.add(f"{uri}: is a link")
         elif status.is_directory:
-            self.wrong.append(f"{uri}: is a directory")
+            self.wrong.add(f"{uri}: is a directory")
         elif status.is_special:
-            self.wrong.append(f"{uri}: is a pipe, a socket or a device")
+            self.wrong.add(f"{uri}: is a pipe, a socket or a device")
         elif size is not None and status.size != size:
-            self.wrong.append(f"{uri}: has {status.size} bytes, {size} were committed")
+            self.wrong.add(f"{uri}: has {status.size} bytes, {size} were committed")
 
 
 class ListedFiles:
@@ -103,9 +128,10 @@ class ListedFiles:
             # All of it before any file is looked at: a list that ends half way says nothing of the rest.
             if not await self._is_whole(store, self._path):
                 return
-            async for part in read_parts(store, self._path, limit=self._looks.config.record_size_limit):
+            async for part in read_parts(store, self._path, decode_names, limit=self._looks.config.record_size_limit):
                 await self.names.add(file.path for file in part)
                 await self._looks.compare((file.path, file.size) for file in part)
+                del part
             self.compared = True
         finally:
             if store is not self._looks.store:
@@ -121,7 +147,7 @@ class ListedFiles:
         """Whether the list names as many files, and bytes, as `_SUCCESS` speaks of."""
         files = size = 0
         try:
-            async for part in read_parts(store, first, limit=self._looks.config.record_size_limit):
+            async for part in read_parts(store, first, decode_names, limit=self._looks.config.record_size_limit):
                 files += len(part)
                 size += sum(file.size for file in part)
         except CommitterError as error:

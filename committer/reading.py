@@ -15,7 +15,7 @@ from committer.file_names import root_of
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS, JobLayout
 from committer.paths import StorePath
-from committer.records.file_list import CommittedFile, partition_of
+from committer.records.file_list import CommittedFile, decode_names, partition_of
 from committer.records.success import SuccessData
 from committer.shown import Shown
 from committer.stages.file_list import FILE_LIST, list_named, read_parts
@@ -128,7 +128,7 @@ async def _named(
     listing = store if first.is_under(destination) else await open_store(first, config=config)
     found: list[tuple[str, int | None]] = []
     try:
-        async for part in read_parts(listing, first, limit=config.record_size_limit):
+        async for part in read_parts(listing, first, decode_names, limit=config.record_size_limit):
             found.extend((file.path, file.size) for file in part)
     except StoreNotFoundError as error:
         raise _says_not(destination, f"names a complete list that is gone: {first}") from error

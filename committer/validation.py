@@ -9,7 +9,7 @@ from typing import Final
 from committer.advice import call
 from committer.committers.advising import advised
 from committer.committers.opened_store import open_store
-from committer.comparing import ListedFiles, Looks
+from committer.comparing import MOST_NAMED, Findings, ListedFiles, Looks
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import JobNotFoundError, RecordError, StoreIsADirectoryError, StoreNotFoundError
 from committer.events import names as event_names
@@ -37,9 +37,12 @@ class ValidationReport(Shown, frozen=True, kw_only=True):
 
     Attributes:
         ok: Whether nothing is missing, wrong or extra.
-        missing: URIs of files that the job committed and that are not there.
-        wrong: What is there but not as recorded, with the reason.
-        extra: URIs of files that the job did not write. Known only when the destination was empty before it.
+        missing: URIs of files that the job committed and that are not there; at most 10,000 of them.
+        wrong: What is there but not as recorded, with the reason; likewise.
+        extra: URIs of files that the job did not write; likewise. Known only when the destination was empty before it.
+        missing_count: How many are missing.
+        wrong_count: How many are wrong.
+        extra_count: How many are extra.
         job_id: The job that `_SUCCESS` speaks of.
         files: Files that were compared.
         committed: Files that the job committed.
@@ -52,6 +55,9 @@ class ValidationReport(Shown, frozen=True, kw_only=True):
     missing: list[str]
     wrong: list[str]
     extra: list[str]
+    missing_count: int = 0
+    wrong_count: int = 0
+    extra_count: int = 0
     job_id: str = ""
     files: int = 0
     committed: int = 0
@@ -103,7 +109,7 @@ async def _compare(looks: Looks, listed: ListedFiles, marker: SuccessData) -> Va
     if not listed.compared:
         await looks.compare(_named_files(marker, destination))
     whole = listed.compared or committed <= len(marker.filenames)
-    wrong, extra = looks.wrong, list[str]()
+    missing, wrong, extra = looks.missing, looks.wrong, Findings()
     if marker.diagnostics.get(WAS_EMPTY) == "true":
         tree = _Tree(store, destination, _own_places(looks.config, listed))
         named = named_uris(marker, destination)
@@ -114,17 +120,20 @@ async def _compare(looks: Looks, listed: ListedFiles, marker: SuccessData) -> Va
                 await names.add(named)
                 extra = await tree.not_among(names)
         else:
-            wrong += await tree.compare_totals(marker, set(named))
+            await tree.compare_totals(marker, set(named), wrong)
         complete = True
     else:
         complete = whole
         if names_manifest_committer_in_vain(marker):
-            wrong += await _written_past(store, destination)
+            await _look_for_written_past(store, destination, wrong)
     return ValidationReport(
-        ok=not (looks.missing or wrong or extra),
-        missing=sorted(looks.missing),
-        wrong=sorted(wrong),
-        extra=sorted(extra),
+        ok=not (missing.count or wrong.count or extra.count),
+        missing=sorted(missing.first),
+        wrong=sorted(wrong.first),
+        extra=sorted(extra.first),
+        missing_count=missing.count,
+        wrong_count=wrong.count,
+        extra_count=extra.count,
         job_id=marker.jobId,
         files=committed if complete else len(marker.filenames),
         committed=committed,
@@ -162,21 +171,20 @@ def names_manifest_committer_in_vain(marker: SuccessData) -> bool:
     )
 
 
-async def _written_past(store: Store, destination: StorePath) -> list[str]:
-    """A sentence when visible files stand at a destination whose `_SUCCESS` counts none."""
+async def _look_for_written_past(store: Store, destination: StorePath, wrong: Findings) -> None:
+    """Says so when visible files stand at a destination whose `_SUCCESS` counts none."""
     files = 0
     first = ""
     async for status in _Tree(store, destination).files(lambda child: is_hidden(child.path.name)):
         if not any(map(is_hidden, status.path.relative_to(destination).split("/"))):
             files += 1
             first = first or status.path.uri
-    if not files:
-        return []
-    sentence = (
-        f"{destination / SUCCESS}: names the manifest committer with 0 files committed, but {files} files stand here, "
-        f"such as {first}: they were there before, or were written past the committer, straight into the destination"
-    )
-    return [sentence]
+    if files:
+        wrong.add(
+            f"{destination / SUCCESS}: names the manifest committer with 0 files committed, but {files} files stand "
+            f"here, such as {first}: they were there before, or were written past the committer, straight into the "
+            "destination"
+        )
 
 
 async def read_marker(store: Store, destination: StorePath, config: CommitterConfig, *, operation: str) -> SuccessData:
@@ -216,16 +224,21 @@ class _Tree:
         self._destination = destination
         self._own = own
 
-    async def not_among(self, names: Repeats) -> list[str]:
+    async def not_among(self, names: Repeats) -> Findings:
         """Files that are not among all that the job wrote: by hashes, and the tree once more where some are not."""
-        standing = Repeats()
-        async with standing:
+        found = Findings()
+        async with Repeats() as standing:
             async for uris in self._visible():
                 await standing.add(uris)
-            unknown = await names.lacking(standing)
-        if not unknown:
-            return []
-        return [uri async for uris in self._visible() for uri in uris if hash(uri) in unknown]
+            unknown, count = await names.lacking(standing, most=MOST_NAMED)
+        if unknown:
+            async for uris in self._visible():
+                for uri in uris:
+                    if hash(uri) in unknown:
+                        found.add(uri)
+        if count > len(unknown):
+            found.count = count
+        return found
 
     async def _visible(self) -> AsyncIterator[list[str]]:
         """The URIs of files that readers see, a thousand at a time: what they do not see is no extra file."""
@@ -238,9 +251,8 @@ class _Tree:
                 uris = []
         yield uris
 
-    async def compare_totals(self, marker: SuccessData, names: Container[str]) -> list[str]:
-        """What is wrong by number and bytes, where not all names are known."""
-        wrong: list[str] = []
+    async def compare_totals(self, marker: SuccessData, names: Container[str], wrong: Findings) -> None:
+        """Says what is wrong by number and bytes, where not all names are known."""
         files = size = 0
 
         def is_passed_over(child: FileStatus) -> bool:
@@ -252,14 +264,13 @@ class _Tree:
             files += 1
             size += status.size
             if status.is_link or status.is_special:
-                wrong.append(f"{status.path.uri}: is {'a link' if status.is_link else 'no regular file'}")
+                wrong.add(f"{status.path.uri}: is {'a link' if status.is_link else 'no regular file'}")
         committed = files_committed(marker)
         total = marker.statistics().counters.get(event_names.COMMITTER_BYTES_COMMITTED, 0)
         if (files, size) != (committed, total):
-            wrong.append(
+            wrong.add(
                 f"{self._destination}: holds {files} files of {size} bytes, {committed} of {total} bytes were committed"
             )
-        return wrong
 
     async def files(self, is_passed_over: Callable[[FileStatus], bool]) -> AsyncIterator[FileStatus]:
         """Every file, but what is below directories of jobs, in places of reports, or a child that is passed over."""

@@ -120,9 +120,10 @@ class Session:
         return replace(plan, code=Exit.USAGE, notes=[*plan.notes, "nothing was done: repeat the command with --yes"])
 
 
-def named(head: str, names: Sequence[str], style: str = "", limit: int = 20) -> list[Part]:
-    """Texts under a head, the first of many; nothing without any."""
+def named(head: str, names: Sequence[str], style: str = "", limit: int = 20, *, count: int = 0) -> list[Part]:
+    """Texts under a head, the first of many; nothing without any. `count` says how many, where not all are given."""
     if not names:
         return []
-    more = [f"and {len(names) - limit:,} more"] if len(names) > limit else []
+    left = max(count, len(names)) - len(names[:limit])
+    more = [f"and {left:,} more"] if left else []
     return [line(f"{head}:", style, indent=2), *(line(name, indent=4) for name in (*names[:limit], *more))]

@@ -35,8 +35,12 @@ async def compare(session: Session, uri: str, limit: int) -> Answer:
             indent=2,
         )
     )
-    for head, names in (("missing", report.missing), ("wrong", report.wrong), ("extra", report.extra)):
-        parts += named(head, names, "bold", limit)
+    for head, names, many in (
+        ("missing", report.missing, report.missing_count),
+        ("wrong", report.wrong, report.wrong_count),
+        ("extra", report.extra, report.extra_count),
+    ):
+        parts += named(head, names, "bold", limit, count=many)
     return Answer({"destination": uri, "report": report}, parts, _code(report))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import AsyncIterator, Iterable
+from itertools import islice
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from committer.flow.hash_filter import HashFilter
 from committer.flow.spill import SpillFile, lost
@@ -17,6 +18,18 @@ _PARTITIONS: Final = 128
 _PARTITION_BLOCK_BYTES: Final = 1 << 15
 # Hashes are signed 64-bit numbers; each partition takes an equal range of them, which the highest bits tell.
 _RANGE_BITS: Final = 57
+
+
+class Lacking(NamedTuple):
+    """Texts that were added elsewhere, and not here.
+
+    Attributes:
+        hashes: Their hashes, as many as were asked for.
+        number: How many there are.
+    """
+
+    hashes: set[int]
+    number: int
 
 
 class Repeats:
@@ -101,9 +114,14 @@ class Repeats:
                 found.update(several)
         return found
 
-    async def lacking(self, others: Repeats) -> set[int]:
-        """The hashes of texts that were added to `others` and not here; as `common`."""
-        return {number async for mine, theirs in self._beside(others) for number in theirs - mine}
+    async def lacking(self, others: Repeats, *, most: int) -> Lacking:
+        """What was added to `others` and not here, at most so many hashes of it; as `common`."""
+        hashes, count = set[int](), 0
+        async for mine, theirs in self._beside(others):
+            theirs -= mine
+            count += len(theirs)
+            hashes.update(islice(theirs, most - len(hashes)))
+        return Lacking(hashes, count)
 
     async def _beside(self, others: Repeats) -> AsyncIterator[tuple[set[int], set[int]]]:
         """The hashes of both, a range at a time."""

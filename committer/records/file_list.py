@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -12,6 +12,8 @@ from committer.config import FileListFormat
 from committer.errors import ConfigurationError, RecordError
 from committer.partition_names import HIVE_DEFAULT_PARTITION, unescape_path_name
 from committer.undecodable import UNDECODABLE
+
+T = TypeVar("T")
 
 ENTRIES_IN_A_PART: Final = 100_000
 """Files that one part names. A job whose files are kept in memory has one full part at most, so that drivers who meet
@@ -32,7 +34,20 @@ class CommittedFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partition: dict[str, str | None]
 
 
+class ListedFile(msgspec.Struct, frozen=True, gc=False):
+    """What is compared of a file that a job committed: half of what `CommittedFile` takes in memory.
+
+    Attributes:
+        path: Its URI.
+        size: Bytes.
+    """
+
+    path: str
+    size: int
+
+
 _LINES: Final = msgspec.json.Decoder(CommittedFile)
+_NAMES: Final = msgspec.json.Decoder(ListedFile)
 _LINE: Final = msgspec.json.Encoder()
 
 
@@ -45,19 +60,30 @@ def encode_part(files: list[CommittedFile], form: FileListFormat) -> bytes:
     return _LINE.encode_lines(files) if form == "jsonl" else _encode_parquet(files)
 
 
-def decode_part(data: bytes, form: FileListFormat, *, source: str) -> list[CommittedFile]:
+def decode_part(data: bytes, form: FileListFormat, source: str) -> list[CommittedFile]:
     """Reads one part of a list.
 
     Raises:
         RecordError: It is none.
         ConfigurationError: It is Parquet, and pyarrow is not there.
     """
-    if form == "parquet":
-        return _decode_parquet(data, source)
+    return _decode_parquet(data, source) if form == "parquet" else _decode_lines(_LINES, data, source)
+
+
+def decode_names(data: bytes, form: FileListFormat, source: str) -> list[ListedFile]:
+    """Names and sizes of one part of a list; as `decode_part`."""
+    return _names_of_parquet(data, source) if form == "parquet" else _decode_lines(_NAMES, data, source)
+
+
+def _decode_lines(lines: msgspec.json.Decoder[T], data: bytes, source: str) -> list[T]:
     try:
-        return _LINES.decode_lines(data)
+        return lines.decode_lines(data)
     except UNDECODABLE as error:
-        raise RecordError(f"a list of committed files does not decode: {error}", path=source) from error
+        raise _undecodable(error, source) from error
+
+
+def _undecodable(error: Exception, source: str) -> RecordError:
+    return RecordError(f"a list of committed files does not decode: {error}", path=source)
 
 
 def check_format(form: FileListFormat) -> None:
@@ -115,4 +141,14 @@ def _decode_parquet(data: bytes, source: str) -> list[CommittedFile]:
         rows = [{**row, "partition": dict(row["partition"])} for row in table.to_pylist()]
         return msgspec.convert(rows, list[CommittedFile])
     except (pa.ArrowException, KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-        raise RecordError(f"a list of committed files does not decode: {error}", path=source) from error
+        raise _undecodable(error, source) from error
+
+
+def _names_of_parquet(data: bytes, source: str) -> list[ListedFile]:
+    pa, pq = _arrow()
+    try:
+        table = pq.read_table(pa.BufferReader(data), columns=["path", "size"])
+        paths = msgspec.convert(table["path"].to_pylist(), list[str])
+        return list(map(ListedFile, paths, msgspec.convert(table["size"].to_pylist(), list[int])))
+    except (pa.ArrowException, KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+        raise _undecodable(error, source) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from committer.config import FileListFormat
 from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
@@ -14,7 +14,6 @@ from committer.paths import StorePath
 from committer.records.file_list import (
     ENTRIES_IN_A_PART,
     CommittedFile,
-    decode_part,
     encode_part,
     partition_of,
 )
@@ -23,6 +22,8 @@ from committer.stages.names import is_absolute
 from committer.stages.planned_files import PlannedFile, PlannedFiles
 from committer.stores.base import Store
 from committer.uri_text import encode_uri_path
+
+T = TypeVar("T")
 
 FILE_LIST: Final = "committer.file.list"
 FILE_LIST_PROBLEM: Final = "committer.file.list.problem"
@@ -120,8 +121,16 @@ def list_named(uri: str, job_id: str, destination: StorePath, directory: str) ->
         return None
 
 
-async def read_parts(store: Store, first: StorePath, *, limit: int) -> AsyncIterator[list[CommittedFile]]:
+async def read_parts(
+    store: Store, first: StorePath, decode: Callable[[bytes, FileListFormat, str], list[T]], *, limit: int
+) -> AsyncIterator[list[T]]:
     """The files of a list, a part at a time: one call each.
+
+    Args:
+        store: Where the list is.
+        first: Its first part.
+        decode: `decode_part`, or `decode_names`.
+        limit: Longest part that is read, in bytes.
 
     Raises:
         StoreNotFoundError: There is no list.
@@ -137,9 +146,12 @@ async def read_parts(store: Store, first: StorePath, *, limit: int) -> AsyncIter
             if number == 0:
                 raise
             raise RecordError("a part of a list of committed files is missing", path=path) from error
-        files = decode_part(data, form, source=str(path))
+        files = decode(data, form, str(path))
         number, last = number + 1, len(files) < ENTRIES_IN_A_PART
+        # A part is some 20 MB, and as much again decoded: neither is kept while the next one is read.
+        del data
         yield files
+        del files
 
 
 def _nth_part(first: StorePath, number: int) -> StorePath:

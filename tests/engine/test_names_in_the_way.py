@@ -141,8 +141,8 @@ async def test_hashes_in_common(block: int) -> None:
         await others.add(["c", "d"])
         await others.add(["a", "a"])
         assert await ours.common(others) == {hash("a"), hash("c")}
-        assert await ours.lacking(others) == {hash("d")}
-        assert await others.lacking(ours) == {hash("b")}
+        assert await ours.lacking(others, most=9) == ({hash("d")}, 1)
+        assert await others.lacking(ours, most=9) == ({hash("b")}, 1)
         await ours.add(["a"])
         assert await ours.find() == {hash("a")}
         assert block < repeats.BLOCK

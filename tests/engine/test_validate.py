@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import committer
-from committer import CommitterConfig, ValidationReport
+from committer import CommitterConfig, ValidationReport, comparing, validation
 from committer.errors import JobNotFoundError, RecordError, ValidationError
 from committer.records.success import decode_success, encode_success
 from committer.testing.faults import Call
@@ -229,3 +229,26 @@ async def test_an_empty_success_is_told_to_be_the_classic_committers(place: Plac
         await committer.validate(place.dest, storage_options=place.options)
     assert caught.value.outcome == "unchanged"
     assert caught.value.next_step.startswith("nothing can be compared with it")
+
+
+async def test_a_report_names_some_and_counts_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (comparing, validation):
+        monkeypatch.setattr(module, "MOST_NAMED", 3)
+    files = {f"p={number % 3}/part-{number:03}": b"x" * number for number in range(30)}
+    await place.run_job(files, config=CommitterConfig(file_list_directory=f"{place.dest}/_lists"))
+    for name in list(files)[:5]:
+        place.remove(name)
+    for name in list(files)[5:11]:
+        place.write(name, b"other than committed")
+    for number in range(7):
+        place.write(f"p=9/extra-{number}", b"x")
+    report = await validate(place)
+    assert not report.ok
+    assert (report.missing_count, report.wrong_count, report.extra_count) == (5, 6, 7)
+    gone = {(place.layout("any").destination / name).uri for name in list(files)[:5]}
+    assert len(report.missing) == 3
+    assert set(report.missing) < gone
+    assert len(report.wrong) == 3
+    assert all("has 20 bytes" in sentence for sentence in report.wrong)
+    assert len(report.extra) == 3
+    assert all("/p=9/extra-" in uri for uri in report.extra)
