@@ -40,30 +40,30 @@ class ValidationReport(Shown, frozen=True, kw_only=True):
         missing: URIs of files that the job committed and that are not there; at most 10,000 of them.
         wrong: What is there but not as recorded, with the reason; likewise.
         extra: URIs of files that the job did not write; likewise. Known only when the destination was empty before it.
-        missing_count: How many are missing.
-        wrong_count: How many are wrong.
-        extra_count: How many are extra.
         job_id: The job that `_SUCCESS` speaks of.
         files: Files that were compared.
         committed: Files that the job committed.
         complete: Whether every file of the job could be compared: `_SUCCESS` names at most a hundred.
         file_list: URI of the complete list that was compared; empty where none was.
         remark: Why the complete list of the job was not compared, and what to give so that it is.
+        missing_count: How many are missing.
+        wrong_count: How many are wrong.
+        extra_count: How many are extra.
     """
 
     ok: bool
     missing: list[str]
     wrong: list[str]
     extra: list[str]
-    missing_count: int = 0
-    wrong_count: int = 0
-    extra_count: int = 0
     job_id: str = ""
     files: int = 0
     committed: int = 0
     complete: bool = True
     file_list: str = ""
     remark: str = ""
+    missing_count: int = 0
+    wrong_count: int = 0
+    extra_count: int = 0
 
 
 @advised

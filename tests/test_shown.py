@@ -87,7 +87,8 @@ def test_the_line_says_what_matters() -> None:
     )
     assert repr(ValidationReport(ok=False, missing=MANY, wrong=[], extra=[])) == (
         "ValidationReport(ok=False, missing=['file:/t/part-00000', 'file:/t/part-00001', 'file:/t/part-00002', "
-        "… 9,997 more], wrong=[], extra=[], files=0, committed=0, complete=True)"
+        "… 9,997 more], wrong=[], extra=[], files=0, committed=0, complete=True, missing_count=0, wrong_count=0, "
+        "extra_count=0)"
     )
     assert "duration_s=8.621" in repr(
         JobReport(success=True, job_id="j", committer="manifest", duration_s=8.62059170700013)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +15,6 @@ from committer.stages.names import NameFolding, is_absolute, with_ancestors
 from committer.stages.superseded import ListSuperseded, Superseded
 from committer.stages.target_directories import LookIntoTargets
 from committer.stores.abilities import LINKS
-from committer.stores.base import FileStatus
 
 
 class Room(NamedTuple):
@@ -47,10 +47,7 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
             listed = listing.listed
         view = await FindTargets(context).run(replace(asked, listed=listed, places=superseded.places))
         superseded.places += view.targets.facts.count
-        made_way = await _make_way(context, view)
-        # Those of directories that were listed are noted.
-        new = sorted(name for name in made_way if folding.fold(name.rpartition("/")[0]) not in listed)
-        await superseded.add(new, [made_way[name] for name in new])
+        await _make_way(context, view, superseded, listed)
         await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None)
     except BaseException:
         await superseded.facts.close()
@@ -107,18 +104,17 @@ async def _links_named(context: StageContext, written: Collection[str]) -> list[
     return [f"{link} is a link, and is to be superseded: the files behind it are another directory's"]
 
 
-async def _make_way(context: StageContext, view: DestinationView) -> dict[str, FileStatus]:
+async def _make_way(
+    context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
+) -> None:
     """Looks into directories that are to make room for files.
 
-    Returns:
-        Old files to take away in place of such a directory, where directories are not real: then it is in no
-        file's way.
+    Where directories are not real such a directory is in no file's way: the files below it are old ones to take away.
     """
     standing = sorted(view.targets.directories)
     if not standing or context.config.existing_target != "replace":
-        return {}
-    found = await LookIntoTargets(context).run(standing)
+        return
+    found = await LookIntoTargets(context, superseded, listed).run(standing)
     view.jobs.update(found.jobs)
     for name, mounted in found.mounted.items():
         view.closed[name] = f"another volume is mounted at {mounted}"
-    return found.files
