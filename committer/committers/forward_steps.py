@@ -45,7 +45,7 @@ async def decide(call: JobCall, position: Position) -> Led:
         await TakeReplaceLock(context).run(None)
         prepared = await deciding.prepare(context, refs, call.prove_abilities)
     async with aclosing(prepared):
-        promotions = promotions_of(context, prepared)
+        promotions = await promotions_of(context, prepared)
         sealed = bool(promotions) and not context.layout.is_out_of_reach
         content = decision_content(context, prepared, sealed=sealed)
         decided = await DecideCommit(context).run(content)

@@ -10,6 +10,7 @@ from committer.committers.making_room import make_room
 from committer.committers.trusted_config import refuse_records_out_of_sight
 from committer.errors import UnsupportedError
 from committer.file_names import root_of
+from committer.flow.portions import portions
 from committer.flow.together import both
 from committer.layout import has_nonce
 from committer.records.job_state import Fact
@@ -188,7 +189,7 @@ def _roots_written(context: StageContext, loaded: LoadedRecords) -> tuple[str, .
     return tuple(sorted(str(context.layout.target(root)) for root in used if root is not None))
 
 
-def promotions_of(context: StageContext, prepared: Prepared) -> list[Promotion]:
+async def promotions_of(context: StageContext, prepared: Prepared) -> list[Promotion]:
     """The directories to rename as a whole; none where that does not save calls, or must not be.
 
     Unless the caller asked for it, not those of attempts whose writers may not be done: programs that were given a
@@ -200,14 +201,18 @@ def promotions_of(context: StageContext, prepared: Prepared) -> list[Promotion]:
         return []
     unsure = set() if wanted else loaded.by_path.union(name for name in loaded.attempts if not has_nonce(name))
     together = TREE_LISTING.of(store) is not None
-    promotions = find_promotions(
+    promotions = await find_promotions(
         loaded.owners, loaded.written, loaded.directories, absent, left_out=unsure, listed_together=together
     )
     costs = 0 if layout.is_out_of_reach else 1 if is_sealed_whole(context) else len(loaded.attempts)
+    saved, owners = 0, set[str]()
+    async for some in portions(promotions):
+        saved += sum(promotion.saves for promotion in some)
+        owners.update(promotion.owner for promotion in some)
     if together:
-        owners = len({promotion.owner for promotion in promotions})
-        costs += owners if loaded.entries is None else min(owners, 1 + loaded.files // LISTED_IN_A_CALL)
-    return promotions if sum(promotion.saves for promotion in promotions) > costs else []
+        listings = len(owners)
+        costs += listings if loaded.entries is None else min(listings, 1 + loaded.files // LISTED_IN_A_CALL)
+    return promotions if saved > costs else []
 
 
 def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool = False) -> DecisionContent:
