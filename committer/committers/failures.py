@@ -179,7 +179,10 @@ def advise_recovery(
 
 def _advises_one_call(error: CommitterError) -> bool:
     """Whether what an error advises is meant for one call, or for a job that is not decided."""
-    return isinstance(error, StoreError | MultipleError | TargetExistsError)
+    # What had no room on this machine is no error of the store.
+    return isinstance(error, StoreError | MultipleError | TargetExistsError) or error.next_step.endswith(
+        AND_RUN_IT_AGAIN
+    )
 
 
 def say_unseen(context: StageContext, error: CommitterError) -> None:
