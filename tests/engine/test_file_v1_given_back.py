@@ -127,3 +127,40 @@ async def test_what_is_given_back_while_the_job_is_removed_goes_with_it(profile:
     await removing.finish()
     assert place.temporary() <= {"_temporary"}
     assert place.files() == {}
+
+
+def _writes(name: str) -> Stop:
+    def stop(call: Call) -> bool:
+        target = call.destination or call.path
+        return call.operation in ("put", "rename_file") and target.name == name
+
+    return stop
+
+
+def _publishes(call: Call) -> bool:
+    return (
+        call.operation == "rename_file" and call.destination is not None and call.destination.name in {**FIRST, **OTHER}
+    )
+
+
+@PROFILES
+@pytest.mark.parametrize("counts_by", ["its intent", "the decision"])
+async def test_driver_looks_for_others_before_it_gives_each_back(profile: str, counts_by: str) -> None:
+    """Another one rests on what this one moved away in one rename: the same rename the other way, and nothing else."""
+    place, job = await job_of_two(profile)
+    refused, other = Halting(place), Halting(place)
+    await refused.run_to(_nth(1, "rename_directory", "tasks"), commit_refused(job, refused.store))
+    gives_back = refused.store.count() - 1
+    await other.run_to(_writes("decision") if counts_by == "its intent" else _publishes, commit_there(job, other.store))
+    await refused.finish()
+    calls = refused.store.calls[gives_back:]
+    moves = [call for call in calls if call.operation == "rename_directory" and call.destination is not None]
+    named = [(call.path.name, call.destination.name) for call in moves if call.destination is not None]
+    assert named[:2] == [("tasks", "returning"), ("returning", "tasks")]
+    assert "returning" not in {call.path.parent.name for call in moves}
+    away, back = moves[0].number, moves[1].number
+    assert any(call.operation == "list" and call.path.name == "j" and away < call.number < back for call in calls)
+    await other.finish()
+    if place.temporary():
+        await place.recover("j")
+    assert place.files() == {**OTHER, **FIRST}
