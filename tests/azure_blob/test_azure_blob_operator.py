@@ -18,6 +18,7 @@ from committer.testing.faults import SimulatedCrash
 from tests.azure_blob.azurite import ACCOUNT, KEY_IS_IN, Azurite
 from tests.azure_blob.container import ContainerChannel
 from tests.processes.harness import environment
+from tests.spark.cluster import QUICK_JAVA
 
 
 @pytest.fixture
@@ -110,8 +111,9 @@ async def test_spark_writes_and_replaces(
     script = tmp_path / "write.py"
     script.write_text(WRITE)
     command = [sys.executable, str(script), root.uri, server.endpoint, ACCOUNT, f"env:{KEY_IS_IN}"]
+    variables = {**environment(), "JAVA_TOOL_OPTIONS": QUICK_JAVA}
     done = await asyncio.to_thread(
-        subprocess.run, command, env=environment(), capture_output=True, text=True, timeout=240, check=False
+        subprocess.run, command, env=variables, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = await channel.files()

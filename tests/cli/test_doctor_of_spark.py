@@ -13,6 +13,7 @@ import pytest
 from committer.testing.emulators.adls import DEFAULT_KEY
 from tests.cli.conftest import ROOT, Run
 from tests.cli.test_docs import played, steady
+from tests.spark.cluster import QUICK_JAVA
 from tests.spark.protocol_places import place_of
 
 pytestmark = [
@@ -41,7 +42,7 @@ def examined(uri: str, conf: Path, settings: dict[str, str], **variables: str) -
         text=True,
         check=False,
         timeout=400,
-        env={**os.environ, "SPARK_CONF_DIR": str(conf), "COLUMNS": "400", **variables},
+        env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA, "SPARK_CONF_DIR": str(conf), "COLUMNS": "400", **variables},
     )
 
 

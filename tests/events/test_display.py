@@ -24,10 +24,10 @@ JOB = textwrap.dedent(
 
     class Slow(LocalStore):
         async def rename_file(self, source, destination, **options):
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.15)
             await super().rename_file(source, destination, **options)
 
-    display.PLAIN_INTERVAL_S = 0.2
+    display.PLAIN_INTERVAL_S = 0.1
 
     async def main():
         options = {"store": Slow()}
