@@ -126,7 +126,7 @@ def short_waits(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 # A prime number: a sweep whose places alternate in some way meets all ways.
-_ONE_IN = 5
+_ONE_IN = 7
 
 
 def pytest_configure(config: pytest.Config) -> None:

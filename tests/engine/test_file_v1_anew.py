@@ -26,6 +26,7 @@ from tests.engine.file_jobs import (
     run_second,
 )
 from tests.engine.file_places import FileInMemory
+from tests.rotation import Share
 
 PROFILES = pytest.mark.parametrize(
     "profile", [pytest.param(profile, marks=pytest.mark.one_in(4)) for profile in ("local", "hdfs", "adls")]
@@ -90,10 +91,10 @@ WORKS = pytest.mark.parametrize("work", [_committing, _refused, _aborting])
 
 @PROFILES
 @WORKS
-async def test_a_driver_that_goes_on_before_a_task_commits_again(profile: str, work: Work) -> None:
+async def test_a_driver_that_goes_on_before_a_task_commits_again(profile: str, work: Work, share: Share) -> None:
     """Of two commits of a task the last counts, whatever the driver of the job before took."""
     met = 0
-    for number in range(await calls_of(profile, work)):
+    for number in share.of(range(await calls_of(profile, work))):
         place, job = await job_of_two(profile)
         driver = Stopped(place, job, work, number)
         await driver.stands_still()
@@ -111,15 +112,15 @@ async def test_a_driver_that_goes_on_before_a_task_commits_again(profile: str, w
         await commit_there(anew, process(place))
         assert (place.files(), "j" in await place.states()) == ({**NEW, **expected}, False), number
         met += 1
-    assert met > 10
+    assert met > 10 or not share.is_whole
 
 
 @PROFILES
 @WORKS
-async def test_a_driver_that_goes_on_beside_the_new_jobs(profile: str, work: Work) -> None:
+async def test_a_driver_that_goes_on_beside_the_new_jobs(profile: str, work: Work, share: Share) -> None:
     """At every twentieth call of the new job's commit, others at each call of the old driver."""
     met = 0
-    for number in range(await calls_of(profile, work)):
+    for number in share.of(range(await calls_of(profile, work))):
         for later in range(number % 20, 60, 20):
             place, job = await job_of_two(profile)
             driver = Stopped(place, job, work, number)
@@ -132,7 +133,7 @@ async def test_a_driver_that_goes_on_beside_the_new_jobs(profile: str, work: Wor
             await driver.goes_on()
             assert place.files() == {**NEW, **FIRST}, (number, later)
             met += 1
-    assert met > 20
+    assert met > 20 or not share.is_whole
 
 
 async def _commit_beside(place: FileInMemory, job: committer.Job, other: Stopped, later: int) -> None:
@@ -159,10 +160,10 @@ class Once:
 
 
 @PROFILES
-async def test_what_drivers_took_that_were_refused_beside_each_other_counts(profile: str) -> None:
+async def test_what_drivers_took_that_were_refused_beside_each_other_counts(profile: str, share: Share) -> None:
     """Neither knows that it may give back. A task that commits again then is told so, and the job can be committed."""
     told = set()
-    for number in range(await calls_of(profile, _refused)):
+    for number in share.of(range(await calls_of(profile, _refused))):
         place, job = await job_of_two(profile)
         first = Stopped(place, job, _refused, number)
         await first.stands_still()
@@ -182,4 +183,4 @@ async def test_what_drivers_took_that_were_refused_beside_each_other_counts(prof
         await commit_there(job, process(place))
         assert (place.files(), place.temporary()) == ({**OTHER, **expected}, set()), number
         told.add(expected is FIRST)
-    assert told == {True, False}
+    assert told == {True, False} or not share.is_whole

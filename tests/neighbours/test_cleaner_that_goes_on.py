@@ -191,7 +191,7 @@ async def test_cleaner_that_goes_on_in_the_middle_of_the_new_commit(
     new = await table.job("job", SECOND, delivery=delivery)
     await new.commit()
     pairs = [(at, back) for at in range(removes, len(late.store.calls) + 1) for back in range(2, new.calls + 1)]
-    # Pairs grow with the square of the calls: a share takes one in 25.
+    # Pairs grow with the square of the calls: a share takes one in 49.
     for at, back in share.of(share.of(pairs)):
         met = await stopped(profile, delivery, CLEANERS[cleaner], at, back)
         assert met is not None, at
