@@ -30,6 +30,8 @@ from hypothesis import HealthCheck, settings
 
 import committer
 from committer.flow.runtime import use_runtime
+from committer.stores.memory import MemoryStore
+from committer.stores.memory.store import _spaces
 from tests import hangs, rotation, shares
 from tests.short_waits import ShortWaits
 
@@ -87,19 +89,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     shares.leave_to_ci(items)
 
 
+def pytest_collection() -> None:
+    """Keeps the garbage collector from going through what is collected again and again while it grows."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Spares the garbage collector thousands of collected tests, which stay, each time it runs."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
 def pytest_keep_groups_together(items: list[pytest.Item]) -> None:
-    """Makes xdist see what `xdist_group` marks.
+    """Makes xdist see what `xdist_group` marks, the longest groups first.
 
     A worker of xdist tells a test's group by a suffix of the test's id, and pytest 9.2 keeps ids elsewhere than xdist
     3.8 writes them: without this, groups are taken apart without a word (pytest-xdist, issue 1386).
     """
+    shares.longest_first(items)
     for item in items:
         suffixed = getattr(item, "_nodeid", "")
         if suffixed.startswith(f"{item.nodeid}@"):
@@ -120,6 +129,21 @@ def short_waits(request: pytest.FixtureRequest) -> Iterator[None]:
             yield
     else:
         yield
+
+
+# --- Memory spaces ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def memory_spaces() -> Iterator[None]:
+    """Forgets the memory spaces that a test made: they live as long as the process, and sweeps make thousands.
+
+    The garbage collector would go through all of them each time it looks at everything.
+    """
+    before = set(_spaces)
+    yield
+    for name in _spaces.keys() - before:
+        MemoryStore.forget(name)
 
 
 # --- Shares -------------------------------------------------------------------------------------------------------

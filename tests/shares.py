@@ -2,7 +2,8 @@
 
 Tests that need a server, Java or other processes to kill are dear: the default run takes one in twenty-four of them, others at
 each commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it; but tests that need Spark
-take too long even there, so that they take turns: both runs of a commit together take one in four, and `-m slow` the rest. A
+take too long even there, so that they take turns: both runs of a commit together take one in six, and `-m slow` the rest.
+One that starts a Spark of its own, which takes a quarter of a minute or more, has its turns in the second run alone. A
 run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in` crosses many
 parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. What shares a
 server or a Java runs in one worker of xdist, where it is started once.
@@ -21,7 +22,7 @@ from tests.rotation import first_of, rotated
 
 ONE_IN: Final = 24
 # Of what needs Spark both runs of a commit take one in so many.
-SPARK_ONE_IN: Final = 4
+SPARK_ONE_IN: Final = 6
 # A file with so many tests, each a matter of milliseconds, goes to one worker whole. xdist looks at all that a worker has
 # had whenever one ends: ten thousand tests that go one by one take half a minute of a processor.
 SMALL_TESTS: Final = 40
@@ -34,6 +35,20 @@ _SERVERS: Final = {
     "jvm": "java",
     "google_jvm": "java",
 }
+# Groups that take a minute or more where they run whole, the longest first. A worker waits for most of them half of the time,
+# as each waits for a server.
+_LONGEST: Final = (
+    "java-hdfs",
+    "spark",
+    "seaweedfs",
+    "processes",
+    "cluster",
+    "connect",
+    "azurite",
+    "protocol stores",
+    "moto",
+    "java-interop",
+)
 # Each test there starts Python processes, and stops or kills them.
 _OF_PROCESSES: Final = "processes"
 _VARIABLE: Final = "COMMITTER_TESTS_NAMED"
@@ -57,6 +72,16 @@ def keep_together(items: Sequence[pytest.Item]) -> None:
     _keep_files_together([item for item in items if item.get_closest_marker("xdist_group") is None])
 
 
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sorts what workers of xdist take one after the other, so that none has a long group left when the others are done.
+
+    Servers and Spark's sessions first, then tests that start processes of their own, then files of many tests; single
+    tests, of which a worker takes one at a time, come last.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_rank)
+
+
 def leave_to_ci(items: Sequence[pytest.Item]) -> None:
     """Marks what is dear and not in this commit's share."""
     if os.environ.get(_VARIABLE):
@@ -71,7 +96,7 @@ def leave_to_ci(items: Sequence[pytest.Item]) -> None:
             # Two shares of one test could miss each other at every commit.
             if turn % SPARK_ONE_IN and _needs_spark(item) and not _takes_turns(item):
                 item.add_marker(pytest.mark.slow)
-            elif turn:
+            elif turn or _starts_a_spark(item):
                 item.add_marker(pytest.mark.full)
 
 
@@ -113,6 +138,16 @@ def _server_of(item: pytest.Item) -> str:
     return next((group for name, group in _SERVERS.items() if name in fixtures), "")
 
 
+def _rank(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("xdist_group")
+    group = str(mark.args[0]) if mark else ""
+    if group in _LONGEST:
+        return _LONGEST.index(group)
+    if _is_dear(item):
+        return len(_LONGEST)
+    return len(_LONGEST) + (1 if mark else 2)
+
+
 def _takes_turns(item: pytest.Item) -> bool:
     return item.get_closest_marker("one_in") is not None
 
@@ -121,9 +156,14 @@ def _needs_spark(item: pytest.Item) -> bool:
     return _server_of(item) == "spark" or item.get_closest_marker("spark") is not None
 
 
+def _starts_a_spark(item: pytest.Item) -> bool:
+    return _needs_spark(item) and "spark" not in getattr(item, "fixturenames", ())
+
+
 def _is_dear(item: pytest.Item) -> bool:
     if item.get_closest_marker("slow"):
         return False
-    if item.path.parent.name == _OF_PROCESSES:
+    group = item.get_closest_marker("xdist_group")
+    if item.path.parent.name == _OF_PROCESSES or (group is not None and group.args[0] == _OF_PROCESSES):
         return True
     return bool(_server_of(item) or item.get_closest_marker("spark") or item.get_closest_marker("java"))

@@ -77,13 +77,24 @@ def test_every_test_of_spark_has_its_turn_in_ci(monkeypatch: pytest.MonkeyPatch)
     in_ci: list[int] = []
     for offset in range(shares.ONE_IN):
         monkeypatch.setenv(rotation.VARIABLE, str(offset))
-        items = [Item(number, "spark") if number % 2 else Item(number, marks=("spark",)) for number in range(40)]
+        items = [Item(number, "spark") for number in range(40)]
         shares.leave_to_ci(items)
         by_default += [item.number for item in items if not item.left_out and not item.is_slow]
         in_ci += [item.number for item in items if item.left_out and not item.is_slow]
-        assert 8 <= sum(item.left_out for item in items) <= 9
+        assert 4 <= sum(item.left_out for item in items) <= 6
     assert sorted(by_default) == list(range(40))
     assert sorted(in_ci) == sorted([*range(40)] * (shares.ONE_IN // shares.SPARK_ONE_IN - 1))
+
+
+def test_a_test_that_starts_a_spark_of_its_own_has_its_turns_in_ci_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    for offset in range(shares.ONE_IN):
+        monkeypatch.setenv(rotation.VARIABLE, str(offset))
+        items = [Item(number, marks=("spark",)) for number in range(40)]
+        shares.leave_to_ci(items)
+        assert all(item.left_out or item.is_slow for item in items)
+        taken += [item.number for item in items if not item.is_slow]
+    assert sorted(taken) == sorted([*range(40)] * (shares.ONE_IN // shares.SPARK_ONE_IN))
 
 
 def test_a_test_of_spark_that_takes_turns_by_itself_has_no_other_share() -> None:
@@ -100,8 +111,12 @@ def test_a_folder_with_few_tests_is_not_left_out() -> None:
 
 def test_tests_that_kill_processes_are_dear() -> None:
     items = [Item(number, folder="processes") for number in range(48)]
-    shares.leave_to_ci(items)
+    elsewhere = [Item(number, folder="stores") for number in range(24)]
+    for item in elsewhere:
+        item.add_marker(pytest.mark.xdist_group("processes"))
+    shares.leave_to_ci([*items, *elsewhere])
     assert sum(not item.left_out for item in items) == 2
+    assert sum(not item.left_out for item in elsewhere) == 1
 
 
 def test_other_tests_and_slow_ones_have_no_part_in_it() -> None:
@@ -164,6 +179,28 @@ def test_a_file_of_many_tests_is_a_group() -> None:
     assert {item.group for item in few} == {None}
     assert {item.group for item in many} == {"tests-many-test_file-py"}
     assert own.group == "spark"
+
+
+def test_workers_take_the_longest_groups_first_and_single_tests_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    def items() -> list[Any]:
+        made = [
+            Item(1),
+            Item(2),
+            Item(3, "moto_server"),
+            Item(4, marks=("java",)),
+            Item(5, "spark"),
+            Item(6),
+            Item(7, "spark"),
+        ]
+        made[5].add_marker(pytest.mark.xdist_group("a-file"))
+        shares.keep_together(made)
+        shares.longest_first(made)
+        return [item.number for item in made]
+
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    assert items() == [5, 7, 3, 4, 6, 1, 2]
+    monkeypatch.delenv("PYTEST_XDIST_WORKER")
+    assert items() == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_a_file_that_is_named_is_whole() -> None:
