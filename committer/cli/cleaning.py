@@ -66,7 +66,8 @@ _LOSSES: Final[dict[JobState, str]] = {
     "aborted": "aborted: nothing of it was published",
     "rolled-back": "rolled back: what is not taken back yet is taken back first; where that cannot be, it stays, and "
     "the old files that the job moved aside are lost",
-    "unknown": "its records say nothing: what it published, if anything, stays; its task output is lost",
+    "unknown": "its records do not say how it ended; another process may be removing them now. What it published, if "
+    "anything, stays; what is left of its task output is lost",
 }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from committer.committers.failures import refuse_undecided, say_undecided
 from committer.committers.look import Position
 from committer.committers.preparing import Prepared, find_refs, prepare
-from committer.errors import CommitterError, JobNotFoundError, StoreOutcomeUnknownError
+from committer.errors import CommitterError, JobNotFoundError, StoreOutcomeUnknownError, TargetExistsError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, both_in_full, settled
 from committer.paths import StorePath
@@ -24,6 +25,7 @@ from committer.stages.own_records import read_intent
 from committer.stages.preflight import refuse
 from committer.stages.record_refs import RecordRef, can_freeze, check_attempt_records, refs_of_messages
 from committer.stages.replace_lock import look_for_lock
+from committer.stages.success_content import read_success
 
 T = TypeVar("T")
 
@@ -141,10 +143,26 @@ class Deciding:
         prepared = await prepare(context, refs, copy_records=copies, prove=prove)
         try:
             refuse(context, prepared.conflicts)
-        except CommitterError:
+        except CommitterError as refused:
             await prepared.aclose()
+            if isinstance(refused, TargetExistsError):
+                await _say_committed_before(context, refused)
             raise
         return prepared
+
+
+async def _say_committed_before(context: StageContext, refused: TargetExistsError) -> None:
+    """Says so where what stands in the way may be of a job of this id that committed: a cell that is run again.
+
+    One read, of `_SUCCESS`; where that fails, or is another job's, nothing.
+    """
+    with suppress(CommitterError):
+        marker = await read_success(context)
+        if marker is not None and marker.jobId == context.layout.job_id:
+            refused.next_step = (
+                f"_SUCCESS says that a job {marker.jobId} committed there before: if that was this work, nothing is "
+                f"left to do; else {refused.next_step}"
+            )
 
 
 def _unless(found: T | Exception, first: Exception | None) -> T:

@@ -27,6 +27,21 @@ async def test_file_at_a_files_target_is_refused(place: Place) -> None:
     assert place.files() == {"a/part-0": b"old"}
 
 
+@pytest.mark.parametrize(("again", "says"), [("nightly", True), ("another", False)])
+async def test_a_job_id_that_committed_there_before_is_told(place: Place, again: str, says: bool) -> None:
+    """Who runs a cell of a notebook again is not told to remove what it wrote the first time, and no more."""
+    await place.run_job({"a/part-0": b"1"}, job_id="nightly")
+    async with place.open_job(job_id=again) as job:
+        await place.run_task(job, 0, {"a/part-0": b"1"})
+        with pytest.raises(TargetExistsError) as caught:
+            await job.commit()
+        told = "_SUCCESS says that a job nightly committed there before: if that was this work, nothing is left to do"
+        assert (told in caught.value.next_step) is says
+        assert "existing_target='replace'" in caught.value.next_step
+        await job.abort()
+    assert place.files() == {"a/part-0": b"1"}
+
+
 async def test_file_at_a_files_target_is_replaced(place: Place) -> None:
     place.write("a/part-0", b"old")
     place.write("a/other", b"stays")
