@@ -16,7 +16,7 @@ from committer.committers.plan import plan_job
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import CommitterConfig
-from committer.errors import CommitterError, StoreNotFoundError, TaskError
+from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, TaskError
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.logs import job_logger
@@ -172,7 +172,7 @@ class Committer(ABC):
         for path in candidates:
             try:
                 data = await context.holding(path).read(path, limit=context.config.record_size_limit)
-            except StoreNotFoundError:
+            except (StoreNotFoundError, StoreNotADirectoryError):
                 continue
             message = _message_of(context, path, data, task, attempt)
             if message is not None:

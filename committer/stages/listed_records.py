@@ -9,7 +9,8 @@ from committer.errors import (
     CommitterError,
     JobNotFoundError,
     StoreExistsError,
-    StoreNotEmptyError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
     StoreNotFoundError,
     UnsupportedError,
 )
@@ -19,10 +20,12 @@ from committer.paths import StorePath
 from committer.stages.base import Frozen, StageContext
 from committer.stages.commit_state import looking_again
 from committer.stages.record_refs import RecordRef, can_freeze
-from committer.stores.helpers import exists, move_file
+from committer.stores.helpers import create_exclusively, move_file, status_or_none
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
 ABORTED = "-aborted"
+
+_PLACE_TAKEN: Final = b"No records: only that none may arrive here late.\n"
 
 # Another driver of the job may do the same, or undo it.
 _TRIES: Final = 5
@@ -78,8 +81,8 @@ async def _freeze(context: StageContext) -> bool:
             if await is_frozen(context):
                 return True
             if isinstance(error, StoreExistsError) and tries_left:
-                with suppress(StoreNotEmptyError):
-                    await store.delete_directory(layout.manifests_frozen, recursive=False)
+                with suppress(StoreIsADirectoryError):
+                    await store.delete_file(layout.manifests_frozen)
                 continue
             if isinstance(error, StoreNotFoundError):
                 raise JobNotFoundError(
@@ -95,17 +98,12 @@ async def _freeze(context: StageContext) -> bool:
 
 
 async def is_frozen(context: StageContext) -> bool:
-    """Whether the listing is out of reach of late tasks: one call, 2 where the frozen one is empty.
+    """Whether the listing is out of reach of late tasks: one call.
 
-    An empty one beside `manifests` only keeps its name: see `unfreeze_manifests`.
+    A file of that name only keeps it: see `unfreeze_manifests`.
     """
-    layout, store = context.layout, context.store
-    try:
-        async for _record in store.list(layout.manifests_frozen):
-            return True
-    except StoreNotFoundError:
-        return False
-    return not await exists(store, layout.manifests)
+    found = await status_or_none(context.store, context.layout.manifests_frozen)
+    return found is not None and found.is_directory
 
 
 async def unfreeze_manifests(context: StageContext) -> None:
@@ -114,18 +112,27 @@ async def unfreeze_manifests(context: StageContext) -> None:
     A task that committed meanwhile may have made `manifests` again (Hadoop's do): then its newer records first replace
     the frozen ones, so that at every moment one directory holds a record of every task.
 
-    A request to freeze may come late, or a second time. It would hide the records of tasks from the next commit that
-    commit after it. So an empty directory keeps the name `manifests-frozen` until that commit: such a request fails.
+    A request to freeze may come late, or a second time, and so may one that moves such a newer record. They would hide
+    the records of tasks from the next commit that commit after it. So a file keeps the name `manifests-frozen` until
+    that commit: such requests fail.
 
-    Cost: 2 calls; 2 more a late record.
+    Cost: 4 calls; 2 more a late record.
     """
-    layout, store = context.layout, context.store
     if not can_freeze(context):
         return
+    store, place = context.store, context.layout.manifests_frozen
     for _try in range(_TRIES):
-        await _bring_back(context)
-        if await store.make_directory(layout.manifests_frozen, parents=False) or not await is_frozen(context):
+        if await is_frozen(context):
+            await _bring_back(context)
+        try:
+            await create_exclusively(store, place, _PLACE_TAKEN)
+        except StoreIsADirectoryError:
+            # Another driver froze the records, or a request that came late.
+            continue
+        except StoreNotFoundError:
+            # The job is gone, and nothing can arrive there.
             return
+        return
 
 
 async def _bring_back(context: StageContext) -> None:
@@ -133,11 +140,9 @@ async def _bring_back(context: StageContext) -> None:
     try:
         await store.rename_directory(layout.manifests_frozen, layout.manifests)
         return
-    except StoreNotFoundError:
+    except (StoreNotFoundError, StoreNotADirectoryError):
         return
     except StoreExistsError:
-        if not await is_frozen(context):
-            return
         late = [child.path async for child in store.list(layout.manifests)]
 
     async def bring_in(record: StorePath) -> None:

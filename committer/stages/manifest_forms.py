@@ -86,11 +86,11 @@ class ManifestForms(RecordForms):
         return Frozen(await freeze_manifests(context))
 
     async def is_frozen(self, context: StageContext) -> bool:
-        """At most 2 calls."""
+        """At most one call."""
         return can_freeze(context) and await is_frozen(context)
 
     async def unfreeze(self, context: StageContext) -> None:
-        """2 calls; more where late tasks committed meanwhile."""
+        """3 calls; more where late tasks committed meanwhile."""
         await unfreeze_manifests(context)
 
     async def outside(self, context: StageContext) -> list[FileStatus]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from committer.errors import RecordError, StoreNotFoundError
+from committer.errors import RecordError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events import names
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout, has_nonce
@@ -245,7 +245,7 @@ class PlannedFiles:
             data = await read_record(self._context, winner.record)
             # Only where nothing is decided yet: a decision rests on copies.
             return self._context.forms.as_manifest(self._context, layout.record_path(winner.record), data)
-        except StoreNotFoundError as error:
+        except (StoreNotFoundError, StoreNotADirectoryError) as error:
             name, path = winner.record.rpartition("/")[2], layout.record_path(winner.record)
             if path == layout.manifests_frozen / name:
                 # A driver of this job that stayed undecided may undo the freeze after another one decided.

@@ -11,8 +11,8 @@ import pytest
 
 import committer
 from committer import Job
-from committer.errors import CommitterError, StoreOutcomeUnknownError, TaskMissingError
-from committer.testing.faults import Fault, FaultKind, FaultyStore, SimulatedCrash
+from committer.errors import CommitterError, StoreOutcomeUnknownError, TaskError, TaskMissingError
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace
 
 profiles = pytest.mark.parametrize("profile", ["adls", "hdfs", "local"])
@@ -82,6 +82,47 @@ async def test_a_freeze_that_comes_when_it_was_undone(profile: str, kind: FaultK
     assert (await job.commit()).files_committed == 2
     assert place.files() == BOTH
     assert place.temporary() == set()
+
+
+@profiles
+@pytest.mark.parametrize("kind", [None, "again"])
+async def test_a_record_that_is_brought_in_comes_once(profile: str, kind: FaultKind | None) -> None:
+    """A task committed again beside the frozen records; the rename that brings its record in is served twice.
+
+    It would take the record out of the next commit's sight, or all others.
+    """
+    place, job = await _begun(profile)
+    await place.run_task(job, 1, {"a/part-1": b"1"})
+
+    async def commit_again(call: Call) -> None:
+        frozen = [name for name in place.all_files() if "/manifests-frozen/task_j_m_000000" in name]
+        if frozen and call.operation == "list":
+            place.store.before_call = None
+            place.write(f"_temporary/j/00/manifests/{frozen[0].rpartition('/')[2]}", place.all_files()[frozen[0]])
+
+    place.store.before_call = commit_again
+    if kind is not None:
+        place.faults(Fault(kind=kind, operation="rename_file", path="00/manifests/", delay_s=0.05))
+    with pytest.raises(TaskMissingError) as caught:
+        await job.commit(tasks=3)
+    assert caught.value.outcome == "unchanged"
+    assert place.store.before_call is None
+    await _arrive(place)
+    assert (await job.plan()).files == 2
+    assert (await job.commit()).files_committed == 2
+    assert place.files() == BOTH
+    assert place.temporary() == set()
+
+
+@profiles
+async def test_an_attempt_that_did_not_commit_is_told_so_where_a_freeze_was_undone(profile: str) -> None:
+    _place, job = await _begun(profile)
+    with pytest.raises(TaskMissingError):
+        await job.commit(tasks=2)
+    assert (await job.recover_task(0, 0)).task == 0
+    with pytest.raises(TaskError):
+        await job.recover_task(1, 0)
+    await job.abort()
 
 
 async def _troubled(profile: str, kind: FaultKind) -> AsyncIterator[tuple[MemoryPlace, Job, FaultyStore]]:

@@ -184,7 +184,7 @@ async def test_freeze_is_not_cut_short_whatever_the_look_for_a_lock_finds(look: 
     assert append.busy is (look == "finds it")
     assert append.error is not None
     assert not cut_short
-    assert not [name for name in table.temporary() if "manifests-frozen" in name]
+    assert not [name for name in table.temporary() if "manifests-frozen/" in name]
     async with committer.open_task(append.driver.spec, task=1, storage_options=table.options) as task:
         async with task.open("p=4/late") as file:
             await file.write(b"l")
