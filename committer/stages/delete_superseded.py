@@ -18,8 +18,9 @@ from committer.stores.conditions import (
     SupportsConditionalBatchDelete,
 )
 
-# Calls for many files that are made at a time: each costs as much of the endpoint's rate as it names files.
-_CALLS_AT_ONCE: Final = 8
+# Calls for many files that are made at a time. Each costs as much of the endpoint's rate as it names files, and other
+# jobs of the process wait behind it.
+_CALLS_AT_ONCE: Final = 2
 
 
 class DeleteSuperseded(Stage[Facts, None]):

@@ -148,7 +148,8 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         found = await probe(self, self._wire, self._checked(directory))
         self._capabilities = msgspec.structs.replace(
             self._capabilities,
-            conditional_delete=found.spares_one,
+            # Behind one name there may be servers of several versions: what one of them ignored is not relied on again.
+            conditional_delete=self._capabilities.conditional_delete and found.spares_one,
             conditional_batch_delete=found.spares_one and found.spares_of_many,
         )
 
