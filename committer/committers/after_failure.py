@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NoReturn
 
 from committer.committers.deciding import withdraw_or_say
 from committer.committers.failures import (
@@ -77,7 +77,7 @@ async def after_failure(call: JobCall, step: Step, position: Position, error: Ex
     if step in DECIDING and call.decision is None and call.deciding.began:
         return await _after_undecided(call, typed(error))
     if step in DECIDING and call.decision is not None and isinstance(error, CommitterError):
-        raise advise_recovery(call.context, error) from error
+        raise advise_recovery(call.context, error)
     if step in CARRYING_OUT and isinstance(error, CommitterError):
         return await _after_decided(call, step, position, error)
     raise error
@@ -105,23 +105,23 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
         now = await call.look()
     except CommitterError as unseen:
         error.causes = (*error.causes, unseen)
-        raise _told(call, step, error) from error
+        _raise_told(call, step, error)
     if _is_over(call, now):
         # What stands there came late, or is a job that was set up under the id since.
         return Position(Standing.GONE)
     if _is_of_another_decision(call, now):
         # This driver may neither publish nor take back by it: what it rests on was never read here.
-        raise _told(call, step, error) from error
+        _raise_told(call, step, error)
     if _is_brought_on(call, step, now):
         if step is Step.FINISH:
             call.overtaken = _told(call, step, error)
         return now
     refusal = _to_be_taken_back(call, step, error)
-    if refusal is not None:
-        _log.warning("job %s is rolled back: %s", call.context.layout.job_id, refusal.message)
-        call.refusal = refusal
-        return replace(position, standing=Standing.REFUSED)
-    raise _told(call, step, error) from error
+    if refusal is None:
+        _raise_told(call, step, error)
+    _log.warning("job %s is rolled back: %s", call.context.layout.job_id, refusal.message)
+    call.refusal = refusal
+    return replace(position, standing=Standing.REFUSED)
 
 
 def _is_over(call: JobCall, now: Position) -> bool:
@@ -149,6 +149,14 @@ def _to_be_taken_back(call: JobCall, step: Step, error: CommitterError) -> Refus
     if step is not Step.PUBLISH or call.state is None or is_forward_only(call.context, call.state):
         return None
     return definite_refusal(error)
+
+
+def _raise_told(call: JobCall, step: Step, error: CommitterError) -> NoReturn:
+    told = _told(call, step, error)
+    if told is error:
+        # From itself it would lose what caused it.
+        raise told
+    raise told from error
 
 
 def _told(call: JobCall, step: Step, error: CommitterError) -> CommitterError:

@@ -63,6 +63,7 @@ def check_told(error: CommitterError, outcome: str) -> None:
     # Several directories may be listed at once, and each of them fail.
     first = error.causes[0] if isinstance(error, MultipleError) else error
     assert isinstance(first, CommitterError)
+    assert isinstance(first.__cause__, OSError)
     assert (first.operation, error.outcome) == ("spill", outcome)
     assert f"a temporary file in {tempfile.gettempdir()} failed: [Errno {errno.ENOSPC}]" in error.message
     assert "set TMPDIR to a directory with room" in error.next_step
