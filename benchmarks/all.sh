@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all=(far near many no-op scale overwrite rate-cap publish-elsewhere calls-a-file task-commit spark-write spark-commit spark-overwrite clients gcs-move adls-rename s3-complete s3-overwrite http-split ten-million scaling suites)
+all=(far near many no-op scale large-jobs overwrite rate-cap publish-elsewhere calls-a-file task-commit spark-write spark-commit spark-overwrite clients gcs-move adls-rename s3-complete s3-overwrite http-split ten-million scaling suites)
 [ "$#" -gt 0 ] && all=("$@")
 
 run() { uv run --locked --extra spark --extra cli "$@"; }
@@ -17,6 +17,7 @@ for name in "${all[@]}"; do
         many) run benchmarks/compare_java.py --shape 1000x100x1000 --latency-ms 0 --threads 32 ;;
         no-op) run benchmarks/compare_java.py --shape 1000x1000x100 --latency-ms 0 --threads 32 --no-op ;;
         scale) run benchmarks/scale.py ;;
+        large-jobs) run benchmarks/large_jobs.py ;;
         overwrite) run benchmarks/overwrite.py ;;
         rate-cap) run benchmarks/rate_cap.py ;;
         publish-elsewhere) run --extra adls --extra s3 python -m benchmarks.publish_elsewhere ;;

@@ -19,6 +19,7 @@ from benchmarks import (
     calls_a_file,
     client_cpu,
     client_sides,
+    large_jobs,
     overwrite,
     publish_elsewhere,
     rate_cap,
@@ -160,6 +161,7 @@ def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
         measured = f"{shape['cpu_s']:.1f} s; {shape['over_idle'] / 1e6:.0f} MB"
         yield f"{shape['files']:,} files, no-op store: CPU; peak memory over idle", aim, measured
     yield from _overwrites(results(overwrite.NAME))
+    yield from _large_jobs(results(large_jobs.NAME))
     yield from _calls(results(calls_a_file.NAME))
     completions = results(client_cpu.S3_COMPLETE)
     told_cpu = f"{completions['cases']['store, uvloop']['cpu_us']:.0f} us" if completions else "not measured"
@@ -217,6 +219,15 @@ def _overwrites(found: dict[str, Any] | None) -> Iterator[tuple[str, str, str]]:
         yield title, "<= 120 MB", f"{one['over_idle'] / 1e6:.0f} MB"
 
 
+def _large_jobs(found: dict[str, Any] | None) -> Iterator[tuple[str, str, str]]:
+    most: dict[str, dict[str, Any]] = {}
+    for one in found["works"] if found else ():
+        most[one["work"]] = max(one, most.get(one["work"], one), key=lambda work: int(work["files"]))
+    for work, one in most.items():
+        title = f"{large_jobs.WORKS[work].told}, {one['files']:,} files: peak memory over idle"
+        yield title, f"<= {large_jobs.AIM_BYTES / 1e6:.0f} MB", f"{one['over_idle'] / 1e6:.0f} MB"
+
+
 def _bare_target(table: Mapping[str, Any]) -> str:
     return "<= 0.8" if table["table"] == "directories" else "<= 1.10"
 
@@ -243,6 +254,7 @@ PLACES: Final[dict[str, Callable[[Results], str]]] = {
     "no-op": lambda results: comparison(results, "compare-1000x1000x100-no-op"),
     "scale": lambda results: simple(results, scale.NAME, lambda found: scale.rows(found["shapes"]), "scale"),
     "overwrite": lambda results: simple(results, overwrite.NAME, overwrite.rows, "overwrite"),
+    "large-jobs": lambda results: simple(results, large_jobs.NAME, large_jobs.rows, "large_jobs"),
     "rate-cap": lambda results: simple(
         results, rate_cap.NAME, lambda found: rate_cap.rows(found["latencies"]), "rate_cap"
     ),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import overwrite, rate_cap, report, scale, scaling, task_commit
+from benchmarks import large_jobs, overwrite, rate_cap, report, scale, scaling, task_commit
 from benchmarks.commit_worker import Shape, prepare_apart
 from benchmarks.compare_java import OURS, Java, Ours, Ratio, Work, lines, ratio, table, take_turns
 from benchmarks.kept import RESULTS, keep, kept, machine
@@ -132,6 +132,18 @@ def test_overwrite(tmp_path: Path) -> None:
     found = json.loads(target.read_text())
     assert len(overwrite.rows(found)) == 1 + 4 + 2
     assert found["stores"]["no-op store"]["overwrite"]["calls"] > found["stores"]["no-op store"]["append"]["calls"]
+
+
+@on_linux
+def test_large_jobs(tmp_path: Path) -> None:
+    target = tmp_path / "large-jobs.json"
+    _run(
+        "large_jobs.py", "--files", "40,80", "--task-files", "10", "--directories", "4", "--rounds", "1",
+        "--root", str(tmp_path), "--json", str(target),
+    )  # fmt: skip
+    found = json.loads(target.read_text())
+    assert [one["work"] for one in found["works"]] == [work for work in large_jobs.WORKS for _files in (40, 80)]
+    assert len(large_jobs.rows(found)) == 1 + 2 * len(large_jobs.WORKS)
 
 
 @on_linux
