@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -15,33 +16,41 @@ from committer.errors import CommitterError, StoreOutcomeUnknownError, TaskError
 from committer.flow.runtime import use_runtime
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
-from tests.engine.places import MemoryPlace
+from tests.engine.places import MemoryPlace, Place, make_place
 
 profiles = pytest.mark.parametrize("profile", ["adls", "hdfs", "local"])
+kinds_of_place = pytest.mark.parametrize("kind_of_place", ["disk", "adls", "hdfs", "local"])
 BOTH = {"a/part-0": b"0", "a/part-1": b"1"}
 
 
-async def _begun(profile: str) -> tuple[MemoryPlace, Job]:
+async def _open(place: Place) -> Job:
     """A job of which one of two tasks committed."""
-    place = MemoryPlace(profile)
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, {"a/part-0": b"0"})
-    return place, job
+    return job
+
+
+async def _begun(profile: str) -> tuple[MemoryPlace, Job]:
+    place = MemoryPlace(profile)
+    return place, await _open(place)
 
 
 def _freezes(kind: FaultKind, times: int = 1, delay_s: float = 0.05) -> Fault:
     return Fault(kind=kind, operation="rename_directory", path="00/manifests", times=times, delay_s=delay_s)
 
 
-async def _arrive(place: MemoryPlace) -> None:
+async def _arrive(place: Place) -> None:
     for task in list(place.store.under_way):
         await task
 
 
-@profiles
+@kinds_of_place
 @pytest.mark.parametrize("kind", ["unanswered", "lost", "late", "again"])
-async def test_a_commit_goes_on_where_the_answer_to_the_freeze_is_lost(profile: str, kind: FaultKind) -> None:
-    place, job = await _begun(profile)
+async def test_a_commit_goes_on_where_the_answer_to_the_freeze_is_lost(
+    kind_of_place: str, tmp_path: Path, kind: FaultKind
+) -> None:
+    place = make_place(kind_of_place, tmp_path)
+    job = await _open(place)
     place.faults(_freezes(kind, 4 if kind == "unanswered" else 1))
     assert (await job.commit(tasks=1)).success
     await _arrive(place)
@@ -68,11 +77,14 @@ async def test_a_commit_whose_freezes_are_all_lost_is_done_again(profile: str, k
     assert place.temporary() == set()
 
 
-@profiles
+@kinds_of_place
 @pytest.mark.parametrize("kind", ["late", "again", "unanswered", "lost"])
 @pytest.mark.parametrize("arrives", ["before the task", "after the task"])
-async def test_a_freeze_that_comes_when_it_was_undone(profile: str, kind: FaultKind, arrives: str) -> None:
-    place, job = await _begun(profile)
+async def test_a_freeze_that_comes_when_it_was_undone(
+    kind_of_place: str, tmp_path: Path, kind: FaultKind, arrives: str
+) -> None:
+    place = make_place(kind_of_place, tmp_path)
+    job = await _open(place)
     for _refused in range(2):
         place.faults(_freezes(kind))
         with pytest.raises(TaskMissingError) as caught:
