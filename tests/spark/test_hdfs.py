@@ -16,7 +16,8 @@ from .protocol_places import Place, place_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.java]
+# A NameNode of its own.
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.full]
 
 
 @pytest.fixture(scope="module")
