@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,7 @@ from azure.core.exceptions import AzureError, ResourceExistsError
 from azure.storage.blob import BlobServiceClient
 
 from tests.fetched import FETCHED
+from tests.free_ports import free_port
 
 VERSION = "3.37.0"
 ACCOUNT = "lakeaccount"
@@ -76,9 +76,7 @@ def azurite(directory: Path) -> Iterator[Azurite]:
     main = program()
     log = directory / "log"
     for tries_left in (2, 1, 0):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         command = [
             "node", str(main), "--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry",
             "--blobHost", "127.0.0.1", "--blobPort", str(port),

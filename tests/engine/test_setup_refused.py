@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import committer
 from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError
 from committer.testing.faults import Call, FaultyStore
+from tests.free_ports import free_port
 from tests.neighbours.meeting import Table
 
 NOT_SET = "env:LAKE_NAME_THAT_IS_NOT_SET"
@@ -32,14 +32,8 @@ async def test_missing_credentials_are_all_that_the_error_speaks_of(
     assert caplog.records == []
 
 
-def _free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
-
-
 async def test_a_server_that_is_not_there_is_asked_for_one_thing_only(caplog: pytest.LogCaptureFixture) -> None:
-    options = {"endpoint": f"http://127.0.0.1:{_free_port()}"}
+    options = {"endpoint": f"http://127.0.0.1:{free_port()}"}
     with pytest.raises(StoreUnavailableError) as caught:
         await committer.open_job("gs://lake/table", storage_options=options)
     assert "may still be there" not in caught.value.message

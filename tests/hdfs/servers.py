@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
+from tests.free_ports import free_port
 from tests.hdfs.cluster import jars
 from tests.interop.jvm import Jvm, class_path
 
@@ -56,8 +55,7 @@ class Servers:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.configuration = directory / "conf"
         self.configuration.mkdir()
-        with ExitStack() as held:
-            self.ports = {name: _free_port(held) for name in NAME_NODES}
+        self.ports = {name: free_port() for name in NAME_NODES}
         self._write_configuration()
         self._jars = os.pathsep.join([str(self.configuration), class_path(), *map(str, jars())])
         self._configured = self._view_of_configuration()
@@ -206,12 +204,3 @@ class Servers:
             for key, value in properties.items()
         ]
         (self.configuration / name).write_text(f"<configuration>{''.join(lines)}</configuration>")
-
-
-def _free_port(held: ExitStack) -> int:
-    """A port that is free, and is not given out twice while the others are chosen."""
-    listening = held.enter_context(socket.socket())
-    listening.bind(("127.0.0.1", 0))
-    port = listening.getsockname()[1]
-    assert isinstance(port, int)
-    return port

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,8 @@ from typing import Any, NamedTuple
 import boto3
 import botocore.config
 import pytest
+
+from tests.free_ports import free_port
 
 KEY_ID = "AKIDTEST"
 KEY = "a-secret-that-no-text-may-show"
@@ -76,7 +77,7 @@ def seaweedfs(directory: Path) -> Iterator[Server]:
     }
     settings.write_text(json.dumps({"identities": [identity]}))
     for tries_left in (2, 1, 0):
-        master, volume, filer, s3, *grpc = _free_ports(8)
+        master, volume, filer, s3, *grpc = (free_port() for _ in range(8))
         command = [
             binary, "-logtostderr=true", "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
             f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}",
@@ -137,7 +138,7 @@ def other(name: str, directory: Path) -> Iterator[Server]:
         pytest.skip(f"{name} is not installed")
     (data := directory / "data").mkdir()
     for tries_left in (2, 1, 0):
-        [port] = _free_ports(1)
+        port = free_port()
         words = [word.format(program=program, port=port, directory=data) for word in command.split()]
         with ExitStack() as stack:
             log = stack.enter_context((directory / "log").open("wb"))
@@ -180,15 +181,3 @@ def _ready(name: str, url: str, process: subprocess.Popen[bytes], log: Path) -> 
                 time.sleep(0.1)
         client.delete_object(Bucket=BUCKET, Key="ready")
         yield Server(name, url, client)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

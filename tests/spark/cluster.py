@@ -23,6 +23,7 @@ import pytest
 
 from committer.errors import UnsupportedError
 from committer.spark.java import find_java
+from tests.free_ports import free_port
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -61,12 +62,12 @@ def standalone_cluster(scratch: Path, more: Mapping[str, str] | None = None) -> 
     variables = environment(scratch) | dict(more or {})
     for host in HOSTS:
         try:
-            _free_port(host)
+            free_port(host)
         except OSError:
             pytest.skip(f"this machine has no address {host}")
     home = Path(pyspark.__file__).parent
     variables["SPARK_HOME"] = str(home)
-    port = _free_port("127.0.0.1")
+    port = free_port()
     master = f"spark://127.0.0.1:{port}"
     deploy = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy"]
     commands = [[deploy[0], f"{deploy[1]}.master.Master", "--host", "127.0.0.1", "--port", str(port)]]
@@ -182,12 +183,6 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
 def _die_with_parent() -> None:
     """Linux ends this process when a test run is ended that could not end it itself (PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -21,6 +20,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from committer.paths import StorePath
+from tests.free_ports import free_port
 
 PROGRAM: Final = os.environ.get("COMMITTER_FAKE_GCS_SERVER") or shutil.which("fake-gcs-server")
 NOT_HERE: Final = "fake-gcs-server is not here: go install github.com/fsouza/fake-gcs-server@v1.56.1"
@@ -32,8 +32,7 @@ _UP_S: Final = 30.0
 def fake_gcs_server() -> Iterator[str]:
     """Starts one with an empty bucket; its URL. It is dead when the block ends."""
     assert PROGRAM is not None
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     place = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-public-host", f"127.0.0.1:{port}"]
     process = subprocess.Popen(
