@@ -32,6 +32,7 @@ async def channel(moto_server: Server, root: StorePath) -> BucketChannel:
     return channel
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["magic", "directory", "partitioned"])
 @pytest.mark.parametrize("name", REFUSING)
 async def test_a_job_is_refused_before_it_writes_anything(
