@@ -12,6 +12,7 @@ import pytest
 
 import committer
 from committer.errors import (
+    InvalidPathError,
     StoreError,
     StoreExistsError,
     StoreIsADirectoryError,
@@ -153,32 +154,57 @@ def into(directory: Path, count: int) -> list[tuple[StorePath, StorePath]]:
     ]
 
 
-async def test_a_directory_among_many_files_stays_where_it_is(tmp_path: Path) -> None:
-    renames = into(tmp_path, 20)
-    for number in (3, 17):
+def crowd(directory: Path, others: int) -> None:
+    """Many more files than are worth a listing."""
+    for number in range(others):
+        (directory / "in" / f"other-{number}").touch()
+
+
+@pytest.mark.parametrize("others", [0, 500])
+@pytest.mark.parametrize(("count", "places"), [(20, (3, 17)), (3, (0, 2))])
+async def test_a_directory_among_files_stays_where_it_is(
+    tmp_path: Path, count: int, places: tuple[int, int], others: int
+) -> None:
+    renames = into(tmp_path, count)
+    crowd(tmp_path, others)
+    for number in places:
         (tmp_path / f"from-{number}").unlink()
         (tmp_path / f"from-{number}").mkdir()
         (tmp_path / f"from-{number}" / "child").write_bytes(b"x")
     store = LocalStore()
     errors = await store.rename_files(renames)
     await store.close()
-    assert {index: type(error) for index, error in errors.items()} == dict.fromkeys((3, 17), StoreIsADirectoryError)
-    assert [(tmp_path / f"from-{number}" / "child").exists() for number in (3, 17)] == [True, True]
-    assert len(list((tmp_path / "in").iterdir())) == 18
+    assert {index: type(error) for index, error in errors.items()} == dict.fromkeys(places, StoreIsADirectoryError)
+    assert [(tmp_path / f"from-{number}" / "child").exists() for number in places] == [True, True]
+    assert len(list((tmp_path / "in").iterdir())) == count - 2 + others
 
 
 @pytest.mark.parametrize("others", [0, 500])
-async def test_a_stale_checksum_goes_before_its_name_is_taken(tmp_path: Path, others: int) -> None:
-    """However many other files stand there."""
-    renames = into(tmp_path, 12)
-    for number in range(others):
-        (tmp_path / "in" / f"other-{number}").touch()
-    (tmp_path / "in" / ".to-5.crc").write_bytes(b"crc\0")
+@pytest.mark.parametrize("count", [3, 12])
+async def test_a_stale_checksum_goes_before_its_name_is_taken(tmp_path: Path, count: int, others: int) -> None:
+    """However many other files stand there. That of a file that stands stays."""
+    renames = into(tmp_path, count)
+    crowd(tmp_path, others)
+    (tmp_path / "in" / ".to-1.crc").write_bytes(b"crc\0")
+    (tmp_path / "in" / "to-2").write_bytes(b"in the way")
+    (tmp_path / "in" / ".to-2.crc").write_bytes(b"crc\0")
     store = LocalStore()
-    assert await store.rename_files(renames) == {}
+    errors = await store.rename_files(renames)
     await store.close()
-    assert not (tmp_path / "in" / ".to-5.crc").exists()
-    assert len(list((tmp_path / "in").iterdir())) == 12 + others
+    assert {index: type(error) for index, error in errors.items()} == {2: StoreExistsError}
+    assert not (tmp_path / "in" / ".to-1.crc").exists()
+    assert (tmp_path / "in" / ".to-2.crc").exists()
+    assert len(list((tmp_path / "in").iterdir())) == count + 1 + others
+
+
+async def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    renames = into(tmp_path, 3)
+    renames[1] = (renames[1][0], renames[1][1].parent / "to\ud800")
+    store = LocalStore()
+    with pytest.raises(InvalidPathError):
+        await store.rename_files(renames)
+    await store.close()
+    assert (tmp_path / "from-1").exists()
 
 
 def test_a_directory_is_found_among_more_than_are_listed(tmp_path: Path) -> None:
@@ -194,10 +220,12 @@ def test_a_directory_is_found_among_more_than_are_listed(tmp_path: Path) -> None
     assert found.numbers == {f"to-{n}": (tmp_path / "in" / f"to-{n}").stat().st_ino for n in range(12) if n != 7}
 
 
+@pytest.mark.parametrize("others", [0, 500])
 @pytest.mark.parametrize("count", [2, 12])
-async def test_a_link_among_the_sources_stays_where_it_is(tmp_path: Path, count: int) -> None:
+async def test_a_link_among_the_sources_stays_where_it_is(tmp_path: Path, count: int, others: int) -> None:
     """A batch publishes: what took the place of a file since it was committed is not it."""
     renames = into(tmp_path, count)
+    crowd(tmp_path, others)
     (tmp_path / "from-1").unlink()
     (tmp_path / "from-1").symlink_to("/nowhere")
     store = LocalStore()
@@ -206,7 +234,7 @@ async def test_a_link_among_the_sources_stays_where_it_is(tmp_path: Path, count:
     assert {index: type(error) for index, error in errors.items()} == {1: StoreLinkError}
     assert errors[1].outcome == "unchanged"
     assert (tmp_path / "from-1").is_symlink()
-    assert len(list((tmp_path / "in").iterdir())) == count - 1
+    assert len(list((tmp_path / "in").iterdir())) == count - 1 + others
 
 
 async def test_a_directory_that_is_missing_is_told_of_each_file(tmp_path: Path) -> None:

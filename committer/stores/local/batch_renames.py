@@ -41,9 +41,9 @@ class BatchRenames(Renames):
         """Renames many files, replacing nothing; the errors, by index.
 
         Where enough of them go into one directory that directory is listed, once before and once afterwards, in place
-        of three looks at each file; of a file that has the inode number of its identity then, the place it came from
-        needs no look either. Checksum sidecars of their sources stay where they are. Files of which it was said what
-        was seen of them are looked at, and their sidecars are deleted, as `rename_file` does.
+        of two looks at each file; one that holds many more is not. Of a file that has the inode number of its identity
+        then, the place it came from needs no look. Checksum sidecars of their sources stay where they are. Files of
+        which it was said what was seen of them are looked at, and their sidecars are deleted, as `rename_file` does.
         """
         errors: dict[int, StoreError] = {}
         with Held() as batch:
@@ -109,13 +109,15 @@ class BatchRenames(Renames):
         proved: set[int] = set()
         batch.begin_at([source.path[: source.path.rfind("/")] for source, _destination in renames])
         for directory, indexes in _by_directory([destination for _source, destination in renames]).items():
-            if self.exclusive_rename and len(indexes) >= WORTH_A_LISTING:
-                bare = may_hold_sidecars(directory, _ENTRIES_A_RENAME * len(indexes)) is False
-            else:
-                bare = False
             some: list[_Numbered] = [(index, *renames[index]) for index in indexes]
-            if bare:
-                some, arrived = self._rename_bare(batch, directory, some, errors)
+            if self.exclusive_rename:
+                entries = _ENTRIES_A_RENAME * len(indexes) if len(indexes) >= WORTH_A_LISTING else 0
+                holds = may_hold_sidecars(directory, entries) if entries else None
+                with_sidecar = [] if holds is False else _with_sidecar(directory, some)
+                bare = [numbered for numbered in some if numbered not in with_sidecar] if with_sidecar else some
+                # Of a large directory no listing tells what a look at each file does.
+                rest, arrived = self._rename_bare(batch, directory, bare, errors, entries if holds is False else 0)
+                some = with_sidecar + rest
                 proved.update(
                     [index for index, number in arrived.items() if (identities[index] or "").startswith(f"{number}:")]
                 )
@@ -152,9 +154,9 @@ class BatchRenames(Renames):
                 errors[names[name]] = _move_stranger_back(*renames[names[name]])
 
     def _rename_bare(
-        self, batch: Held, directory: str, renames: list[_Numbered], errors: dict[int, StoreError]
+        self, batch: Held, directory: str, renames: list[_Numbered], errors: dict[int, StoreError], entries: int
     ) -> tuple[list[_Numbered], dict[int, int]]:
-        """Renames files into one directory without sidecars.
+        """Renames files into one directory, where none of them has a sidecar; lists at most so many entries of it.
 
         Returns:
             Those that need another way, and the inode number of each that arrived, by index.
@@ -190,7 +192,7 @@ class BatchRenames(Renames):
                 renamed[second[name_at:]] = numbered
         # The system renames a directory or a link as gladly as a file. That none was among them is seen afterwards, in
         # one look at them all.
-        found = look_among(directory, renamed.keys(), _ENTRIES_A_RENAME * len(renamed))
+        found = look_among(directory, renamed.keys(), entries)
         for name, is_directory in found.others.items():
             index, source, destination = renamed[name]
             errors[index] = self._put_other_back(source, destination, is_directory)
@@ -212,6 +214,20 @@ class BatchRenames(Renames):
             refused.causes = (error,)
             refused.outcome = "unknown"
         return refused
+
+
+def _with_sidecar(directory: str, renames: list[_Numbered]) -> list[_Numbered]:
+    """Those whose new names have a sidecar; one look each."""
+    cut = len(directory) + 1
+
+    def has_sidecar(destination: StorePath) -> bool:
+        try:
+            return os.access(f"{directory}/.{destination.path[cut:]}.crc", os.F_OK)
+        except ValueError:
+            # No name of a file; the rename says so.
+            return False
+
+    return [numbered for numbered in renames if has_sidecar(numbered[2])]
 
 
 def _rename_plainly(batch: Held, source: StorePath, destination: StorePath, above: str, *, may_be_orphan: bool) -> bool:

@@ -242,20 +242,21 @@ def look_among(directory: str, names: Collection[str], most: int) -> Among:
     Args:
         directory: Where they are.
         names: What to look for.
-        most: Entries that are read before those not yet seen are looked at one by one.
+        most: Entries that are read before those not yet seen are looked at one by one; 0 reads none.
     """
     unseen = set(names)
     others: dict[str, bool] = {}
     numbers: dict[str, int] = {}
-    with suppress(OSError), Entries(directory) as entries:
-        for entry in islice(entries, most):
-            name = entry.name
-            if name in unseen:
-                if entry.is_file(follow_symlinks=False):
-                    numbers[name] = entry.inode()
-                else:
-                    others[name] = entry.is_dir(follow_symlinks=False)
-                unseen.discard(name)
+    if most:
+        with suppress(OSError), Entries(directory) as entries:
+            for entry in islice(entries, most):
+                name = entry.name
+                if name in unseen:
+                    if entry.is_file(follow_symlinks=False):
+                        numbers[name] = entry.inode()
+                    else:
+                        others[name] = entry.is_dir(follow_symlinks=False)
+                    unseen.discard(name)
     # Also what the disk lists under another spelling of its name.
     for name in unseen:
         with suppress(OSError):
