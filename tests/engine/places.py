@@ -73,8 +73,9 @@ class Place(ABC):
         """Every file below the destination, by relative name."""
 
     def but_withdrawn(self) -> dict[str, bytes]:
-        """The same without intents that drivers withdrew: where directories are real they stay aside until cleanup."""
-        aside = re.compile(r"/drivers-[^/]*/(intent-of|taken)-")
+        """The same without what drivers leave that withdrew: where directories are real their intents stay aside until
+        cleanup, and a file keeps the name of the frozen records."""
+        aside = re.compile(r"/drivers-[^/]*/(intent-of|taken)-|/manifests-frozen$")
         return {name: data for name, data in self.all_files().items() if not aside.search(name)}
 
     @abstractmethod

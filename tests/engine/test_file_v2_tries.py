@@ -56,6 +56,8 @@ async def test_the_report_counts_what_the_last_try_did() -> None:
             if failures:
                 place.faults(Fault(kind="forbidden", operation="status", path="/part-2"))
             counters.append((await job.commit()).statistics.counters)
-    assert counters[1] == counters[0]
+    # The second try finds the name of the frozen records taken, by the first one's undoing of its freeze.
+    freed = {"op_rename": 1, "op_rename.failures": 1, "op_get_file_status": 1, "op_delete": 1, "store_io_request": 3}
+    assert counters[1] == {name: count + freed.get(name, 0) for name, count in counters[0].items()}
     assert counters[1][names.OP_LOAD_MANIFEST] == 3
     assert counters[1][names.JOB_STAGE_SETUP] == 1
