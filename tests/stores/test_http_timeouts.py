@@ -12,7 +12,8 @@ from committer.paths import StorePath
 from committer.stores import http
 from committer.stores.http import HttpClient
 
-pytestmark = pytest.mark.every_loop
+# In real time: a server that pauses, and limits that are over. A machine that is busy for half a second fails them.
+pytestmark = [pytest.mark.every_loop, pytest.mark.slow]
 
 PATH = StorePath("s3", "bucket", "/d/file")
 CONNECT_S, ANSWER_S = 0.4, 0.7
