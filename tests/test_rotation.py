@@ -42,8 +42,9 @@ def test_a_sweep_that_counts_takes_every_number_once(monkeypatch: pytest.MonkeyP
 
 def test_what_a_share_meets_is_of_what_the_whole_meets() -> None:
     rotation.Share(5, "").check_seen({"a"}, {"a", "b"})
+    rotation.Share(5, "").check_seen(set(), {"a", "b"})
     rotation.Share(1, "").check_seen({"a", "b"}, {"a", "b"})
-    for one_in, seen in ((5, {"c"}), (5, set()), (1, {"a"})):
+    for one_in, seen in ((5, {"c"}), (1, set[str]()), (1, {"a"})):
         with pytest.raises(AssertionError):
             rotation.Share(one_in, "").check_seen(seen, {"a", "b"})
 
