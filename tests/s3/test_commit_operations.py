@@ -55,7 +55,12 @@ async def requests_of(
 @pytest.mark.parametrize("delivery", ["message", "listing"])
 async def test_requests_of_a_file(delivery: str, proxy: Proxy, root: StorePath, options: dict[str, object]) -> None:
     """HADOOP-17833: no HEAD; and nothing but the completion while the job is committed."""
-    few, many = [await requests_of(proxy, root, options, delivery, files) for files in (5, 7)]
+    # Twice each: a server that is busy now and then has a listing be asked for once more.
+    few, many = [
+        await requests_of(proxy, root / "once", options, delivery, files)
+        & await requests_of(proxy, root / "again", options, delivery, files)
+        for files in (5, 7)
+    ]
     # Begun, listed, its job looked at, sent, completed; and, for Hadoop's abort, a marker and a record.
     puts = 3 if delivery == "listing" else 1
     file = {"POST uploads": 1, "PUT": puts, "GET list-type": 1, "PUT partNumber": 1, "POST uploadId": 1}
