@@ -10,7 +10,7 @@ from committer.committers.finish import clean_up, remove_last_records
 from committer.committers.listing import KeptList, keep_list, store_of
 from committer.committers.publish_action import PublishAction
 from committer.committers.reports import save_report
-from committer.errors import CommitterError, StoreNotFoundError
+from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
@@ -250,7 +250,8 @@ async def _copy_records(
     try:
         suffixes = (MANIFEST_SUFFIX, context.layout.record_suffix)
         records = [child.path async for child in walk(store, source) if child.path.name.endswith(suffixes)]
-    except StoreNotFoundError:
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        # Where a driver of the job undid its freeze, a file keeps the name of the frozen ones.
         return
 
     async def copy(record: StorePath) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+from committer.advice import COMMIT_AGAIN
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
@@ -12,6 +13,7 @@ from committer.errors import (
     StoreIsADirectoryError,
     StoreNotADirectoryError,
     StoreNotFoundError,
+    StoreOutcomeUnknownError,
     UnsupportedError,
 )
 from committer.flow.workers import run_workers
@@ -20,7 +22,8 @@ from committer.paths import StorePath
 from committer.stages.base import Frozen, StageContext
 from committer.stages.commit_state import looking_again
 from committer.stages.record_refs import RecordRef, can_freeze
-from committer.stores.helpers import create_exclusively, move_file, status_or_none
+from committer.stages.removal import remove_emptied
+from committer.stores.helpers import move_file, status_or_none
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
 ABORTED = "-aborted"
@@ -120,19 +123,12 @@ async def unfreeze_manifests(context: StageContext) -> None:
     """
     if not can_freeze(context):
         return
-    store, place = context.store, context.layout.manifests_frozen
     for _try in range(_TRIES):
         if await is_frozen(context):
             await _bring_back(context)
-        try:
-            await create_exclusively(store, place, _PLACE_TAKEN)
-        except StoreIsADirectoryError:
-            # Another driver froze the records, or a request that came late.
-            continue
-        except StoreNotFoundError:
-            # The job is gone, and nothing can arrive there.
+        # Else another driver froze the records, or a request that came late.
+        if await _keep_name(context):
             return
-        return
 
 
 async def _bring_back(context: StageContext) -> None:
@@ -143,6 +139,9 @@ async def _bring_back(context: StageContext) -> None:
     except (StoreNotFoundError, StoreNotADirectoryError):
         return
     except StoreExistsError:
+        if not await is_frozen(context):
+            # Another driver has brought them back, or this call, whose first answer was lost: no record is a late one.
+            return
         late = [child.path async for child in store.list(layout.manifests)]
 
     async def bring_in(record: StorePath) -> None:
@@ -153,10 +152,52 @@ async def _bring_back(context: StageContext) -> None:
     await store.rename_directory(layout.manifests_frozen, layout.manifests)
 
 
+async def _keep_name(context: StageContext) -> bool:
+    """Has a file keep the name `manifests-frozen`; False where a directory has it, or had a moment ago.
+
+    The file is made apart, and moved. A move that comes late, or a second time, finds it gone. A request that makes it
+    in its place would make it again there, once a later commit has taken it away.
+
+    It is made in the job's directory: where a write makes directories, it would make that of the drivers again once the
+    job is over. So the move is refused then, and what was made goes again.
+
+    Cost: 2 calls; after a refusal, or a lost answer, at least 2 more.
+    """
+    store, layout = context.store, context.layout
+    place, apart = layout.manifests_frozen, layout.job_directory / f"taken-{context.runtime.nonce()}"
+    moved = over = False
+
+    async def move() -> None:
+        await store.put(apart, _PLACE_TAKEN)
+        await move_file(store, apart, place)
+
+    try:
+        # Where a try came whose answer was lost, the next one is refused.
+        await looking_again(move)
+        moved = True
+    except (StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError) as error:
+        standing = await status_or_none(store, place)
+        if standing is None and isinstance(error, StoreOutcomeUnknownError):
+            raise
+        # Where nothing is there, nothing can arrive any more.
+        over = standing is None and isinstance(error, StoreNotFoundError)
+        return over or (standing is not None and not standing.is_directory)
+    finally:
+        if not moved:
+            with suppress(CommitterError):
+                await store.delete_file(apart)
+        if over:
+            await remove_emptied(context)
+    return True
+
+
 async def list_manifests(context: StageContext, frozen: Frozen) -> list[RecordRef]:
     """The records by name: those that the freeze saw, else what a listing finds; one call a page.
 
     Names that are not a record's are passed over.
+
+    Raises:
+        StoreNotFoundError: Their directory is not there: another driver of the job undid the freeze, or froze them.
     """
     layout = context.layout
     directory = layout.manifests_frozen if frozen.done else layout.manifests
@@ -167,9 +208,9 @@ async def list_manifests(context: StageContext, frozen: Frozen) -> list[RecordRe
     store = context.holding(directory)
     try:
         listed = {child.path: child.size async for child in store.list(directory)}
-    except StoreNotFoundError:
+    except (StoreNotFoundError, StoreNotADirectoryError) as error:
         if store.capabilities.directories:
-            raise
+            raise _not_listed(context, directory, frozen) from error
         listed = {}
     for path in [path for path in listed if path.name.endswith(aborted_suffix(layout))]:
         restored = await _put_back_taken(context, path, directory)
@@ -177,6 +218,23 @@ async def list_manifests(context: StageContext, frozen: Frozen) -> list[RecordRe
             listed[restored] = listed[path]
     found = sorted(path for path in listed if layout.is_record(path.name))
     return [RecordRef(layout.record_name(path), length=listed[path]) for path in found]
+
+
+def _not_listed(context: StageContext, directory: StorePath, frozen: Frozen) -> StoreNotFoundError:
+    """The error where another driver of the job moved the records between this one's look, or freeze, and listing."""
+    job_id = context.layout.job_id
+    if frozen.done:
+        what = f"the frozen records of job {job_id} are not there any more: another driver of it was refused meanwhile"
+        what, step = f"{what}, and undid the freeze", COMMIT_AGAIN
+    else:
+        what = f"the records of job {job_id} are not there any more: another driver of it began to commit it meanwhile"
+        step = "make the call again"
+    return StoreNotFoundError(
+        f"{what}, or the job was removed",
+        operation="list_manifests",
+        path=directory,
+        next_step=f"{step}; nothing was published",
+    )
 
 
 async def _put_back_taken(context: StageContext, taken: StorePath, directory: StorePath) -> StorePath | None:

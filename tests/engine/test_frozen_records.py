@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer import Job
-from committer.errors import CommitterError, StoreOutcomeUnknownError, TaskError, TaskMissingError
+from committer import CommitterConfig, Job
+from committer.committers.context import open_context
+from committer.errors import CommitterError, StoreNotFoundError, StoreOutcomeUnknownError, TaskError, TaskMissingError
 from committer.flow.runtime import use_runtime
+from committer.paths import StorePath
+from committer.stages.listed_records import unfreeze_manifests
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.places import MemoryPlace, Place, make_place
@@ -211,3 +214,212 @@ async def test_drivers_that_freeze_and_undo_it_at_once(profile: str) -> None:
     except CommitterError:
         await place.recover("j")
     assert place.files() == BOTH
+
+
+# -- another driver undoes the freeze ----------------------------------------------------------------------------
+
+
+async def _undo_freeze(place: MemoryPlace, job: Job) -> None:
+    """What another driver does that is refused."""
+    await unfreeze_manifests(await open_context(job.spec, FaultyStore(place.space.store()), owned=False))
+
+
+@profiles
+async def test_records_that_another_driver_brought_back_are_let_be(profile: str) -> None:
+    """A newer record stood in this driver's way; before it looks at that, another one has brought all records back."""
+    place, job = await _begun(profile)
+    await place.run_task(job, 1, {"a/part-1": b"1"})
+    in_the_way = False
+
+    async def bring_back(call: Call) -> None:
+        nonlocal in_the_way
+        if in_the_way:
+            place.store.before_call = None
+            await _undo_freeze(place, job)
+        elif call.operation == "rename_directory" and call.path.name == "manifests-frozen":
+            in_the_way = True
+            [(name, data)] = [
+                item for item in place.all_files().items() if "/manifests-frozen/task_j_m_000000" in item[0]
+            ]
+            place.write(f"_temporary/j/00/manifests/{name.rpartition('/')[2]}", data)
+
+    place.store.before_call = bring_back
+    with pytest.raises(TaskMissingError) as caught:
+        await job.commit(tasks=3)
+    assert caught.value.outcome == "unchanged"
+    assert place.store.before_call is None
+    assert (await job.plan()).files == 2
+    assert (await job.commit()).files_committed == 2
+    assert place.files() == BOTH
+    assert place.temporary() == set()
+
+
+@profiles
+async def test_a_commit_whose_freeze_another_driver_undid_says_to_commit_again(profile: str) -> None:
+    """And a commit that follows does what it was to do."""
+    place, job = await _begun(profile)
+
+    async def undo(call: Call) -> None:
+        if call.operation == "list" and call.path.name == "manifests-frozen":
+            place.store.before_call = None
+            await _undo_freeze(place, job)
+
+    place.store.before_call = undo
+    with pytest.raises(StoreNotFoundError, match="another driver") as caught:
+        await job.commit()
+    assert caught.value.outcome == "unchanged"
+    assert caught.value.next_step.startswith("commit again")
+    await place.run_task(job, 1, {"a/part-1": b"1"})
+    assert (await job.commit(tasks=2)).files_committed == 2
+    assert place.files() == BOTH
+    assert place.temporary() == set()
+
+
+@profiles
+async def test_records_are_kept_where_a_file_has_the_name_of_the_frozen_ones(profile: str) -> None:
+    """Another driver was refused, and undid the freeze after this one had decided."""
+    place = MemoryPlace(profile)
+    job = await place.open_job(job_id="j", config=CommitterConfig(diagnostics_manifest_directory=f"{place.dest}/_kept"))
+    await place.run_task(job, 0, {"a/part-0": b"0"})
+
+    async def undo(call: Call) -> None:
+        if "/_kept" in str(call.path):
+            place.store.before_call = None
+            await _undo_freeze(place, job)
+
+    place.store.before_call = undo
+    assert (await job.commit()).files_committed == 1
+    assert [name.rpartition("/")[2] for name in place.files() if name.startswith("_kept/")] == [
+        "task_j_m_000000-manifest.json"
+    ]
+
+
+# -- the file that keeps the name --------------------------------------------------------------------------------
+
+
+def _keeps_name(path: StorePath) -> bool:
+    return path.name == "manifests-frozen" or path.name.startswith("taken-")
+
+
+def _apart(place: Place) -> list[str]:
+    """What stands in the job's own directory under a name that is nobody else's."""
+    return [name for name in place.all_files() if name.startswith(("_temporary/j/taken-", "_temporary/j/."))]
+
+
+@profiles
+@pytest.mark.parametrize("kind", ["again", "late", "lost", "unanswered"])
+@pytest.mark.parametrize("operation", ["put", "rename_file"])
+async def test_a_request_to_keep_the_name_that_comes_again_has_no_effect(
+    profile: str, kind: FaultKind, operation: str
+) -> None:
+    """It comes when the next commit has taken the file away, before that freezes the records."""
+    with use_runtime(VirtualRuntime()):
+        place, job = await _begun(profile)
+        place.faults(Fault(kind=kind, operation=operation, path=_keeps_name, delay_s=3600.0))
+        with pytest.raises(TaskMissingError) as caught:
+            await job.commit(tasks=2)
+        assert caught.value.outcome == "unchanged"
+        await place.run_task(job, 1, {"a/part-1": b"1"})
+        freezes = 0
+
+        async def arrive(call: Call) -> None:
+            nonlocal freezes
+            if call.operation == "rename_directory" and call.path.name == "manifests":
+                freezes += 1
+                if freezes == 2:
+                    await _arrive(place)
+
+        place.store.before_call = arrive
+        assert (await job.commit(tasks=2)).files_committed == 2
+    assert freezes == 2, place.store.log()
+    assert place.files() == BOTH
+    assert place.temporary() == set()
+
+
+@profiles
+async def test_nothing_is_left_apart_where_another_driver_keeps_the_name(profile: str) -> None:
+    place, job = await _begun(profile)
+
+    async def keep(call: Call) -> None:
+        if call.operation == "rename_file" and call.destination is not None:
+            if call.destination.name == "manifests-frozen" and call.path.name.startswith("taken-"):
+                place.store.before_call = None
+                await _undo_freeze(place, job)
+
+    place.store.before_call = keep
+    with pytest.raises(TaskMissingError) as caught:
+        await job.commit(tasks=2)
+    assert caught.value.outcome == "unchanged"
+    assert place.store.before_call is None
+    assert _apart(place) == []
+    await place.run_task(job, 1, {"a/part-1": b"1"})
+    assert (await job.commit(tasks=2)).files_committed == 2
+
+
+@profiles
+@pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
+@pytest.mark.parametrize("operation", ["put", "rename_file"])
+@pytest.mark.parametrize("ends", ["commit", "abort", "cleanup"])
+async def test_a_driver_that_dies_while_it_keeps_the_name(
+    profile: str, kind: FaultKind, operation: str, ends: str
+) -> None:
+    """What it leaves is in nobody's way, and goes with the job."""
+    place, job = await _begun(profile)
+    place.faults(Fault(kind=kind, operation=operation, path=_keeps_name))
+    with pytest.raises(SimulatedCrash):
+        await job.commit(tasks=2)
+    options: dict[str, object] = {"store": FaultyStore(place.space.store())}
+    [found] = await committer.list_jobs(place.dest, storage_options=options)
+    assert (found.job_id, found.state) == ("j", "open")
+    if ends == "commit":
+        await _run_last_task(job, options)
+        async with committer.attach_job(job.spec, storage_options=options) as again:
+            assert (await again.plan()).files == 2
+            assert (await again.commit(tasks=2)).files_committed == 2
+        assert (await committer.validate(place.dest, storage_options=options)).ok
+        assert place.files() == BOTH
+    elif ends == "abort":
+        async with committer.attach_job(job.spec, storage_options=options) as again:
+            await again.abort()
+    else:
+        await committer.cleanup(place.dest, job_id="j", force=True, storage_options=options)
+    assert place.temporary() == set()
+
+
+@profiles
+async def test_a_file_that_comes_apart_when_the_job_is_over_is_no_job(profile: str) -> None:
+    """A put that is served after the job's cleanup: where a write makes directories, a cleanup removes what it made."""
+    with use_runtime(VirtualRuntime()):
+        place, job = await _begun(profile)
+        place.faults(Fault(kind="again", operation="put", path=_keeps_name, delay_s=3600.0))
+        with pytest.raises(TaskMissingError):
+            await job.commit(tasks=2)
+        await place.run_task(job, 1, {"a/part-1": b"1"})
+        assert (await job.commit(tasks=2)).files_committed == 2
+        await _arrive(place)
+    assert (await committer.validate(place.dest, storage_options=place.options)).ok
+    for found in await committer.list_jobs(place.dest, storage_options=place.options):
+        assert found.state == "unknown"
+        await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
+    async with place.open_job(job_id="j") as again:
+        await again.abort()
+    assert place.temporary() == set()
+
+
+@profiles
+async def test_a_driver_that_is_refused_when_its_job_is_over_leaves_nothing(profile: str) -> None:
+    """Another driver aborted the job, and removed it, before this one keeps the name."""
+    place, job = await _begun(profile)
+
+    async def end(call: Call) -> None:
+        if _keeps_name(call.path) and call.operation == "put":
+            place.store.before_call = None
+            await committer.cleanup(
+                place.dest, job_id="j", force=True, storage_options={"store": FaultyStore(place.space.store())}
+            )
+
+    place.store.before_call = end
+    with pytest.raises(CommitterError):
+        await job.commit(tasks=2)
+    assert place.store.before_call is None
+    assert place.temporary() == set()
