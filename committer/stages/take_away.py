@@ -149,14 +149,14 @@ async def remove_apart(
 
     A move that comes late, or a second time, finds that gone.
 
-    Cost: 5 calls; after a lost answer some 5 more.
+    Cost: 5 calls; where it was not taken, or an answer was lost, some 5 more.
 
     Args:
         context: The job.
         path: The file.
         identity: What it must be.
-        is_own: Whether these bytes are the file's that is to be removed. Asked after a lost answer: what was moved then
-            may be another's, which goes back.
+        is_own: Whether these bytes are the file's that is to be removed. Asked of what was moved all the same where the
+            file was not taken, or an answer was lost: another's goes back.
         parents: Make the job's own directory again where it is gone; the caller removes it.
 
     Returns:
@@ -172,13 +172,17 @@ async def remove_apart(
     try:
         taken = await take_away(context, path, place, identity=identity)
     except StoreOutcomeUnknownError:
+        taken = False
+    if not taken:
+        # A refusal may be the answer to a second request, whose first one moved whatever stood there; and what went
+        # back as another's may be moved again, by the same request served twice.
         return await _clear(context, place, path, is_own)
     await store.delete_directory(place, recursive=True)
-    return taken
+    return True
 
 
 async def _clear(context: StageContext, place: StorePath, path: StorePath, is_own: Callable[[bytes], bool]) -> bool:
-    """Deletes a directory that a move without answer went to, and in it nothing but the file that was to be moved.
+    """Deletes a directory that a move may have come to, and in it nothing but the file that was to be moved.
 
     Returns:
         Whether that was there.

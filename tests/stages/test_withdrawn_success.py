@@ -73,7 +73,7 @@ async def test_its_own_is_taken_away(profile: str) -> None:
 
 
 @profiles
-@pytest.mark.parametrize("kind", ["unanswered", "lost", "late", "unavailable", "forbidden", "throttled"])
+@pytest.mark.parametrize("kind", ["unanswered", "lost", "late", "again", "unavailable", "forbidden", "throttled"])
 @pytest.mark.parametrize("meets", ["own", "another's"])
 async def test_trouble_at_each_call(profile: str, kind: FaultKind, meets: str) -> None:
     for number in count(1):
@@ -116,6 +116,55 @@ async def test_another_jobs_stays_where_all_answers_are_lost(profile: str, lost:
     assert caught.value.outcome == "unknown"
     assert f"{place.dest}/{where}" in caught.value.next_step
     assert f"{place.dest}/_SUCCESS" in caught.value.next_step
+
+
+@pytest.mark.parametrize("profile", ["local", "hdfs"])
+@pytest.mark.parametrize("whose", ["own", "another's"])
+async def test_a_move_that_is_said_to_have_found_nothing(profile: str, whose: str) -> None:
+    """A client sends a request again whose answer it lost: the first one moved the marker, the second one finds none."""
+    place = MemoryPlace(profile)
+    context, marker, published = await _over(place)
+
+    async def move_twice(call: Call) -> None:
+        if call.operation != "rename_file" or call.path.name != "_SUCCESS":
+            return
+        place.store.before_call = None
+        if whose == "another's":
+            place.remove("_SUCCESS")
+            place.write("_SUCCESS", OTHERS)
+        assert call.destination is not None
+        await place.store.inner.rename_file(call.path, call.destination)
+
+    place.store.before_call = move_twice
+    assert await withdraw_success(context, marker, published) is (whose == "own")
+    assert place.store.before_call is None
+    assert _markers(place) == ({} if whose == "own" else {"_SUCCESS": OTHERS})
+
+
+@pytest.mark.parametrize("profile", ["local", "hdfs"])
+async def test_another_jobs_that_is_moved_again_after_it_was_given_back(profile: str) -> None:
+    """The request that took it by mistake is served a second time, when this driver has given back what it took."""
+    place = MemoryPlace(profile)
+    context, marker, published = await _over(place)
+    _swap_before_move(place)
+    swap = place.store.before_call
+    assert swap is not None
+    moved: list[Call] = []
+
+    async def move_again(call: Call) -> None:
+        await swap(call)
+        if call.operation == "rename_file" and call.path.name == "_SUCCESS":
+            moved.append(call)
+        elif moved and place.all_files().get("_SUCCESS") == OTHERS:
+            [first] = moved
+            assert first.destination is not None
+            place.store.before_call = None
+            await place.store.inner.rename_file(first.path, first.destination)
+
+    place.store.before_call = move_again
+    assert not await withdraw_success(context, marker, published)
+    assert place.store.before_call is None
+    assert _markers(place) == {"_SUCCESS": OTHERS}
 
 
 @pytest.mark.parametrize("profile", ["local", "hdfs"])
