@@ -225,7 +225,10 @@ class _Tree:
         self._own = own
 
     async def not_among(self, names: Repeats) -> Findings:
-        """Files that are not among all that the job wrote: by hashes, and the tree once more where some are not."""
+        """Files that are not among all that the job wrote: by hashes, and the tree once more where some are not.
+
+        Only what both listings show counts; beyond what a report names, what the first one shows.
+        """
         found = Findings()
         async with Repeats() as standing:
             async for uris in self._visible():
@@ -236,7 +239,8 @@ class _Tree:
                 for uri in uris:
                     if hash(uri) in unknown:
                         found.add(uri)
-        if count > len(unknown):
+        # Where some of those are gone by now, so may be the others, which were not looked for again.
+        if count > len(unknown) and found.count >= len(unknown):
             found.count = count
         return found
 

@@ -252,3 +252,27 @@ async def test_a_report_names_some_and_counts_all(place: Place, monkeypatch: pyt
     assert all("has 20 bytes" in sentence for sentence in report.wrong)
     assert len(report.extra) == 3
     assert all("/p=9/extra-" in uri for uri in report.extra)
+
+
+async def test_extra_files_that_go_while_they_are_looked_at_are_not_told_of(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a report names: those that the second listing of the tree shows no more say that others may be gone."""
+    for module in (comparing, validation):
+        monkeypatch.setattr(module, "MOST_NAMED", 3)
+    await place.run_job({"p=1/part-0": b"x"})
+    for number in range(7):
+        place.write(f"p=9/extra-{number}", b"x")
+    listed = 0
+
+    async def remove_extra(call: Call) -> None:
+        nonlocal listed
+        if call.operation in {"list", "list_tree"} and call.path == place.layout("any").destination:
+            listed += 1
+            if listed == 2:
+                place.remove("p=9")
+
+    place.store.before_call = remove_extra
+    report = await validate(place)
+    assert listed == 2
+    assert (report.ok, report.extra, report.extra_count) == (True, [], 0)
