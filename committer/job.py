@@ -15,7 +15,7 @@ from committer.advice import COMMIT_AGAIN
 from committer.committers.advising import advising
 from committer.committers.failures import say_it_is_left
 from committer.committers.fresh import as_new_driver, fresh_statistics
-from committer.committers.refused_output import naming_the_end
+from committer.committers.refused_output import naming_the_end, without_the_end
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import CommitterError, JobDecidedError, JobStateError, TaskCommitsRequiredError
@@ -393,4 +393,4 @@ class Job(OneProcess):
             error.add_note(f"aborting job {self.job_id} took over {UNDO_BOUND_S:.0f} s and was given up")
             say_it_is_left(self._context, error, self._reached)
         if self._aborted and not was_aborted and isinstance(error, CommitterError):
-            error.next_step = error.next_step.replace(COMMIT_AGAIN, RUN_ANEW)
+            error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, RUN_ANEW)

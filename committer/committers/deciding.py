@@ -10,6 +10,7 @@ from typing import TypeVar
 from committer.committers.failures import refuse_undecided, say_undecided
 from committer.committers.look import Position
 from committer.committers.preparing import Prepared, find_refs, prepare
+from committer.committers.refused_output import TO_BE_ABORTED
 from committer.errors import CommitterError, JobNotFoundError, StoreOutcomeUnknownError, TargetExistsError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, both_in_full, settled
@@ -160,8 +161,8 @@ async def _say_committed_before(context: StageContext, refused: TargetExistsErro
         marker = await read_success(context)
         if marker is not None and marker.jobId == context.layout.job_id:
             refused.next_step = (
-                f"_SUCCESS says that a job {marker.jobId} committed there before: if that was this work, nothing is "
-                f"left to do; else {refused.next_step}"
+                f"_SUCCESS says that a job {marker.jobId} committed there before: if that was this work, it is done, "
+                f"and this job {TO_BE_ABORTED} there; else {refused.next_step}"
             )
 
 

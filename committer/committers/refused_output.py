@@ -33,6 +33,10 @@ _OF_THE_OUTPUT: Final = (
     MultipleError,
 )
 
+TO_BE_ABORTED: Final = "is to be aborted, which changes nothing"
+"""How the next step of a job ends whose work another one has done; one that the error aborts has it replaced."""
+
+_ABORTED: Final = "was aborted, which changed nothing"
 _ENDS: Final = "ends the job with nothing published"
 _CLAUSE: Final = re.compile(rf"(; )?`[^`]*` {_ENDS}")
 
@@ -53,8 +57,8 @@ async def naming_the_end(context: StageContext) -> AsyncIterator[None]:
 
 
 def without_the_end(advice: str) -> str:
-    """Advice for a caller who is about to abort the job."""
-    return _CLAUSE.sub("", advice)
+    """Advice for the caller of a job that the error aborts."""
+    return _CLAUSE.sub("", advice).replace(TO_BE_ABORTED, _ABORTED)
 
 
 async def _is_undecided(context: StageContext) -> bool:

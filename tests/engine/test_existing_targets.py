@@ -35,11 +35,27 @@ async def test_a_job_id_that_committed_there_before_is_told(place: Place, again:
         await place.run_task(job, 0, {"a/part-0": b"1"})
         with pytest.raises(TargetExistsError) as caught:
             await job.commit()
-        told = "_SUCCESS says that a job nightly committed there before: if that was this work, nothing is left to do"
-        assert (told in caught.value.next_step) is says
+        told = (
+            "_SUCCESS says that a job nightly committed there before: if that was this work, it is done, and this job is "
+            "to be aborted, which changes nothing there; else "
+        )
+        assert caught.value.outcome == "unchanged"
+        assert caught.value.next_step.startswith(told) is says
         assert "existing_target='replace'" in caught.value.next_step
         await job.abort()
     assert place.files() == {"a/part-0": b"1"}
+
+
+async def test_a_job_that_ran_again_and_was_aborted_is_told_so(place: Place) -> None:
+    """Leaving the block aborts it: what is to be done is done."""
+    await place.run_job({"a/part-0": b"1"}, job_id="nightly")
+    with pytest.raises(TargetExistsError) as caught:
+        await place.run_job({"a/part-0": b"1"}, job_id="nightly")
+    told = "if that was this work, it is done, and this job was aborted, which changed nothing there; else "
+    assert told in caught.value.next_step
+    assert place.files() == {"a/part-0": b"1"}
+    assert place.temporary() == set()
+    assert (await committer.validate(place.dest, storage_options=place.options)).ok
 
 
 async def test_file_at_a_files_target_is_replaced(place: Place) -> None:
