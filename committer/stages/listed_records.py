@@ -142,14 +142,27 @@ async def _bring_back(context: StageContext) -> None:
         if not await is_frozen(context):
             # Another driver has brought them back, or this call, whose first answer was lost: no record is a late one.
             return
-        late = [child.path async for child in store.list(layout.manifests)]
+    try:
+        await _bring_in_late(context)
+        await store.rename_directory(layout.manifests_frozen, layout.manifests)
+    except CommitterError:
+        if await is_frozen(context):
+            raise
+        # Another driver brought them back meanwhile. Where it brought none, this one may have deleted their directory.
+        with suppress(StoreNotFoundError):
+            await store.make_directory(layout.manifests, parents=False)
+
+
+async def _bring_in_late(context: StageContext) -> None:
+    """Moves the records of late tasks to the frozen ones, whom they replace, and deletes their directory."""
+    layout, store = context.layout, context.store
+    late = [child.path async for child in store.list(layout.manifests)]
 
     async def bring_in(record: StorePath) -> None:
         await store.rename_file(record, layout.manifests_frozen / record.name, replace=True)
 
     await run_workers(late, bring_in, workers=context.config.io_concurrency, operation="unfreeze_manifests")
     await store.delete_directory(layout.manifests, recursive=False)
-    await store.rename_directory(layout.manifests_frozen, layout.manifests)
 
 
 async def _keep_name(context: StageContext) -> bool:

@@ -15,7 +15,7 @@ from committer.committers.context import open_context
 from committer.errors import CommitterError, StoreNotFoundError, StoreOutcomeUnknownError, TaskError, TaskMissingError
 from committer.flow.runtime import use_runtime
 from committer.paths import StorePath
-from committer.stages.listed_records import unfreeze_manifests
+from committer.stages.listed_records import freeze_manifests, unfreeze_manifests
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.places import MemoryPlace, Place, make_place
@@ -252,6 +252,45 @@ async def test_records_that_another_driver_brought_back_are_let_be(profile: str)
     assert (await job.commit()).files_committed == 2
     assert place.files() == BOTH
     assert place.temporary() == set()
+
+
+@profiles
+@pytest.mark.parametrize("tasks", [0, 2])
+async def test_two_drivers_bring_the_records_back_at_once(profile: str, tasks: int) -> None:
+    """One does all of it before each call of the other, which a late task's directory is in the way of, too."""
+    number = 1
+    while await _bring_back_at_once(profile, tasks, number):
+        number += 1
+    assert number > 7
+
+
+async def _bring_back_at_once(profile: str, tasks: int, number: int) -> bool:
+    """Whether there was a call of that number."""
+    place = MemoryPlace(profile)
+    job = await place.open_job(job_id="j")
+    for task in range(tasks):
+        await place.run_task(job, task, {f"a/part-{task}": b"x"})
+    context = await open_context(job.spec, place.store, owned=False)
+    await freeze_manifests(context)
+    late = f"_temporary/j/00/manifests/{context.layout.manifest(0).name}"
+    frozen = {name: data for name, data in place.all_files().items() if "/manifests-frozen/" in name}
+    place.write(late, next(iter(frozen.values()), b""))
+    if not frozen:
+        place.remove(late)
+    number += place.store.count()
+
+    async def undo(call: Call) -> None:
+        if call.number == number:
+            await _undo_freeze(place, job)
+
+    place.store.before_call = undo
+    await unfreeze_manifests(context)
+    place.store.before_call = None
+    came = place.store.count() >= number
+    await place.run_task(job, tasks, {f"a/part-{tasks}": b"x"})
+    assert (await job.commit(tasks=tasks + 1)).files_committed == tasks + 1, place.store.log()
+    assert place.temporary() == set()
+    return came
 
 
 @profiles
