@@ -261,3 +261,73 @@ async def test_what_cannot_be_renamed_at_once_is_linked(tmp_path: Path, monkeypa
     await store.close()
     assert len(list((tmp_path / "in").iterdir())) == 9
     assert not list(tmp_path.glob("from-*"))
+
+
+@pytest.mark.parametrize("others", [0, 500])
+@pytest.mark.parametrize("count", [3, 12])
+async def test_a_name_that_no_file_can_have_leaves_no_directory_among_the_files(
+    tmp_path: Path, count: int, others: int
+) -> None:
+    """What was renamed before it is looked at, whatever is raised."""
+    renames = into(tmp_path, count)
+    crowd(tmp_path, others)
+    for number, put in ((0, Path.mkdir), (1, lambda path: path.symlink_to("/nowhere"))):
+        (tmp_path / f"from-{number}").unlink()
+        put(tmp_path / f"from-{number}")
+    renames[-1] = (renames[-1][0], renames[-1][1].parent / "to\ud800")
+    store = LocalStore()
+    with pytest.raises(InvalidPathError) as caught:
+        await store.rename_files(renames)
+    await store.close()
+    assert caught.value.outcome == "unchanged"
+    assert (tmp_path / "from-0").is_dir()
+    assert (tmp_path / "from-1").is_symlink()
+    assert len(list((tmp_path / "in").iterdir())) == count - 3 + others
+
+
+async def test_memory_that_runs_out_leaves_no_directory_among_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renames = into(tmp_path, 9)
+    (tmp_path / "from-0").unlink()
+    (tmp_path / "from-0").mkdir()
+    rename, calls = kernel_rename.rename_no_replace, 0
+
+    def run_out(source: str, destination: str, **at: int | None) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise MemoryError
+        rename(source, destination, **at)
+
+    monkeypatch.setattr(kernel_rename, "rename_no_replace", run_out)
+    store = LocalStore()
+    with pytest.raises((StoreError, MemoryError)):
+        await store.rename_files(renames)
+    await store.close()
+    assert (tmp_path / "from-0").is_dir()
+    assert sorted(path.name for path in (tmp_path / "in").iterdir()) == ["to-1", "to-2", "to-3"]
+    assert (tmp_path / "from-4").exists()
+
+
+async def test_a_directory_that_cannot_be_put_back_is_told_whatever_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renames = into(tmp_path, 9)
+    (tmp_path / "from-0").unlink()
+    (tmp_path / "from-0").mkdir()
+    renames[5] = (renames[5][0], renames[5][1].parent / "to\ud800")
+    rename = kernel_rename.rename_no_replace
+
+    def planting(source: str, destination: str, **at: int | None) -> None:
+        rename(source, destination, **at)
+        if destination.endswith("to-0"):
+            Path(source).mkdir()
+
+    monkeypatch.setattr(kernel_rename, "rename_no_replace", planting)
+    store = LocalStore()
+    with pytest.raises(InvalidPathError) as caught:
+        await store.rename_files(renames)
+    await store.close()
+    assert caught.value.outcome == "unknown"
+    assert [type(cause) for cause in caught.value.causes] == [StoreIsADirectoryError]

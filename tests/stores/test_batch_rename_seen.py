@@ -10,6 +10,7 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import (
+    InvalidPathError,
     StoreError,
     StoreExistsError,
     StoreIsADirectoryError,
@@ -125,6 +126,34 @@ async def test_files_that_went_through_a_planted_link_come_back(
 
     monkeypatch.setattr(kernel_rename, "rename_no_replace", planting)
     assert await moved(renames) == dict.fromkeys(range(2, 20), StoreLinkError)
+    assert list(outside.iterdir()) == []
+    assert len(list(partition.iterdir())) == 18
+    assert len(list(aside.with_name("real").iterdir())) == 2
+
+
+async def test_files_that_went_through_a_planted_link_come_back_where_a_later_one_has_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition, aside, renames = old_files(tmp_path, 20)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    store = LocalStore()
+    seen = [(status.identity, status.size) for status in [await store.status(source) for source, _aside in renames]]
+    renames[9] = (StorePath.of(partition) / "part\ud800", renames[9][1])
+    rename, calls = kernel_rename.rename_no_replace, 0
+
+    def planting(source: str, destination: str, **ends: int | None) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            aside.rename(aside.with_name("real"))
+            aside.symlink_to(outside)
+        rename(source, destination, **ends)
+
+    monkeypatch.setattr(kernel_rename, "rename_no_replace", planting)
+    with pytest.raises(InvalidPathError):
+        await store.rename_files(renames, seen=seen)
+    await store.close()
     assert list(outside.iterdir()) == []
     assert len(list(partition.iterdir())) == 18
     assert len(list(aside.with_name("real").iterdir())) == 2

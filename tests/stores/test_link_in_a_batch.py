@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer.errors import StoreLinkError
+from committer.errors import InvalidPathError, StoreLinkError
 from committer.paths import StorePath
 from committer.stores.local import LocalStore, kernel_rename, places
 from committer.stores.local.places import Held
@@ -185,6 +185,43 @@ async def test_a_link_above_many_directories_in_the_middle_of_a_batch(
     assert {path.name for path in (tmp_path / "a=1").iterdir()} == {f"part-{number:02}" for number in range(5)}
     assert {path.read_bytes() for path in (tmp_path / "a=1").iterdir()} == {b"the job's"}
     assert len([path for path in outside.rglob("part-*") if path.read_bytes() == b"another user's"]) == 20
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_files_behind_a_link_go_back_where_a_later_one_cannot_be_renamed_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """Those that were not yet renamed stay where they are, and so does what stands in their way."""
+    names = [f"part-{number:02}" for number in range(12)]
+    attempt, target, outside = tmp_path / ATTEMPT, tmp_path / "a=1", tmp_path / "outside"
+    for directory in (attempt, target, outside):
+        directory.mkdir(parents=True)
+    for name in names:
+        (attempt / name).write_bytes(b"the job's")
+    for name in names[:6]:
+        (outside / name).write_bytes(b"another user's")
+    (target / names[11]).write_bytes(b"another job's")
+    of = [(StorePath.of(attempt / name), StorePath.of(target / name)) for name in names]
+    of[6] = (of[6][0], StorePath.of(target) / "part\ud800")
+    store = LocalStore()
+    statuses = [await store.status(source) for source, _target in of]
+    rename, calls = kernel_rename.rename_no_replace, 0
+
+    def planting(source: str, destination: str, **ends: int | None) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            attempt.rename(attempt.with_name("real"))
+            attempt.symlink_to(outside)
+        rename(source, destination, **ends)
+
+    monkeypatch.setattr(kernel_rename, "rename_no_replace", planting)
+    with pytest.raises(InvalidPathError):
+        await store.rename_files(of, identities=[status.identity for status in statuses] if known else None)
+    await store.close()
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == {names[11]: b"another job's"}
+    assert {path.name: path.read_bytes() for path in outside.iterdir()} == dict.fromkeys(names[:6], b"another user's")
+    assert len(list(attempt.with_name("real").iterdir())) == 12
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from committer.errors import StoreError, StoreIsADirectoryError, StorePreconditionError
+from committer.errors import CommitterError, StoreError, StoreIsADirectoryError, StorePreconditionError
 from committer.file_names import working_part
 from committer.paths import StorePath
 from committer.stores.local import kernel_rename
@@ -44,13 +44,23 @@ class BatchRenames(Renames):
         of two looks at each file; one that holds many more is not. Of a file that has the inode number of its identity
         then, the place it came from needs no look. Checksum sidecars of their sources stay where they are. Files of
         which it was said what was seen of them are looked at, and their sidecars are deleted, as `rename_file` does.
+
+        Raises:
+            CommitterError: What is no error of a store, of one file. Those before it were renamed, and looked at; those
+                after it were not. Its outcome is unknown if that of any file is.
         """
         errors: dict[int, StoreError] = {}
-        with Held() as batch:
-            if seen is None:
-                self._rename_batch(batch, renames, identities or [None] * len(renames), errors)
-            else:
-                self._rename_seen(batch, renames, seen, errors)
+        try:
+            with Held() as batch:
+                if seen is None:
+                    self._rename_batch(batch, renames, identities or [None] * len(renames), errors)
+                else:
+                    self._rename_seen(batch, renames, seen, errors)
+        except CommitterError as error:
+            unknown = [one for one in errors.values() if one.outcome == "unknown"]
+            if unknown:
+                error.outcome, error.causes = "unknown", (*error.causes, *unknown)
+            raise
         return errors
 
     def _rename_seen(
@@ -61,6 +71,19 @@ class BatchRenames(Renames):
         errors: dict[int, StoreError],
     ) -> None:
         plainly: dict[str, dict[str, int]] = {}
+        try:
+            self._rename_each_seen(batch, renames, seen, plainly, errors)
+        finally:
+            self._look_for_the_lost(batch, renames, plainly, errors)
+
+    def _rename_each_seen(
+        self,
+        batch: Held,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        seen: Sequence[tuple[str | None, int]],
+        plainly: dict[str, dict[str, int]],
+        errors: dict[int, StoreError],
+    ) -> None:
         # In a job's own directory no program keeps checksums.
         own: dict[str, bool] = {}
         for directory, indexes in _by_directory([source for source, _destination in renames]).items():
@@ -84,7 +107,6 @@ class BatchRenames(Renames):
                 except StoreError as error:
                     error.operation = error.operation or "rename_file"
                     errors[index] = error
-        self._look_for_the_lost(batch, renames, plainly, errors)
 
     def _look_for_the_lost(
         self,
@@ -106,7 +128,29 @@ class BatchRenames(Renames):
         identities: Sequence[str | None],
         errors: dict[int, StoreError],
     ) -> None:
-        proved: set[int] = set()
+        unproved: set[int] = set()
+        try:
+            self._rename_by_directory(batch, renames, identities, unproved, errors)
+        finally:
+            self._look_for_strangers(batch, renames, unproved.difference(errors), errors)
+
+    def _rename_by_directory(
+        self,
+        batch: Held,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        identities: Sequence[str | None],
+        unproved: set[int],
+        errors: dict[int, StoreError],
+    ) -> None:
+        """Renames files, those of one destination directory after another.
+
+        Args:
+            batch: The directories that are held.
+            renames: Both ends of each.
+            identities: What each is said to have.
+            unproved: Takes the indexes of those that were renamed, and not seen to be the files that are meant.
+            errors: Takes what went wrong.
+        """
         batch.begin_at([source.path[: source.path.rfind("/")] for source, _destination in renames])
         for directory, indexes in _by_directory([destination for _source, destination in renames]).items():
             some: list[_Numbered] = [(index, *renames[index]) for index in indexes]
@@ -115,19 +159,28 @@ class BatchRenames(Renames):
                 holds = may_hold_sidecars(directory, entries) if entries else None
                 with_sidecar = [] if holds is False else _with_sidecar(directory, some)
                 bare = [numbered for numbered in some if numbered not in with_sidecar] if with_sidecar else some
-                # Of a large directory no listing tells what a look at each file does.
-                rest, arrived = self._rename_bare(batch, directory, bare, errors, entries if holds is False else 0)
+                rest: list[_Numbered] = []
+                renamed: dict[str, _Numbered] = {}
+                try:
+                    self._rename_bare(batch, directory, bare, renamed, rest, errors)
+                finally:
+                    # Of a large directory no listing tells what a look at each file does.
+                    arrived = self._put_others_back(directory, renamed, errors, entries if holds is False else 0)
+                    unproved.update(
+                        [
+                            index
+                            for index, number in arrived.items()
+                            if not (identities[index] or "").startswith(f"{number}:")
+                        ]
+                    )
                 some = with_sidecar + rest
-                proved.update(
-                    [index for index, number in arrived.items() if (identities[index] or "").startswith(f"{number}:")]
-                )
             for index, source, destination in some:
                 try:
                     self.rename_file(source, destination, False, None, batch)
                 except StoreError as error:
                     errors[index] = error
-        unproved = [index for index in range(len(renames)) if index not in errors and index not in proved]
-        self._look_for_strangers(batch, renames, unproved, errors)
+                else:
+                    unproved.add(index)
 
     def _look_for_strangers(
         self,
@@ -154,15 +207,24 @@ class BatchRenames(Renames):
                 errors[names[name]] = _move_stranger_back(*renames[names[name]])
 
     def _rename_bare(
-        self, batch: Held, directory: str, renames: list[_Numbered], errors: dict[int, StoreError], entries: int
-    ) -> tuple[list[_Numbered], dict[int, int]]:
-        """Renames files into one directory, where none of them has a sidecar; lists at most so many entries of it.
+        self,
+        batch: Held,
+        directory: str,
+        renames: list[_Numbered],
+        renamed: dict[str, _Numbered],
+        rest: list[_Numbered],
+        errors: dict[int, StoreError],
+    ) -> None:
+        """Renames files into one directory, where none of them has a sidecar.
 
-        Returns:
-            Those that need another way, and the inode number of each that arrived, by index.
+        Args:
+            batch: The directories that are held.
+            directory: Where they go.
+            renames: What is to be renamed.
+            renamed: Takes what was, by its new name.
+            rest: Takes those that need another way.
+            errors: Takes what went wrong.
         """
-        rest: list[_Numbered] = []
-        renamed: dict[str, _Numbered] = {}
         checked: set[str] = set()
         rename, name_at = kernel_rename.rename_no_replace, len(directory) + 1
         for numbered in renames:
@@ -190,13 +252,24 @@ class BatchRenames(Renames):
                 errors[numbered[0]] = told
             else:
                 renamed[second[name_at:]] = numbered
+
+    def _put_others_back(
+        self, directory: str, renamed: dict[str, _Numbered], errors: dict[int, StoreError], entries: int
+    ) -> dict[int, int]:
+        """Looks what was renamed into a directory, and undoes the renames of what is no file.
+
+        Lists at most so many entries of it.
+
+        Returns:
+            The inode number of each file that is seen there, by index; 0 of what is not.
+        """
         # The system renames a directory or a link as gladly as a file. That none was among them is seen afterwards, in
         # one look at them all.
         found = look_among(directory, renamed.keys(), entries)
         for name, is_directory in found.others.items():
             index, source, destination = renamed[name]
             errors[index] = self._put_other_back(source, destination, is_directory)
-        return rest, {renamed[name][0]: number for name, number in found.numbers.items()}
+        return {numbered[0]: found.numbers.get(name, 0) for name, numbered in renamed.items()}
 
     def _put_other_back(self, source: StorePath, destination: StorePath, is_directory: bool) -> StoreError:
         """Undoes the rename of what turned out to be no regular file; says what the caller is to hear."""
