@@ -46,6 +46,12 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_IS_IN, KEY)
 
 
+@pytest.fixture(autouse=True)
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was seen of a service in another test is forgotten: its address may be another one's by now."""
+    monkeypatch.setattr("committer.stores.s3.deletes._ignoring", set())
+
+
 @pytest.fixture
 def server(seaweedfs_server: Server) -> Server:
     """The server a test runs against, unless it says another."""

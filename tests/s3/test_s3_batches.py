@@ -97,6 +97,56 @@ async def test_a_service_that_does_not_say_so_is_not_trusted(
     assert await channel.files() == {}
 
 
+async def test_what_ignored_a_condition_is_not_trusted_again(
+    store: S3Store, proxy: Proxy, root: StorePath, channel: BucketChannel
+) -> None:
+    """Behind one address there may be servers of several versions: which of them answers next no trial tells."""
+    options = options_for(Server("proxy", proxy.url))
+    await store.probe(root)
+    files = await put_all(store, [root / "a", root / "changed"])
+    await channel.write("changed", b"of another job")
+    proxy.troubles = [Trouble("answer", status=200, body=SAYS_NOTHING, **BATCHES)]  # type: ignore[arg-type]
+    other = S3Store.open_for(root, options)
+    await other.probe(root)
+    # The same in every store of the process, for as long as it lives, whatever the next trial would come to.
+    late = S3Store.open_for(root, options)
+    await late.probe(root)
+    for one in (store, other, late):
+        assert (one.capabilities.conditional_delete, one.capabilities.conditional_batch_delete) == (True, False)
+        with pytest.raises(UnsupportedError):
+            await one.delete_files_if(files)
+    await other.close()
+    await late.close()
+    assert await channel.files() == {"a": b"a", "changed": b"of another job"}
+
+
+async def test_what_is_only_unclear_is_tried_again(store: S3Store, proxy: Proxy, root: StorePath) -> None:
+    proxy.troubles = [Trouble("answer", status=503, body=refusal("SlowDown"), **BATCHES)]  # type: ignore[arg-type]
+    await store.probe(root)
+    assert not store.capabilities.conditional_batch_delete
+    await store.probe(root)
+    assert store.capabilities.conditional_batch_delete
+
+
+async def test_many_are_deleted_on_conditions_only_where_one_is(store: S3Store, proxy: Proxy, root: StorePath) -> None:
+    """A service that ignored the condition of one delete is not asked for many, whatever a second probe finds."""
+    proxy.troubles = [Trouble("answer", status=500, method="DELETE", body=refusal("InternalError"))]
+    await store.probe(root)
+    assert (store.capabilities.conditional_delete, store.capabilities.conditional_batch_delete) == (False, False)
+    await store.probe(root)
+    assert (store.capabilities.conditional_delete, store.capabilities.conditional_batch_delete) == (False, False)
+
+
+async def test_a_trial_that_sees_a_condition_ignored_ends_the_trust(moto_server: Server, root: StorePath) -> None:
+    """`doctor`, in a process that commits."""
+    store = S3Store.open_for(root, options_for(moto_server))
+    [_found] = [one for one in await store.trials(root) if one.name == "conditional batch delete"]
+    proxy = S3Store.open_for(root, options_for(moto_server))
+    assert proxy._deletes.ignores_conditions
+    await store.close()
+    await proxy.close()
+
+
 # --- What is asked and answered -------------------------------------------------------------------------------------
 
 
@@ -170,6 +220,27 @@ async def test_a_service_that_no_longer_knows_the_call(
     ]
 
 
+@pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (400, "MalformedXML")])
+async def test_a_call_whose_conditions_are_not_known_is_not_sent_again(
+    store: S3Store, proxy: Proxy, root: StorePath, channel: BucketChannel, status: int, code: str
+) -> None:
+    """One of several servers behind an address is older than the one that answered the trial."""
+    await store.probe(root)
+    files = await put_all(store, [root / "a", root / "changed"])
+    await channel.write("changed", b"of another job")
+    proxy.troubles = [Trouble("answer", status=status, body=refusal(code), **BATCHES)]  # type: ignore[arg-type]
+    refused = await store.delete_files_if(files)
+    assert {path: type(error) for path, error in refused.items()} == {root / "changed": StorePreconditionError}
+    sent = proxy.count("POST", "delete")
+    assert not store.capabilities.conditional_batch_delete
+    with pytest.raises(UnsupportedError):
+        await store.delete_files_if(files)
+    # Without conditions it can still delete many.
+    assert await store.delete_files([root / "changed"]) == {}
+    assert proxy.count("POST", "delete") == sent + 1
+    assert await channel.files() == {}
+
+
 async def test_a_versioned_bucket_keeps_what_was_deleted(server: Server, root: StorePath) -> None:
     """A call without a version hides the current one, if that meets the condition; none is lost."""
     bucket = f"versioned{root.path.split('/')[1]}"
@@ -227,6 +298,28 @@ async def test_old_files_go_one_by_one_where_the_service_ignores_conditions(
     for name, data in OLD.items():
         await channel.write(name, data)
     assert await replaced(Jobs("magic", moto_server, root, None)) == {"p=0/new": b"new"}  # type: ignore[arg-type]
+
+
+async def test_old_files_go_one_by_one_once_another_job_saw_a_condition_ignored(
+    jobs: Jobs, proxy: Proxy, channel: BucketChannel
+) -> None:
+    """Between the trial of this job and its deletes."""
+    store = S3Store.open_for(jobs.root, jobs.options)
+
+    async def another_probes(call: Call) -> None:
+        if call.operation == "delete_files" and "old" in call.path.name:
+            proxy.troubles = [Trouble("answer", status=200, body=SAYS_NOTHING, **BATCHES)]  # type: ignore[arg-type]
+            other = S3Store.open_for(jobs.root, jobs.options)
+            await other.probe(jobs.root / "_temporary" / "other")
+            await other.close()
+
+    faulty = FaultyStore(store, before_call=another_probes)
+    await jobs.commit({"p=0/new": b"new"}, store=faulty, conflict_mode="replace", superseded_scope="destination")
+    files = await channel.files()
+    del files["_SUCCESS"]
+    assert files == {"p=0/new": b"new"}
+    assert deleted_one_by_one(proxy) == len(OLD)
+    await store.close()
 
 
 @pytest.mark.parametrize(

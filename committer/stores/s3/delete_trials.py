@@ -41,8 +41,10 @@ async def deletes_many_on_condition(bench: TrialBench) -> str:
     """Whether a call for many files deletes those that meet their conditions, and no others."""
     spared, meant = (bench.directory / "many-on-condition" / name for name in ("spared", "meant"))
     identities = [str((await bench.store.put(path, path.name.encode())).identity) for path in (spared, meant)]
-    refused = await Deletes(bench.wire).delete_at_once({spared: identities[1], meant: identities[1]})
+    deletes = Deletes(bench.wire)
+    refused = await deletes.delete_at_once({spared: identities[1], meant: identities[1]})
     if await status_or_none(bench.store, spared) is None:
+        deletes.saw_condition_ignored()
         return "a call for many files deletes what it was told to spare"
     if not isinstance(refused.get(spared), StorePreconditionError):
         return "a call for many files says not that it spared one"

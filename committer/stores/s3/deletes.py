@@ -17,7 +17,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stores.answered_xml import parsed
 from committer.stores.s3.checksums import md5_of
-from committer.stores.s3.errors import error_of, error_of_code
+from committer.stores.s3.errors import code_of, error_of, error_of_code
 from committer.stores.s3.listing import object_at, status_in
 from committer.stores.s3.wire import S3Wire
 from committer.stores.s3.xml import can_be_text, deletion, is_etag
@@ -27,7 +27,13 @@ BATCH: Final = 1000
 
 # What services answer that do not know "DeleteObjects".
 _NOT_THERE: Final = (405, 501)
+# What one answers that does not know a condition in it.
+_NOT_KNOWN: Final = "MalformedXML"
 _WORKERS: Final = 8
+
+# Addresses of services that were seen not to hear the conditions of a call for many files. Behind one address there may
+# be servers of several versions, so this holds for all stores of the process, and as long as it lives.
+_ignoring: set[str | None] = set()
 
 
 class Deletes:
@@ -40,6 +46,15 @@ class Deletes:
     def __init__(self, wire: S3Wire) -> None:
         self._wire = wire
         self._one_by_one = False
+
+    @property
+    def ignores_conditions(self) -> bool:
+        """Whether it was seen that a call for many files does not hear conditions; each object goes by itself then."""
+        return self._wire.endpoint in _ignoring
+
+    def saw_condition_ignored(self) -> None:
+        """Has no store of this process delete many objects on conditions at this address any more."""
+        _ignoring.add(self._wire.endpoint)
 
     async def delete(self, path: StorePath) -> bool:
         """Deletes an object; see `Store.delete_file`. Two calls."""
@@ -88,21 +103,26 @@ class Deletes:
 
     async def _delete_all(self, etags: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
         together: dict[StorePath, str | None] = {}
-        if not self._one_by_one:
+        conditional = any(etag is not None for etag in etags.values())
+        if not (self._one_by_one or (conditional and self.ignores_conditions)):
             together = {path: etag for path, etag in etags.items() if _fits(path, etag)}
         failed: dict[StorePath, StoreError] = {}
         if together:
             try:
                 failed = await self.delete_at_once(together)
             except UnsupportedError:
-                self._one_by_one, together = True, {}
+                together = {}
+                if conditional:
+                    self.saw_condition_ignored()
+                else:
+                    self._one_by_one = True
         return failed | await self._delete_each({path: etags[path] for path in etags if path not in together})
 
     async def delete_at_once(self, etags: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
         """Deletes objects in one call, whose names and etags XML can hold; None for an etag: whatever is there.
 
         Raises:
-            UnsupportedError: The service has no such call.
+            UnsupportedError: The service has no such call, or knows no conditions in it; nothing was deleted.
         """
         by_key = {path.path[1:]: path for path in etags}
         refused = await self._delete_keys("delete_files", by_key, {path.path[1:]: etag for path, etag in etags.items()})
@@ -131,7 +151,8 @@ class Deletes:
         headers = {"content-md5": md5_of(body), "content-type": "application/xml"}
         at = next(iter(keys.values()))
         answer = await self._wire.send(operation, "POST", at, (("delete", ""),), headers, data=body, key="")
-        if answer.status in _NOT_THERE:
+        conditional = any(etag is not None for etag in etags.values())
+        if answer.status in _NOT_THERE or (conditional and code_of(answer) == _NOT_KNOWN):
             raise UnsupportedError(
                 "the service deletes one file a call", operation=operation, path=at, next_step="delete them one by one"
             )

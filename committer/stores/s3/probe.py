@@ -68,12 +68,17 @@ async def _spares_of_many(wire: S3Wire, path: StorePath) -> bool:
     """Whether a call for many files refuses to delete the file, whose condition it does not meet, and says so.
 
     Some services know the call and not its conditions (moto 5.2). No job needs it: whatever else goes wrong with the
-    call counts as a no.
+    call counts as a no. One that was seen to ignore them once is not asked again.
     """
+    deletes = Deletes(wire)
+    if deletes.ignores_conditions:
+        return False
     try:
-        refused = await Deletes(wire).delete_at_once({path: _NO_ETAG.strip('"')})
+        refused = await deletes.delete_at_once({path: _NO_ETAG.strip('"')})
     except CommitterError:
         return False
+    if path not in refused:
+        deletes.saw_condition_ignored()
     return isinstance(refused.get(path), StorePreconditionError)
 
 

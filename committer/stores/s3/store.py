@@ -137,6 +137,9 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         """What S3 can do; `probe` may find that another service can do less, and whether many files can be deleted on
         conditions.
         """
+        if self._capabilities.conditional_batch_delete and self._deletes.ignores_conditions:
+            # Seen by another store of this process.
+            self._capabilities = msgspec.structs.replace(self._capabilities, conditional_batch_delete=False)
         return self._capabilities
 
     async def probe(self, directory: StorePath) -> None:
@@ -146,11 +149,10 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
             UnsupportedError: The service keeps no stamps, or ignores a condition of a put or a completion.
         """
         found = await probe(self, self._wire, self._checked(directory))
+        # Behind one name there may be servers of several versions: what one of them ignored is not relied on again.
+        spares = self._capabilities.conditional_delete and found.spares_one
         self._capabilities = msgspec.structs.replace(
-            self._capabilities,
-            # Behind one name there may be servers of several versions: what one of them ignored is not relied on again.
-            conditional_delete=self._capabilities.conditional_delete and found.spares_one,
-            conditional_batch_delete=found.spares_one and found.spares_of_many,
+            self._capabilities, conditional_delete=spares, conditional_batch_delete=spares and found.spares_of_many
         )
 
     async def trials(self, directory: StorePath) -> Sequence[Finding]:
@@ -228,7 +230,7 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         Raises:
             UnsupportedError: `probe` did not see that this service hears the conditions.
         """
-        if not self._capabilities.conditional_batch_delete:
+        if not self.capabilities.conditional_batch_delete:
             raise UnsupportedError(
                 "this service may delete whatever is there",
                 operation="delete_files",
