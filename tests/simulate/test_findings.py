@@ -6,7 +6,9 @@ import pytest
 
 from committer import CommitterConfig
 from committer.spec import Delivery
+from committer.stores.uploads import BLOCK_LISTS
 from committer.testing.simulate.exhaustive import small
+from committer.testing.simulate.ledger import Attempt, Ledger
 from committer.testing.simulate.result import Result
 from committer.testing.simulate.scenario import (
     EARLIER_SUCCESS,
@@ -18,6 +20,7 @@ from committer.testing.simulate.scenario import (
     draw_scenario,
 )
 from committer.testing.simulate.simulation import simulate
+from committer.testing.simulate.watch import JobWatch
 from committer.testing.simulate.worlds import OUT, MemoryWorld
 from tests.rotation import Share
 
@@ -433,3 +436,24 @@ def test_blocks_that_a_job_of_the_same_names_drops_are_a_limit_that_is_known(see
 def test_files_that_a_later_job_replaced_are_not_lost_where_a_third_is_unknown() -> None:
     """5100882: the checker looked for what a job had committed and another one, which replaces, took away since."""
     clean(simulate(draw_scenario(5100882, "block-list")))
+
+
+def test_blocks_that_another_users_file_dropped_are_a_limit_that_is_known() -> None:
+    """808: the file itself went, too: the job after it that replaces took it for an old one."""
+    clean(simulate(draw_scenario(808, "block-list")))
+
+
+@pytest.mark.parametrize(("first", "kept"), [(True, set[bytes]()), (False, {b"new"})])
+async def test_only_blocks_that_waited_when_another_users_file_came_may_be_lost(first: bool, kept: set[bytes]) -> None:
+    world = MemoryWorld("azure-flat")
+    store, path = world.store(), world.destination / "a"
+    watch = JobWatch("j0", Ledger(1, CommitterConfig()), world)
+    attempt = Attempt(0, 0, files={"a": b"new"})
+    if first:
+        await BLOCK_LISTS.required(store, "put_block", path).put_block(path, "1", b"new")
+    world.write(world.name_of("a"), b"another user's")
+    world.remove(world.name_of("a"))
+    if not first:
+        await BLOCK_LISTS.required(store, "put_block", path).put_block(path, "1", b"new")
+    assert watch.kept_of(attempt, [watch]) == kept
+    world.forget()

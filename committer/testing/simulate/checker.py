@@ -347,10 +347,9 @@ class Checker:
         for watch in self.jobs.values():
             if not watch.decided or watch.outcome == "rolled-back":
                 continue
-            dropped = watch.dropped_by(self.jobs.values())
             for task in range(watch.ledger.tasks):
                 able = watch.ledger.may_win(task)
-                kept = ({data for name, data in one.files.items() if name not in dropped} for one in able)
+                kept = (watch.kept_of(one, self.jobs.values()) for one in able)
                 # What a job committed must stand, below, unless a later one replaced it.
                 if not watch.committed and not any(some <= everything for some in kept):
                     self._fail(f"G8: files of task {task} of {watch.job_id} are lost", files)

@@ -9,7 +9,7 @@ import msgspec
 
 from committer.records.job_state import Decision, JobOutcome, JobSetup, decode_record
 from committer.testing.simulate.contents import job_of
-from committer.testing.simulate.ledger import Ledger
+from committer.testing.simulate.ledger import Attempt, Ledger
 from committer.testing.simulate.worlds import MAGIC, OUT, TEMPORARY, World
 
 
@@ -98,11 +98,21 @@ class JobWatch:
         """Whether it is decided and has more to do than to clean up."""
         return self.decided and not self.finished and self._said is None
 
-    def dropped_by(self, jobs: Iterable[JobWatch]) -> set[str]:
-        """Names whose blocks other jobs may drop, which make a file there or take one back, on flat accounts."""
-        if not self._world.store().capabilities.block_lists:
-            return set()
-        return {name for other in jobs if other is not self for name in other.ledger.all_names()}
+    def kept_of(self, attempt: Attempt, jobs: Iterable[JobWatch]) -> set[bytes]:
+        """What of an attempt's files must exist somewhere until its job ended.
+
+        On flat accounts blocks belong to the name that a file will have. Other jobs that make a file there, or take one
+        back, may drop them; and another user's file drops those that waited when it was put there.
+        """
+        world = self._world
+        if not world.store().capabilities.block_lists:
+            return {*attempt.files.values()}
+        others = {name for other in jobs if other is not self for name in other.ledger.all_names()}
+        return {
+            data
+            for name, data in attempt.files.items()
+            if name not in others and not any(block in data for block in world.dropped(world.name_of(name)))
+        }
 
     def decide(self) -> None:
         """Another committer's model begins its job commit."""

@@ -90,6 +90,10 @@ class World(ABC):
         """Every upload that has a part and was neither completed nor aborted; none where there are no uploads."""
         return set()
 
+    def dropped(self, name: str) -> Sequence[bytes]:
+        """The blocks that waited under a name when `write` put a file there, which dropped them."""
+        return ()
+
     def begin_upload(self, name: str) -> None:
         """Another user begins an upload, where there are any, and leaves it at that."""
         return
@@ -107,6 +111,7 @@ class MemoryWorld(World):
     def __init__(self, profile: str, **flags: bool) -> None:
         self._space = MemoryStore.space(f"guarantees-{next(self._numbers)}", profile, **flags)
         self._seen: tuple[int, Mapping[str, bytes]] | None = None
+        self._dropped: dict[str, list[bytes]] = {}
 
     @property
     def destination(self) -> StorePath:
@@ -163,7 +168,14 @@ class MemoryWorld(World):
 
     def write(self, name: str, data: bytes) -> None:
         """See `World.write`."""
+        waiting = self._space.blocks.uncommitted(self._space.path(name))
+        if waiting:
+            self._dropped.setdefault(name, []).extend(waiting.values())
         self._space.write(f"/{name}", data)
+
+    def dropped(self, name: str) -> Sequence[bytes]:
+        """See `World.dropped`."""
+        return self._dropped.get(name, ())
 
     def remove(self, name: str) -> None:
         """See `World.remove`."""
