@@ -151,7 +151,7 @@ async def measure(service: str, port: int, slices: int, calls: int) -> dict[str,
     kept: dict[str, list[float]] = {side: [] for side in SIDES}
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
-        own = client._session()
+        own = client._opened(asyncio.get_running_loop()).session
         bound = {"allow_redirects": False, "middlewares": (_as_sent,)}
         sides: dict[str, Call] = {
             ALONE: _alone(session, sent, **({"skip_auto_headers": ["Content-Type"]} if data is None else {})),

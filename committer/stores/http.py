@@ -12,7 +12,7 @@ import urllib.request
 import weakref
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -29,6 +29,7 @@ from committer.errors import (
     StoreUnavailableError,
 )
 from committer.paths import StorePath
+from committer.stores.answer_watch import AnswerWatch
 
 Body = bytes | bytearray | memoryview
 
@@ -46,7 +47,7 @@ _NOT_SENT_BY_ITSELF: Final = frozenset(map(istr, ("Accept", "Accept-Encoding", "
 # An upload may take this long for every byte before its deadline, on top of the wait for an answer.
 _SLOWEST_UPLOAD_BYTES_PER_S: Final = 128 * 1024
 
-# A body up to here waits for nothing on its way into the connection, so that the limit for the answer bounds it too.
+# A body up to here waits for nothing on its way into the connection, so that the watch over the answer bounds it too.
 _SHORT_BODY_BYTES: Final = 32 * 1024
 
 # From here on aiohttp would warn of bytes that are written in one go.
@@ -131,7 +132,7 @@ class HttpClient:
         session: One to use instead of its own, on the loop it belongs to; it is never closed here. Its middlewares are
             not run.
         connect_s: Seconds to wait for a connection.
-        answer_s: Seconds to wait for the next byte of an answer.
+        answer_s: Seconds to wait for an answer to begin, and for each next byte of its body.
     """
 
     def __init__(
@@ -140,11 +141,9 @@ class HttpClient:
         self._given = session
         self._answer_s = answer_s
         self._connect_s = connect_s
-        # Without a total: that would cost a timer for each request, and the parts below bound what can hang.
-        self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_s, sock_read=answer_s)
-        self._sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = (
-            weakref.WeakKeyDictionary()
-        )
+        # Its other limits would cost timers for each request: a watch over all of them bounds what can hang.
+        self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_s)
+        self._open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = weakref.WeakKeyDictionary()
 
     async def send(
         self,
@@ -173,24 +172,35 @@ class HttpClient:
             StoreOutcomeUnknownError: It was sent and the answer was lost.
             ConfigurationError: The URL is none, or the session that was given is closed.
         """
-        session, timeout = self._session(), self._timeout
+        loop = asyncio.get_running_loop()
+        opened = self._open.get(loop)
+        if opened is None or opened.session.closed:
+            opened = self._opened(loop)
+        timeout, upload_s = self._timeout, 0
         response: aiohttp.ClientResponse | None = None
         if data is not None and len(data) > _SHORT_BODY_BYTES:
-            timeout = _upload_timeout(self._connect_s, self._answer_s, len(data) // _SLOWEST_UPLOAD_BYTES_PER_S + 1)
+            upload_s = len(data) // _SLOWEST_UPLOAD_BYTES_PER_S + 1
+            timeout = _upload_timeout(self._connect_s, self._answer_s, upload_s)
         try:
-            response = await session.request(
-                method,
-                URL(url, encoded=True),
-                headers=CIMultiDict([(_name(name), value) for name, value in headers.items()]),
-                data=data if data is None or len(data) < _LONG_BODY_BYTES else _LongBody(data),
-                allow_redirects=False,
-                # Its own leaves them out of every request, which costs less.
-                skip_auto_headers=None if self._given is None else _NOT_SENT_BY_ITSELF,
-                timeout=timeout,
-                proxy=_proxy_for(url[: url.find("/", len("https://"))]),
-                middlewares=(_never_again,),
-            )
-            return Answer(response.status, response.headers, await response.read())
+            with opened.watch.request(upload_s) as watched:
+                response = await opened.session.request(
+                    method,
+                    URL(url, encoded=True),
+                    headers=CIMultiDict([(_name(name), value) for name, value in headers.items()]),
+                    data=data if data is None or len(data) < _LONG_BODY_BYTES else _LongBody(data),
+                    allow_redirects=False,
+                    # Its own leaves them out of every request, which costs less.
+                    skip_auto_headers=None if self._given is None else _NOT_SENT_BY_ITSELF,
+                    timeout=timeout,
+                    proxy=_proxy_for(url[: url.find("/", len("https://"))]),
+                    middlewares=(_never_again,),
+                )
+                content = response.content
+                if response.connection is None and content.is_eof():
+                    # All of it came with its head, as nearly always: there is nothing to wait for.
+                    return Answer(response.status, response.headers, content.read_nowait())
+                watched.begun(content)
+                return Answer(response.status, response.headers, await response.read())
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if response is not None and changes and response.status < 300:
                 return Answer(response.status, response.headers, b"")
@@ -204,36 +214,41 @@ class HttpClient:
 
     async def close(self) -> None:
         """Closes the running loop's session, which no other loop can do. May be used again afterwards."""
-        session = self._sessions.pop(asyncio.get_running_loop(), None)
-        if session is not None:
-            await session.close()
+        opened = self._open.pop(asyncio.get_running_loop(), None)
+        if opened is not None:
+            opened.watch.close()
+            if opened.session is not self._given:
+                await opened.session.close()
 
-    def _session(self) -> aiohttp.ClientSession:
-        if self._given is not None:
-            if self._given.closed:
-                raise ConfigurationError(
-                    "the HTTP session given as the option http_session is closed",
-                    operation="send",
-                    next_step="give an open session, or leave it out",
-                )
-            return self._given
-        loop = asyncio.get_running_loop()
-        session = self._sessions.get(loop)
-        if session is None or session.closed:
-            session = self._sessions[loop] = aiohttp.ClientSession(
-                # How many calls are in flight is the engine's to bound.
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                skip_auto_headers=_NOT_SENT_BY_ITSELF,
-                auto_decompress=False,
-                timeout=self._timeout,
+    def _opened(self, loop: asyncio.AbstractEventLoop) -> _Open:
+        if self._given is not None and self._given.closed:
+            raise ConfigurationError(
+                "the HTTP session given as the option http_session is closed",
+                operation="send",
+                next_step="give an open session, or leave it out",
             )
-        return session
+        session = self._given or aiohttp.ClientSession(
+            # How many calls are in flight is the engine's to bound.
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=_NOT_SENT_BY_ITSELF,
+            auto_decompress=False,
+            timeout=self._timeout,
+        )
+        opened = self._open[loop] = _Open(session, AnswerWatch(self._connect_s + self._answer_s, self._answer_s))
+        return opened
+
+
+class _Open(NamedTuple):
+    """What one event loop uses."""
+
+    session: aiohttp.ClientSession
+    watch: AnswerWatch
 
 
 @lru_cache(maxsize=64)
 def _upload_timeout(connect_s: float, answer_s: float, upload_s: int) -> aiohttp.ClientTimeout:
-    """Limits for a request with a body; one for each is dear to make."""
+    """Limits for a request with a long body; one for each is dear to make."""
     return aiohttp.ClientTimeout(total=connect_s + answer_s + upload_s, connect=connect_s, sock_read=answer_s)
 
 

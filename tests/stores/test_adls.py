@@ -163,8 +163,7 @@ async def test_reads_whose_answer_was_lost_changed_nothing(store: AdlsStore, emu
 
 async def test_an_answer_that_does_not_come(emulator: AdlsEmulator) -> None:
     store = store_on(emulator)
-    store._http._answer_s = 0.05
-    store._http._timeout = type(store._http._timeout)(total=None, sock_read=0.05)
+    store._http._connect_s, store._http._answer_s = 0.1, 0.05
     status = await store.put(ROOT / "file", b"1")
     emulator.conduct.faults.append(Fault("latency-after", seconds=0.4))
     with pytest.raises(StoreOutcomeUnknownError):

@@ -10,6 +10,7 @@ import pytest
 from committer.errors import StoreError, StoreOutcomeUnknownError
 from committer.paths import StorePath
 from committer.stores import http
+from committer.stores.answer_watch import AnswerWatch
 from committer.stores.http import HttpClient
 
 # In real time: a server that pauses, and limits that are over. A machine that is busy for half a second fails them.
@@ -19,20 +20,29 @@ PATH = StorePath("s3", "bucket", "/d/file")
 CONNECT_S, ANSWER_S = 0.4, 0.7
 
 
-async def answering(each_s: float, lines: int) -> asyncio.Server:
-    """A server that says the headers of its answer one after the other; without any it only reads."""
+async def answering(each_s: float, blanks: int, *, silent: bool = False) -> asyncio.Server:
+    """A server that begins its answer and then says blanks, as S3 does; without any it only reads.
+
+    Args:
+        each_s: Seconds before each blank.
+        blanks: How many.
+        silent: Whether nothing follows them, where more was promised.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         try:
-            if not lines:
+            if not blanks:
                 while await reader.read(1 << 16):
                     pass
                 return
-            for line in (b"HTTP/1.1 200 OK\r\n", *[b"X-More: 1\r\n"] * lines, b"Content-Length: 0\r\n\r\n"):
+            writer.write(b"HTTP/1.1 503 Slow Down\r\nContent-Length: %d\r\n\r\n" % (blanks + silent))
+            for _ in range(blanks):
                 await asyncio.sleep(each_s)
-                writer.write(line)
+                writer.write(b" ")
                 await writer.drain()
+            while silent and await reader.read(1 << 16):
+                pass
         except ConnectionError:
             pass
         finally:
@@ -62,7 +72,7 @@ async def test_a_short_body_has_no_limit_but_for_each_part_of_the_wait() -> None
     # Never as long as one part may take, and longer than all that a long body may take.
     async with await answering(ANSWER_S / 7, 30) as server:
         ends = await asyncio.gather(took(server, short), took(server, long), took(server, 0))
-    assert [end for _took, end in ends] == [200, StoreOutcomeUnknownError, 200]
+    assert [end for _took, end in ends] == [503, StoreOutcomeUnknownError, 503]
     assert ends[0][0] > total_s
     assert ends[2][0] > total_s
     assert ends[1][0] == pytest.approx(total_s, abs=0.5)
@@ -74,3 +84,41 @@ async def test_a_server_that_goes_silent_is_not_waited_for(more: int) -> None:
         seconds, end = await took(server, http._SHORT_BODY_BYTES + more)
     assert end is StoreOutcomeUnknownError
     assert seconds < CONNECT_S + ANSWER_S + 1.5
+
+
+async def test_an_answer_that_stops_in_its_middle_is_not_waited_for() -> None:
+    async with await answering(0.01, 5, silent=True) as server:
+        seconds, end = await took(server, 0)
+    assert end is StoreOutcomeUnknownError
+    assert ANSWER_S < seconds < ANSWER_S + 1.0
+
+
+async def test_who_is_cancelled_is_not_told_of_a_lost_answer() -> None:
+    async with await answering(0.0, 0) as server:
+        task = asyncio.create_task(took(server, 0))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_a_process_that_stood_still_gives_no_answer_up() -> None:
+    """What came meanwhile is not taken yet when the process goes on: limits count looks, not seconds."""
+    async with await answering(ANSWER_S / 7, 10) as server:
+        task = asyncio.create_task(took(server, 0))
+        await asyncio.sleep(ANSWER_S / 2)
+        time.sleep(CONNECT_S + 2 * ANSWER_S)
+        assert (await task)[1] == 503
+
+
+async def test_one_timer_watches_all_requests() -> None:
+    watch = AnswerWatch(1.0, 1.0)
+    with watch.request(), watch.request():
+        timer = watch._timer
+        with watch.request():
+            assert watch._timer is timer
+    assert timer is not None
+    watch._look()
+    # With none under way it looks no more.
+    assert watch._timer is None
+    timer.cancel()
