@@ -11,13 +11,13 @@ import re
 import urllib.request
 import weakref
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
-from multidict import CIMultiDict, istr
+from multidict import istr
 from yarl import URL
 
 from committer.advice import LOOK_BEFORE
@@ -86,14 +86,19 @@ class _AnswerLostError(aiohttp.ClientError):
     """The connection ended before an answer came."""
 
 
-async def _never_again(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Keeps aiohttp from sending a request twice.
+async def _sent_once(
+    headers: Mapping[str, str], request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Gives a request its headers, and keeps aiohttp from sending it twice.
 
     It sends GET, HEAD, PUT and DELETE once more when the connection they went out on drops (RFC 9112, 9.3.1: they are
     idempotent). On a store a PUT can be a rename, whose second sending finds no source and is told so: a rename that
     was done would look like one that was refused. What aiohttp sends again is what fails with one of two types, so
     those become another here.
+
+    Headers that are given to the session are copied one by one, twice.
     """
+    request.headers.update(headers)
     try:
         return await handler(request)
     except _NOT_SENT:
@@ -186,14 +191,13 @@ class HttpClient:
                 response = await opened.session.request(
                     method,
                     URL(url, encoded=True),
-                    headers=CIMultiDict([(_name(name), value) for name, value in headers.items()]),
                     data=data if data is None or len(data) < _LONG_BODY_BYTES else _LongBody(data),
                     allow_redirects=False,
                     # Its own leaves them out of every request, which costs less.
                     skip_auto_headers=None if self._given is None else _NOT_SENT_BY_ITSELF,
                     timeout=timeout,
                     proxy=_proxy_for(url[: url.find("/", len("https://"))]),
-                    middlewares=(_never_again,),
+                    middlewares=(partial(_sent_once, headers),),
                 )
                 content = response.content
                 if response.connection is None and content.is_eof():
@@ -250,12 +254,6 @@ class _Open(NamedTuple):
 def _upload_timeout(connect_s: float, answer_s: float, upload_s: int) -> aiohttp.ClientTimeout:
     """Limits for a request with a long body; one for each is dear to make."""
     return aiohttp.ClientTimeout(total=connect_s + answer_s + upload_s, connect=connect_s, sock_read=answer_s)
-
-
-@lru_cache(maxsize=1024)
-def _name(name: str) -> istr:
-    """A header's name as aiohttp, which copies headers three times, need not look at it again."""
-    return istr(name)
 
 
 @lru_cache(maxsize=64)

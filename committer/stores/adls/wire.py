@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from committer.errors import CommitterError
 from committer.paths import StorePath
 from committer.stores.azure.errors import error_of
-from committer.stores.azure.wire import NOTHING, AzureWire, encoded
+from committer.stores.azure.wire import NOTHING, AzureWire
 from committer.stores.http import Answer
 
 
 class AdlsWire(AzureWire):
     """Makes, signs and sends requests, each once, to the DFS endpoint, or the blob endpoint."""
 
-    async def rename(
+    def rename(
         self,
         operation: str,
         source: StorePath,
@@ -22,14 +24,9 @@ class AdlsWire(AzureWire):
         identity: str | None,
         over: str | None = None,
         continuation: str = "",
-    ) -> Answer:
+    ) -> Awaitable[Answer]:
         """Sends "Path - Create" with a rename source; `over` is the etag that the destination must have."""
-        access = self._access
-        if not access.ready:
-            # The source's URL needs the signature too.
-            await access.prepare()
-        place = f"/{self._filesystem}{encoded(source.path)}"
-        headers = {"x-ms-rename-source": f"{place}?{access.signature}" if access.signature else place}
+        headers = {}
         if not replace:
             headers["If-None-Match"] = "*"
         if over is not None:
@@ -37,7 +34,7 @@ class AdlsWire(AzureWire):
         if identity is not None:
             headers["x-ms-source-if-match"] = f'"{identity}"'
         query = (("continuation", continuation),) if continuation else NOTHING
-        return await self.send(operation, "PUT", destination, query, headers)
+        return self.send(operation, "PUT", destination, query, headers, source=source)
 
     def _refusal(
         self, answer: Answer, operation: str, path: StorePath, *, changes: bool, exclusive: bool

@@ -70,6 +70,7 @@ class AzureWire(ABC):
         blob: bool = False,
         changes: bool = True,
         at: str | None = None,
+        source: StorePath | None = None,
     ) -> Answer:
         """Sends a request and gives back its answer, whatever the status.
 
@@ -83,6 +84,7 @@ class AzureWire(ABC):
             blob: To the blob endpoint.
             changes: Whether it may change anything.
             at: Another path in the URL than `path`, empty for the container itself.
+            source: What is renamed to `path`.
 
         Raises:
             StoreError: As `HttpClient.send`, and as `Access.prepare`.
@@ -90,13 +92,13 @@ class AzureWire(ABC):
         access, http = self._access, self._http
         if not access.ready:
             await access.prepare()
-        url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob)
+        url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob, source)
         answer = await http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
         if answer.status == 401 and access.refused():
             # A token can end before its time. Nothing was done, so it may be sent again.
             if not access.ready:
                 await access.prepare()
-            url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob)
+            url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob, source)
             answer = await http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
         return answer
 
@@ -108,6 +110,7 @@ class AzureWire(ABC):
         headers: Mapping[str, str] | None,
         data: Body | None,
         blob: bool,
+        source: StorePath | None,
     ) -> tuple[str, dict[str, str]]:
         """A request's URL and headers."""
         access = self._access
@@ -118,6 +121,10 @@ class AzureWire(ABC):
             "x-ms-client-request-id": f"{self._prefix}-{next(self._numbers):x}{_audit()}",
             "x-ms-version": _VERSION,
         }
+        if source is not None:
+            # A URL too, which needs the signature where there is one.
+            place = f"/{self._filesystem}{encoded(source.path)}"
+            sent["x-ms-rename-source"] = f"{place}?{access.signature}" if access.signature else place
         if headers is not None:
             sent.update(headers)
         access.authorise(method, raw, query, sent, 0 if data is None else len(data))

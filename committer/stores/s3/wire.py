@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -132,7 +132,7 @@ class S3Wire:
             raise error_of(answer, operation, path, changes=changes, upload=upload)
         return answer
 
-    async def _send(
+    def _send(
         self,
         operation: str,
         method: str,
@@ -143,7 +143,7 @@ class S3Wire:
         changes: bool,
         key: str,
         digest: str,
-    ) -> Answer:
+    ) -> Awaitable[Answer]:
         access = self._access
         origin, host, prefix = self._place or self._find_place()
         raw = prefix + (key.replace("=", "%3D") if _PLAIN(key) else quote(key, safe="/~"))
@@ -154,7 +154,7 @@ class S3Wire:
         if audit:
             sent["referer"] = _audit_text(operation, audit.get("ji", ""), audit.get("ta", ""), audit.get("st", ""))
         url = f"{origin}{raw}?{parameters}" if parameters else origin + raw
-        return await self._http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
+        return self._http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
 
     def _find_place(self) -> tuple[str, str, str]:
         """Origin, ``Host`` header, and what comes before the key in the URL's path."""
