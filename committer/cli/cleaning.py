@@ -12,6 +12,7 @@ from committer.cli.session import named
 from committer.cli.target import Target, holds_lock, planned_end
 from committer.errors import JobNotFoundError
 from committer.operations import CleanupReport, JobInfo, cleanup, list_jobs, plan_cleanup, refuse_to_clean
+from committer.operations.listing import NO_RECORD
 from committer.paths import StorePath
 from committer.readable import count
 from committer.stages.job_directory import JobState
@@ -71,6 +72,12 @@ _LOSSES: Final[dict[JobState, str]] = {
 }
 
 
+# Hadoop's FileOutputCommitter has one directory for all its jobs that run into a destination.
+_NOT_OURS: Final = (
+    "it holds no record of a job: another committer's, whose jobs may share it and be alive, or what a dead driver "
+    "left. What tasks wrote there, and no job committed, is lost"
+)
+
 _FORGOTTEN: Final = (
     "but its stream cannot tell any more that this batch committed: should it be repeated, it is published a second "
     "time, or stops at the files that stand"
@@ -83,6 +90,8 @@ def _with_loss(name: str, info: JobInfo | None) -> str:
         return name
     if info.kept:
         return f"{name}: {_LOSSES['committed']}; {_FORGOTTEN}"
+    if info.problem == NO_RECORD:
+        return f"{name}: {_NOT_OURS}"
     return f"{name}: {_LOSSES[info.state]}"
 
 

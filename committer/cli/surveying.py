@@ -164,5 +164,6 @@ def _what_to_do(row: JobRow) -> list[Part]:
         done = count(row.task_records or 0, "task attempt" if row.delivery == "message" else "task")
         state = "" if row.attention else f"open, {done} committed; its driver may be at work. "
         choice = ", one of these, N being the number of the job's tasks" if len(row.if_dead) > 1 else ""
-        parts += [line(f"{state}If it is dead{choice}:", indent=2), *map(copyable, row.if_dead)]
+        dead = "no such job is alive" if row.owner == "classic" else "it is dead"
+        parts += [line(f"{state}If {dead}{choice}:", indent=2), *map(copyable, row.if_dead)]
     return parts

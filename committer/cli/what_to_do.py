@@ -69,7 +69,7 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
     if owner == "hadoop":
         return await _on_hadoops(store, uri, found, records)
     if owner == "classic":
-        return Advice("a job attempt of Hadoop's FileOutputCommitter; perhaps alive", if_dead=[f"{clean} --force"])
+        return Advice(_of_classics(found), if_dead=[f"{clean} --force"])
     if owner == "unknown":
         return Advice("holds no record of a job: another committer's, perhaps alive", if_dead=[f"{clean} --force"])
     if owner == "nobody":
@@ -85,6 +85,16 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
     unsafe = _unsafe(info)
     said = f"open; its driver may be at work. {info.committer} is unsafe: {unsafe}" if unsafe else ""
     return Advice(said, if_dead=ways_out(uri, info.job_id, info.delivery, records)) if info.delivery else Advice()
+
+
+def _of_classics(found: JobDirectory) -> str:
+    """What a job attempt of FileOutputCommitter is: its number is no job's, so its jobs of a destination share it."""
+    tasks = [name for name in found.children if name.startswith("task_")]
+    # task_<time>_<number>_m_<task>
+    jobs = sorted({"job_" + "_".join(name.split("_")[1:3]) for name in tasks})
+    more = f" and {len(jobs) - 1:,} more" if len(jobs) > 1 else ""
+    output = f", with the output of {count(len(tasks), 'committed task')} of {jobs[0]}{more}" if tasks else ""
+    return f"a directory that all jobs of Hadoop's FileOutputCommitter share there{output}; perhaps one is alive"
 
 
 def _unsafe(info: JobInfo) -> str:

@@ -27,7 +27,7 @@ async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | N
             await check_attempt_records(context, refs)
         prepared = await prepare(context, refs, copy_records=False)
     try:
-        replaced = await _replaced(prepared)
+        replaced = await _replaced(context, prepared)
     finally:
         await prepared.aclose()
     return CommitPlan(
@@ -41,10 +41,15 @@ async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | N
     )
 
 
-async def _replaced(prepared: Prepared) -> list[str]:
-    """What makes room, at most a hundred."""
-    targets = [name for name, _standing in prepared.view.targets.first.items()]
-    first = nsmallest(_MOST_NAMED, {*targets, *prepared.view.blocking})
+async def _replaced(context: StageContext, prepared: Prepared) -> list[str]:
+    """What makes room, at most a hundred: not what refuses the commit because the job may not replace it."""
+    view = prepared.view
+    names = {name for name, _standing in view.targets.first.items()}
+    if context.config.existing_target == "replace":
+        names |= view.blocking.keys()
+    else:
+        names -= {name for name, _standing in view.targets.unwanted.items()}
+    first = nsmallest(_MOST_NAMED, names)
     async for facts in prepared.superseded.facts.batches():
         first = nsmallest(_MOST_NAMED, [*first, *(fact.path for fact in facts)])
     return first

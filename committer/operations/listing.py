@@ -132,7 +132,7 @@ async def _job_ids_beside(store: Store, destination: StorePath) -> list[str]:
     return [name.removeprefix(prefix) for name in found if name.startswith(prefix) and name != prefix]
 
 
-_NO_RECORD: Final = "no record says that a job stands there: another committer's directory, or what a dead driver left"
+NO_RECORD: Final = "no record says that a job stands there: another committer's directory, or what a dead driver left"
 
 
 async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | None:
@@ -147,7 +147,7 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
             started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
         claimed = any(record is not None and record.remains for record in (setup, decision))
         if found.is_remains or not found.is_job or claimed:
-            return JobInfo(job_id=job_id, state="unknown", problem=_NO_RECORD)
+            return JobInfo(job_id=job_id, state="unknown", problem=NO_RECORD)
         newest = found.newest
         if found.beside:
             suited = suited_committer(store)

@@ -67,6 +67,8 @@ class ExistingTargets:
             conflicts=[f"{what} {stands} at {file.destination}, where a file goes"],
             operation=self._operation,
             path=target,
-            next_step=f"remove it, and run the job again{replace}",
+            # It came after this job looked, so it is most likely another job's output: no reader may lose that.
+            next_step="find out whether another job committed it (_SUCCESS may tell); if it is not needed, remove it, "
+            f"and run the job again{replace}",
             causes=causes,
         )

@@ -174,7 +174,9 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             for name, status in sorted(view.blocking.items())
         )
         if targets and not others:
-            conflicts.next_step = "remove what is in the way, or run the job again with existing_target='replace'"
+            # The tasks' output is all that a job of Hadoop's fixes: who commits it gives the choices.
+            again = "commit it" if self.context.spec.hadoop else "run the job again"
+            conflicts.next_step = f"remove what is in the way, or {again} with existing_target='replace'"
 
 
 def refused_moves(standing: Mapping[str, FileStatus]) -> list[str]:

@@ -116,6 +116,21 @@ def test_a_job_that_java_set_up_is_committed(run: Run, lake: Lake) -> None:
     assert not lake.temporary.exists()
 
 
+def test_a_java_job_that_finds_a_file_in_its_way_is_committed_with_the_choice_that_is_named(
+    run: Run, lake: Lake
+) -> None:
+    lake.java()
+    (lake.path / "year=2024").mkdir(parents=True, exist_ok=True)
+    (lake.path / "year=2024" / "month=03").write_bytes(b"where a directory goes")
+    commit = ["commit", lake.path, JAVA_JOB, "--tasks", "5", "--yes"]
+    refused = run(*commit, "--output", "json")
+    assert refused.code == 1
+    # Its tasks need not run again: who commits a job of Hadoop's gives the choices.
+    assert "commit it with existing_target='replace'" in refused.json["error"]["next_step"]
+    assert run(*commit, "-o", "existing_target=replace").code == 0
+    assert run("validate", lake.path).code == 0
+
+
 def test_the_job_attempt_of_a_java_job_can_be_named(run: Run, lake: Lake) -> None:
     lake.java(attempt="00")
     (lake.temporary / JAVA_JOB / "01" / "manifests").mkdir(parents=True)

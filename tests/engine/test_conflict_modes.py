@@ -168,6 +168,16 @@ async def test_replace_under_the_same_names(place: Place) -> None:
     assert place.temporary() == set()
 
 
+async def test_plan_of_a_refused_job_names_nothing_that_makes_room(place: Place) -> None:
+    place.write("p=1/part-0", b"old")
+    place.write("p=2", b"stands where a directory goes")
+    job = await place.open_job()
+    await place.run_task(job, 0, {"p=1/part-0": b"new", "p=2/part-0": b"new"})
+    plan = await job.plan()
+    assert (len(plan.conflicts), plan.replaced) == (2, [])
+    await job.abort()
+
+
 async def test_plan_of_a_replacing_job(place: Place) -> None:
     fill(place)
     job = await place.open_job(config=config("replace"))
