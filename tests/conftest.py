@@ -33,6 +33,7 @@ from committer.flow.runtime import use_runtime
 from committer.stores.memory import MemoryStore
 from committer.stores.memory.store import _spaces
 from tests import hangs, rotation, shares
+from tests.quick_guard import wrap_blocking
 from tests.short_waits import ShortWaits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -241,6 +242,7 @@ def _guard() -> Iterator[BlockBuster]:
         function.can_block_in("logging/__init__.py", {"emit"})
     with pytest.MonkeyPatch.context() as replaced:
         replaced.setattr(guard_module, "BlockingError", _Recorded)
+        replaced.setattr(guard_module, "_wrap_blocking", wrap_blocking)
         yield guard
         guard.deactivate()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,12 +16,12 @@ from blockbuster import BlockingError
 import committer
 
 
-def library_function(body: str) -> Callable[[str], object]:
+def library_function(body: str, *, name: str = "call", file: str = "made_up.py") -> Callable[[str], object]:
     """A function that looks as if it stood in a file of the library."""
     names: dict[str, Callable[[str], object]] = {}
-    source = f"def call(path):\n    import os, time\n    {body}\n"
-    exec(compile(source, os.path.join(committer.__path__[0], "made_up.py"), "exec"), names)
-    return names["call"]
+    source = f"def {name}(path):\n    import os, time\n    {body}\n"
+    exec(compile(source, os.path.join(committer.__path__[0], file), "exec"), names)
+    return names[name]
 
 
 BLOCKING = [
@@ -57,6 +59,31 @@ async def test_a_thread_may_block(tmp_path: Path) -> None:
 async def test_a_test_may_look_at_the_disk(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     assert (tmp_path / "file").read_bytes() == b"x"
+
+
+async def test_what_the_library_calls_back_may_not_block_either(blocking_calls: list[str]) -> None:
+    with pytest.raises(BlockingError):
+        library_function("path()")(lambda: time.sleep(0))  # type: ignore[arg-type]
+    blocking_calls.clear()
+
+
+async def test_a_listed_function_may_block_and_no_other_of_its_file(tmp_path: Path, blocking_calls: list[str]) -> None:
+    library_function("os.stat(path)", name="work_path", file="task.py")(str(tmp_path))
+    with pytest.raises(BlockingError):
+        library_function("os.stat(path)", name="commit", file="task.py")(str(tmp_path))
+    blocking_calls.clear()
+
+
+async def test_what_is_there_for_tests_may_block() -> None:
+    library_function("time.sleep(0)", file=os.path.join("testing", "made_up.py"))("")
+
+
+async def test_the_loop_may_not_wait_for_a_lock(blocking_calls: list[str]) -> None:
+    lock = threading.Lock()
+    library_function("path.acquire(False)")(lock)  # type: ignore[arg-type]
+    with pytest.raises(BlockingError):
+        library_function("path.acquire()")(lock)  # type: ignore[arg-type]
+    blocking_calls.clear()
 
 
 @pytest.mark.allow_blocking("it is what this test is about")
