@@ -87,6 +87,9 @@ def leave_to_ci(items: Sequence[pytest.Item]) -> None:
     if os.environ.get(_VARIABLE):
         return
     dear = [item for item in items if _is_dear(item)]
+    for item in dear:
+        # So that `.ci/run` can ask which files hold any.
+        item.add_marker(pytest.mark.dear)
     # The same share whatever else is collected: of every folder its own.
     for folder in {item.path.parent for item in dear}:
         those = [item for item in dear if item.path.parent == folder]

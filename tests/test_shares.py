@@ -119,6 +119,23 @@ def test_tests_that_kill_processes_are_dear() -> None:
     assert sum(not item.left_out for item in elsewhere) == 1
 
 
+def test_all_that_is_dear_is_marked_whoever_runs_it() -> None:
+    dear = [Item(number, "spark") for number in range(40)]
+    cheap = Item(99)
+    shares.leave_to_ci([*dear, cheap])
+    assert all(item.get_closest_marker("dear") for item in dear)
+    assert cheap.get_closest_marker("dear") is None
+
+
+def test_the_share_of_a_file_is_the_same_without_files_that_hold_nothing_dear() -> None:
+    def taken(*others: Item) -> list[bool]:
+        items = [Item(number, "moto_server") for number in range(40)]
+        shares.leave_to_ci([*others, *items])
+        return [item.left_out for item in items]
+
+    assert taken(*[Item(number) for number in range(7)], Item(7, "moto_server", marks=("slow",))) == taken()
+
+
 def test_other_tests_and_slow_ones_have_no_part_in_it() -> None:
     cheap = [Item(number, "tmp_path") for number in range(20)]
     slow = [Item(number, "moto_server", marks=("slow",)) for number in range(20)]
