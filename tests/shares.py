@@ -111,7 +111,8 @@ def take_turns(items: Sequence[pytest.Item]) -> None:
     shares: dict[str, int] = {}
     for item in items:
         marks = list(item.iter_markers_with_node("one_in"))
-        if marks:
+        # What is slow anyhow has no turn: a share could hold nothing else.
+        if marks and item.get_closest_marker("slow") is None:
             classes = [node.nodeid for node, _mark in marks if isinstance(node, pytest.Class)]
             name = classes[0] if classes else item.nodeid.partition("[")[0]
             tests.setdefault(name, []).append(item)

@@ -163,6 +163,16 @@ def test_of_a_cross_of_parameters_a_run_takes_a_share(offset: int, monkeypatch: 
     assert not any(item.is_slow for item in plain)
 
 
+@pytest.mark.parametrize("offset", range(4))
+def test_of_a_cross_with_slow_ones_a_run_takes_a_share_of_the_others(
+    offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(rotation.VARIABLE, str(offset))
+    items = [Item(number, marks=("slow",) if number % 2 else (), one_in=4) for number in range(24)]
+    shares.take_turns(items)
+    assert sum(not item.is_slow for item in items) == 3
+
+
 def test_of_two_shares_a_test_has_the_smaller_one() -> None:
     items = [Item(number, one_in=7) for number in range(14)]
     for item in items[::2]:
