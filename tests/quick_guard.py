@@ -1,4 +1,4 @@
-"""What stands in for a blocking call while the guard of tests/conftest.py is on, at a tenth of blockbuster's cost.
+"""What stands in for a blocking call while the guard of tests/conftest.py is on, at a fraction of blockbuster's cost.
 
 The tests make hundreds of thousands of such calls themselves, each below some eighty frames. blockbuster compares the file
 name of every frame with every place where a call may block, a quarter of the CPU time of some folders. Here what a file name
