@@ -7,7 +7,8 @@ against a process that answers at once (`benchmarks/quick_server.py`). All sides
 slice by slice; what is kept of each slice is its CPU in relation to that of aiohttp alone in the same round. So what
 else the machine does meets all alike. "aiohttp alone" sends the same requests, signed once, over a session with
 aiohttp's defaults. The next side gives it the deadlines and headers that the stores need: no header of its own, no
-redirect, no second sending, and a limit of time for each byte of the answer in place of one for the whole request.
+redirect, no second sending, and a limit of time for the connection in place of one for the whole request. (The limit
+for the answer is the client's, on the next side.)
 """
 
 from __future__ import annotations
