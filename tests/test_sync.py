@@ -121,6 +121,21 @@ def test_a_job_in_with_blocks(tmp_path: Path) -> None:
     assert sync.recover(tmp_path, job.job_id).files_committed == 3
 
 
+def test_async_with_says_that_plain_with_goes_here(tmp_path: Path) -> None:
+    job = sync.open_job(tmp_path)
+
+    async def cell() -> None:
+        async with job:  # type: ignore[attr-defined]
+            pass
+
+    with pytest.raises(TypeError, match="use plain `with`") as caught:
+        asyncio.run(cell())
+    [end] = [part for part in str(caught.value).split("`") if part.startswith("committer.sync.cleanup(")]
+    eval(end)
+    assert sync.list_jobs(tmp_path) == []
+    job.close()
+
+
 def test_a_job_by_plain_calls(tmp_path: Path) -> None:
     job = sync.open_job(tmp_path, job_id="plain", delivery="message")
     task = job.task_attempt(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from committer import job as engine
 from committer import job_opening
@@ -173,6 +173,17 @@ class Job(OneProcess):
         """Frees what this process opened; decides nothing. Interpreter exit does it too."""
         if not is_ending():
             self._wait(self._job.close, "close")
+
+    if not TYPE_CHECKING:  # a type checker must go on refusing what this refuses
+
+        async def __aenter__(self) -> None:
+            raise TypeError(
+                "use plain `with` for what committer.sync opens; `async with` goes with committer.open_job and "
+                f"committer.attach_job. Job {self.job_id} stays as it is: "
+                f"`committer.sync.cleanup({self.spec.destination!r}, job_id={self.job_id!r})` removes an undecided one"
+            )
+
+        async def __aexit__(self, *of: object) -> None: ...
 
     def __enter__(self) -> Self:
         return self
