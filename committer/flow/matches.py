@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
@@ -85,7 +85,7 @@ class Matches(Generic[T]):
                 continue
             await self._asked[hash(one.text) >> _RANGE_BITS].append(one)
 
-    async def answers(self) -> AsyncIterator[tuple[int, str, T]]:
+    async def answers(self) -> AsyncGenerator[tuple[int, str, T]]:
         """Number, name and value of each text that was asked for and noted. Once; nothing is kept afterwards.
 
         Raises:

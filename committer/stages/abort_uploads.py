@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Final
 
 from committer.errors import (
@@ -13,6 +14,7 @@ from committer.errors import (
     StoreNotFoundError,
     StorePermissionError,
 )
+from committer.flow.spill import SpillFile
 from committer.flow.together import both
 from committer.flow.workers import run_workers
 from committer.layout import has_nonce
@@ -22,6 +24,7 @@ from committer.stages.base import Stage
 from committer.stages.job_stands import set_up_anew
 from committer.stages.other_setup import is_anew
 from committer.stages.own_records import read_decision, read_outcome
+from committer.stages.pending_spill import with_listed
 from committer.stages.upload_lists import end_uploads
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import end_upload
@@ -34,6 +37,8 @@ _log = job_logger("committer.stages")
 _UUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 _MOST_LEFT_ALONE: Final = 100
+# Uploads that are kept in memory; whether they may be another job's is looked up once for so many.
+_AT_ONCE: Final = 10_000
 
 
 class AbortUploads(Stage[Sequence[StorePath], list[str]]):
@@ -50,7 +55,8 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
     Returns: paths of up to a hundred uploads that are still pending there, began since the job was set up, and may be
     another job's; of a job whose task records are elsewhere also those that began before, since Hadoop may have set
     it up then.
-    Failure modes: a store error leaves some pending; running it again ends them.
+    Failure modes: a store error leaves some pending, and so does a disk without room for the list of what is pending,
+    of which memory holds a part; running it again ends them.
     Cost: 3 calls, and one a thousand uploads pending at the destination; for an attempt that did not win one listing,
     and one read and 2 calls for each of its uploads. A root outside the destination one call more. Where names tell
     something, one listing for each directory above such an upload. Where task commits are pending sets, two
@@ -85,35 +91,69 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
                 await end_uploads(self.context, uploads)
 
         await run_workers(lost, end_run, workers=workers, operation=self.name)
-        pending: dict[str, PendingUpload] = {}
+        async with SpillFile(PendingUpload) as pending, SpillFile(PendingUpload) as unnamed:
+            for place in (layout.destination, *(layout.target(root) for root in sorted(layout.roots))):
+                async for upload in UPLOADS.required(self.context.store, "list_uploads", place).list_uploads(place):
+                    await pending.append(upload)
+            await self._end_named(pending, unnamed, since)
+            return await self._end_listed(unnamed, won, since)
+
+    async def _end_named(
+        self, pending: SpillFile[PendingUpload], unnamed: SpillFile[PendingUpload], since: float
+    ) -> None:
+        """Ends what is the job's by its name; hands on all that is not."""
         maybe: list[PendingUpload] = []
-        for place in (layout.destination, *(layout.target(root) for root in sorted(layout.roots))):
-            async for upload in UPLOADS.required(self.context.store, "list_uploads", place).list_uploads(place):
-                pending[upload.upload_id] = upload
-                if _is_named(upload, layout.job_id, since):
-                    maybe.append(upload)
-        named = [(upload.path, upload.upload_id) for upload in await self._without_others(maybe)]
-        for _path, upload_id in named:
-            pending.pop(upload_id, None)
-        if pending:
 
-            async def find(run: StorePath) -> None:
-                async for path, upload_id in forms.uploads_in(self.context, run):
-                    found = pending.get(upload_id)
-                    if found is not None and found.path == path:
-                        named.append((path, upload_id))
-                        del pending[upload_id]
+        async def end() -> None:
+            own = await self._without_others(maybe)
+            kept = {id(upload) for upload in own}
+            for upload in maybe:
+                if id(upload) not in kept:
+                    await unnamed.append(upload)
+            await self._end(own)
+            maybe.clear()
 
-            await run_workers(won, find, workers=workers, operation=self.name)
-        if named:
-            await self._set_up_at()
-            await end_uploads(self.context, named)
+        async for upload in pending.read():
+            if not _is_named(upload, self.context.layout.job_id, since):
+                await unnamed.append(upload)
+                continue
+            maybe.append(upload)
+            if len(maybe) == _AT_ONCE:
+                await end()
+        await end()
+
+    async def _end_listed(self, unnamed: SpillFile[PendingUpload], won: Sequence[StorePath], since: float) -> list[str]:
+        """Ends what lists of winners name; returns some of what is left."""
         # No record tells when Hadoop set its job up; one that a driver of this engine claimed is older than that.
-        spec = self.context.spec
+        spec, forms = self.context.spec, self.context.forms
         unknown = spec.records_at or (spec.hadoop and math.isinf(since))
         earliest = 0.0 if unknown else _second(since)
-        left_alone = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= earliest)
-        return left_alone[:_MOST_LEFT_ALONE]
+        listed: list[PendingUpload] = []
+        left_alone: list[str] = []
+        found = with_listed(
+            unnamed,
+            won,
+            lambda run: forms.uploads_in(self.context, run),
+            workers=self.context.config.io_concurrency,
+        )
+        async with aclosing(found):
+            async for upload, is_listed in found:
+                if is_listed:
+                    listed.append(upload)
+                    if len(listed) == _AT_ONCE:
+                        await self._end(listed)
+                        listed.clear()
+                elif upload.initiated >= earliest:
+                    left_alone.append(str(upload.path))
+                    if len(left_alone) == _AT_ONCE:
+                        left_alone = sorted(left_alone)[:_MOST_LEFT_ALONE]
+        await self._end(listed)
+        return sorted(left_alone)[:_MOST_LEFT_ALONE]
+
+    async def _end(self, uploads: Sequence[PendingUpload]) -> None:
+        if uploads:
+            await self._set_up_at()
+            await end_uploads(self.context, [(upload.path, upload.upload_id) for upload in uploads])
 
     async def _without_others(self, uploads: list[PendingUpload]) -> list[PendingUpload]:
         """Leaves out those that another job of the same id, or of one that holds it, may have begun."""
