@@ -49,6 +49,8 @@ async def decide(call: JobCall, position: Position) -> Led:
         sealed = bool(promotions) and not context.layout.is_out_of_reach
         content = decision_content(context, prepared, sealed=sealed)
         decided = await DecideCommit(context).run(content)
+        # What the other passes over the files need longer than what else was prepared.
+        on_disk = call.take_from_disk(prepared.loaded)
     decision = decided.decision
     own = decision.driver == context.driver
     _log.info(
@@ -70,6 +72,7 @@ async def decide(call: JobCall, position: Position) -> Led:
         decided.superseded,
         decided.identities,
         decided.targets,
+        on_disk,
     )
     call.state.promotions, call.state.attempts = promotions, prepared.loaded.attempts.keys()
     await call.keep_old_files(call.state)

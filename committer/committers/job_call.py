@@ -20,12 +20,15 @@ from committer.errors import (
     CommitterError,
     StoreNotFoundError,
 )
+from committer.flow.numbered import NumberedSpill
 from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.decided_facts import Facts, RecordedFacts, directories_of
 from committer.stages.durability import sync_directories
+from committer.stages.load_records import LoadedRecords
 from committer.stages.noted_facts import NotedFacts
+from committer.stages.planned_files import KeptEntries
 from committer.stages.publish import Published
 from committer.stages.seal import sealed_layout
 from committer.stages.setup_job import check_store
@@ -125,6 +128,13 @@ class JobCall:
             self.state = await CommitState.read(self.context, decision)
             await self.keep_old_files(self.state)
         return self.state
+
+    def take_from_disk(self, loaded: LoadedRecords) -> NumberedSpill[KeptEntries] | None:
+        """What the driver's disk keeps of the records, kept from now on until the end of the call."""
+        on_disk, loaded.on_disk = loaded.on_disk, None
+        if on_disk is not None:
+            self.resources.push_async_callback(on_disk.close)
+        return on_disk
 
     async def keep_old_files(self, state: CommitState) -> None:
         """Keeps the lists of old files on this driver's disk, where no fence can keep its late moves out.

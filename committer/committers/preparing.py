@@ -62,7 +62,7 @@ class Prepared:
     async def aclose(self) -> None:
         """Frees what the driver's disk holds of it."""
         await self.superseded.facts.close()
-        await self.loaded.identities.close()
+        await self.loaded.close()
         await self.view.targets.close()
 
     @property
@@ -127,7 +127,9 @@ async def prepare(
         _refuse_unnamed(context, loaded)
         if loaded.lacking:
             await LookUpIdentities(context).run(loaded)
-        files = PlannedFiles(context, loaded.winners, loaded.entries, in_order=loaded.identities)
+        files = PlannedFiles(
+            context, loaded.winners, loaded.entries, in_order=loaded.identities, on_disk=loaded.on_disk
+        )
         old_listed = context.config.conflict_mode == "replace"
         inspected, gone = await both(
             InspectDestination(context).run(InspectionRequest(loaded, in_the_way, old_listed)),
@@ -149,7 +151,7 @@ async def prepare(
             await view.targets.close()
             raise
     except BaseException:
-        await loaded.identities.close()
+        await loaded.close()
         raise
     finally:
         await in_the_way.close()

@@ -10,6 +10,7 @@ import asyncio
 import os
 import struct
 import tempfile
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from types import TracebackType
@@ -35,6 +36,7 @@ class _Block(NamedTuple):
     offset: int
     length: int
     items: int
+    checksum: int
 
 
 class SpillFile(Generic[T]):
@@ -71,6 +73,11 @@ class SpillFile(Generic[T]):
     def blocks_on_disk(self) -> int:
         """Blocks written so far; 0 while everything is in memory."""
         return len(self._blocks)
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far, and those of the block that is not full yet."""
+        return self._size + len(self._buffer)
 
     async def append(self, item: T) -> None:
         """Adds one item.
@@ -141,24 +148,25 @@ class SpillFile(Generic[T]):
         data, items = self._buffer, self._buffered
         self._buffer, self._buffered = _new_buffer(), 0
         async with self._disk:
-            block = _Block(self._size, len(data), items)
+            offset = self._size
             try:
-                await self._run_to_the_end(lambda: self._write(data, block.offset))
+                checksum = await self._run_to_the_end(lambda: self._write(data, offset))
             except BaseException as error:
                 self._broken = error
                 if isinstance(error, OSError):
                     self._fail(error)
                 raise
-            self._size += block.length
-            self._blocks.append(block)
+            self._size += len(data)
+            self._blocks.append(_Block(offset, len(data), items, checksum))
 
-    def _write(self, data: bytearray, offset: int) -> None:
+    def _write(self, data: bytearray, offset: int) -> int:
         if self._file is None:
             self._file = cast("BinaryIO", tempfile.TemporaryFile(buffering=0, dir=self._directory))  # noqa: SIM115
         rest = memoryview(data)
         while rest:
             written = os.pwrite(self._file.fileno(), rest, offset)
             rest, offset = rest[written:], offset + written
+        return zlib.crc32(data)
 
     async def _read_block(self, block: _Block) -> bytes:
         async with self._disk:
@@ -166,9 +174,16 @@ class SpillFile(Generic[T]):
             if file is None:
                 raise ValueError("the spill file was closed while it was read")
             try:
-                return await self._run_to_the_end(lambda: os.pread(file.fileno(), block.length, block.offset))
+                data, checksum = await self._run_to_the_end(lambda: self._read(file, block))
             except OSError as error:
                 self._fail(error)
+        if checksum != block.checksum:
+            raise lost(f"a block of {block.length} bytes has another checksum")
+        return data
+
+    def _read(self, file: BinaryIO, block: _Block) -> tuple[bytes, int]:
+        data = os.pread(file.fileno(), block.length, block.offset)
+        return data, zlib.crc32(data)
 
     async def _run_to_the_end(self, call: Callable[[], R]) -> R:
         """Runs a call in a thread and waits for its end even when cancelled: it uses the file's descriptor."""

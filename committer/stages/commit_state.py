@@ -13,11 +13,12 @@ from committer.errors import (
     StoreLinkError,
     StoreOutcomeUnknownError,
 )
+from committer.flow.numbered import NumberedSpill
 from committer.paths import StorePath
 from committer.records.job_state import Decision, DecisionHead, Fact
 from committer.stages.base import StageContext
 from committer.stages.decided_facts import FactList, Facts, read_facts
-from committer.stages.planned_files import PlannedFile, PlannedFiles
+from committer.stages.planned_files import KeptEntries, PlannedFile, PlannedFiles
 from committer.stages.promotions import Promotion
 from committer.stores.helpers import exists, status_or_none
 
@@ -65,13 +66,15 @@ class CommitState:
         superseded: Facts | None = None,
         identities: Facts | None = None,
         targets: Facts | None = None,
+        on_disk: NumberedSpill[KeptEntries] | None = None,
     ) -> CommitState:
         """Sorts facts by what they are for; old files come apart, and so does what is in the order of the files:
-        identities, and what stood at their destinations.
+        identities, and what stood at their destinations. The files are in memory, on the driver's disk, or nowhere but
+        in the records.
         """
         known = {fact.path: fact.identity for fact in facts if fact.kind == "identity" and fact.identity is not None}
         stood = {fact.path: fact for fact in facts if fact.kind == "target"}
-        files = PlannedFiles(context, decision.winners, entries, known, identities, decided=True)
+        files = PlannedFiles(context, decision.winners, entries, known, identities, decided=True, on_disk=on_disk)
         files.stand_on(stood, targets)
         return cls(
             decision=decision,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from committer.errors import (
     RecordError,
 )
 from committer.events import Statistics, names
 from committer.flow.budget import Budget
+from committer.flow.numbered import NumberedSpill
 from committer.flow.repeats import Repeats
 from committer.flow.workers import run_workers
 from committer.records.job_state import BY_PATH, SETUP, Winner, is_of
@@ -24,6 +26,7 @@ from committer.stages.names import NameFolding, name_problems, with_ancestors
 from committer.stages.noted_facts import NotedFacts
 from committer.stages.planned_files import (
     BYTES_IN_FLIGHT,
+    KeptEntries,
     PlannedFile,
     RecordEntries,
     decode_record,
@@ -32,8 +35,15 @@ from committer.stages.planned_files import (
 from committer.stages.promotions import may_promote, note_owners
 from committer.stages.record_refs import RecordRef
 
-# Entries kept in memory, some 500 bytes each; a larger job reads its records a second time instead.
+# Entries kept in memory, some 500 bytes each; those of a larger job are kept on the disk.
 ENTRIES_IN_MEMORY = 100_000
+
+# What is kept of a larger one on the driver's disk: some two million files. The records of others are read again.
+BYTES_ON_DISK = 256 << 20
+
+# A tenth of those that memory could keep tells how many there are going to be, from how long the other records are.
+_FORESEEN_FROM: Final = 0.1
+_FORESEEN_BEYOND: Final = 1.2
 
 # As many parts of uploads, with an etag each and perhaps a checksum, count as an entry more.
 PARTS_AN_ENTRY = 5
@@ -42,6 +52,12 @@ PARTS_AN_ENTRY = 5
 MOST_PROBLEMS = 100
 
 _RUN_AGAIN: Final = "it was damaged, or another program wrote it: run its task again, or the job"
+
+
+class _Kept(NamedTuple):
+    digest: str
+    length: int
+    files: list[PlannedFile]
 
 
 @dataclass(slots=True)
@@ -53,6 +69,8 @@ class LoadedRecords:
         files: File entries in all.
         size: Bytes in all.
         entries: Every entry in the order of the winners, or None when there are too many to keep.
+        on_disk: What this driver keeps of the records where these are None, by their place among the winners. As
+            `close` frees it, who goes on with it takes it.
         parts: Parts of the uploads that these name.
         directories: Every directory the files need, by name, with all ancestors (a root of the job is none).
         written: Directories that files go into, with how many.
@@ -73,6 +91,7 @@ class LoadedRecords:
     files: int = 0
     size: int = 0
     entries: list[PlannedFile] | None = field(default_factory=list)
+    on_disk: NumberedSpill[KeptEntries] | None = None
     parts: int = 0
     directories: set[str] = field(default_factory=set)
     written: dict[str, int] = field(default_factory=dict)
@@ -87,6 +106,13 @@ class LoadedRecords:
     repeats: Repeats = field(default_factory=Repeats)
     statistics: Statistics = field(default_factory=Statistics)
 
+    async def close(self) -> None:
+        """Frees what the driver's disk holds of it. Safe to call twice."""
+        on_disk, self.on_disk = self.on_disk, None
+        if on_disk is not None:
+            await on_disk.close()
+        await self.identities.close()
+
 
 class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     """Reads and checks every record, many at once.
@@ -97,8 +123,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     Failure modes: a `RecordError` names the file and the member; nothing changed.
     Cost: one read a record (none for one that its message carries), one write for one that cannot be frozen; where
     links can stand one look at every thousand source directories.
-    Memory: entries up to a bound, directories always; 8 MiB of records at a time, or one; names as hashes, on disk
-    where they are many.
+    Memory: entries up to a bound, beyond it on disk, up to another one; directories always; 8 MiB of records at a time,
+    or one; names as hashes, on disk where they are many.
     Hadoop: ``LoadManifestsStage``.
     """
 
@@ -111,14 +137,16 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         self._linked = LinkedSources(context)
         self._in_flight = Budget(BYTES_IN_FLIGHT)
         self._notes_owners = may_promote(context)
-        self._kept: dict[int, list[PlannedFile]] | None = {}
-        self._kept_files = 0
+        self._kept: dict[int, _Kept] | None = {}
+        self._kept_files = self._kept_bytes = self._all_bytes = 0
+        self._moved = asyncio.Event()
         self._prefix_bytes = len(context.layout.destination.path.encode()) + 1
 
     async def execute(self, value: list[RecordRef]) -> LoadedRecords:
         """Loads all, in any order; the result is in the order of `value`."""
         loaded = LoadedRecords()
         winners: dict[int, Winner] = {}
+        self._all_bytes = sum(ref.length for ref in value)
         try:
 
             async def load(item: tuple[int, RecordRef]) -> None:
@@ -139,10 +167,11 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             loaded.winners = [winners[number] for number in range(len(value))]
             # In the order in which a driver that finishes the job reads them: facts of a decision go by it.
             kept = self._kept
-            loaded.entries = None if kept is None else [file for number in sorted(kept) for file in kept.pop(number)]
+            loaded.entries = None if kept is None else [f for number in sorted(kept) for f in kept.pop(number).files]
             _refuse_one_task_twice(loaded.winners)
         except BaseException:
             await loaded.repeats.close()
+            await loaded.close()
             raise
         loaded.directories = with_ancestors({*loaded.directories, *loaded.written}, self.context.layout.roots)
         return loaded
@@ -185,6 +214,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             record = copy.name
         self._gather(number, files, directories, loaded)
         await self._check_sources(ref.record, manifest, files, loaded)
+        await self._keep(number, files, digest, len(data), loaded)
         count, size = len(files.sources), sum(files.sizes)
         loaded.files += count
         loaded.size += size
@@ -251,12 +281,37 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         if len(loaded.unstorable) < MOST_PROBLEMS:
             capabilities = self.context.store.capabilities
             loaded.unstorable += islice(name_problems(destinations, capabilities, self._prefix_bytes), MOST_PROBLEMS)
-        if self._kept is not None:
-            self._kept[number] = files.planned()
-            self._kept_files += len(destinations)
-            loaded.parts += sum(len(upload.etags) for upload in files.uploads or () if upload is not None)
-            if self._kept_files + loaded.parts // PARTS_AN_ENTRY > ENTRIES_IN_MEMORY:
-                self._kept = None
+
+    async def _keep(self, number: int, files: RecordEntries, digest: str, length: int, loaded: LoadedRecords) -> None:
+        """Keeps the files of a record for the passes to come: in memory, of a large job on the disk."""
+        if self._kept is None:
+            await self._moved.wait()
+            if loaded.on_disk is not None and loaded.on_disk.takes_more:
+                await loaded.on_disk.add(number, KeptEntries(digest, files), weight=length)
+            return
+        self._kept[number] = _Kept(digest, length, files.planned())
+        self._kept_files += len(files.destinations)
+        self._kept_bytes += length
+        loaded.parts += sum(len(upload.etags) for upload in files.uploads or () if upload is not None)
+        if self._are_too_many(self._kept_files + loaded.parts // PARTS_AN_ENTRY):
+            kept, self._kept = self._kept, None
+            on_disk: NumberedSpill[KeptEntries] = NumberedSpill(KeptEntries, most_bytes=BYTES_ON_DISK)
+            loaded.on_disk = on_disk
+            # Those that come meanwhile wait: what is read long before its turn is not found in it.
+            for earlier in sorted(kept):
+                one = kept.pop(earlier)
+                await on_disk.add(earlier, KeptEntries.of_files(one.digest, one.files), weight=one.length)
+            self._moved.set()
+
+    def _are_too_many(self, entries: int) -> bool:
+        """Whether memory is not to keep the job's entries, of which there are so many by now.
+
+        Memory that held a hundred thousand of them until then is hardly ever given back, so it is foreseen.
+        """
+        if entries <= ENTRIES_IN_MEMORY * _FORESEEN_FROM:
+            return False
+        foreseen = entries * self._all_bytes // (self._kept_bytes or 1)
+        return entries > ENTRIES_IN_MEMORY or foreseen > ENTRIES_IN_MEMORY * _FORESEEN_BEYOND
 
 
 def _attempts_of(sources: list[str]) -> set[str]:

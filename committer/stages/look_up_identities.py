@@ -39,7 +39,8 @@ class LookUpIdentities(Stage[LoadedRecords, None]):
 
     async def execute(self, value: LoadedRecords) -> None:
         """Lists, a run of records at a time."""
-        async for files in PlannedFiles(self.context, value.winners, value.entries).batches():
+        planned = PlannedFiles(self.context, value.winners, value.entries, on_disk=value.on_disk)
+        async for files in planned.batches():
             for some in _by_attempts(file for file in files if file.identity is None):
                 await self._look_up(value, some)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import msgspec
 
 from committer.errors import RecordError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events import names
+from committer.flow.numbered import NumberedSpill
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout, has_nonce
 from committer.records.job_state import Fact, Winner
@@ -25,6 +27,9 @@ BYTES_IN_FLIGHT = 8 << 20
 
 # The same of a second pass, in which all that a run of records names is kept until it is published.
 BYTES_IN_A_RUN = 4 << 20
+
+# Files that are made of what was kept before whatever else waits for the event loop runs.
+_FILES_A_TURN = 5_000
 
 
 class PlannedFile(msgspec.Struct, gc=False):
@@ -50,6 +55,34 @@ class PlannedFile(msgspec.Struct, gc=False):
     stamp: str = ""
     version: str | None = None
     stood: Fact | None = None
+
+
+class KeptEntries(NamedTuple):
+    """The files of one record, as the driver's disk keeps them until they are asked for again.
+
+    Attributes:
+        digest: The record's, which a decision names.
+        entries: What was proved of it.
+    """
+
+    digest: str
+    entries: RecordEntries
+
+    @classmethod
+    def of_files(cls, digest: str, files: list[PlannedFile]) -> KeptEntries:
+        """Those of a record whose files were told one by one already."""
+        uploads = [file.upload for file in files]
+        versions = [file.version for file in files]
+        entries = RecordEntries(
+            [file.source for file in files],
+            [file.destination for file in files],
+            [file.size for file in files],
+            [file.identity for file in files],
+            uploads if any(uploads) else None,
+            files[0].stamp if files else "",
+            versions if any(versions) else None,
+        )
+        return cls(digest, entries)
 
 
 class RecordEntries(NamedTuple):
@@ -132,9 +165,10 @@ def _entries(layout: JobLayout, manifest: TaskManifest, sources: list[str], dest
 
 
 class PlannedFiles:
-    """Every file of a job's winners, as often as wanted: from memory, or from the records again.
+    """Every file of a job's winners, as often as wanted: from memory, this driver's disk, or the records again.
 
-    Reading again verifies each record's digest, so a second pass sees what the first one saw.
+    What the disk keeps is what was proved of a record of the same digest; reading again verifies that digest. So a
+    second pass sees what the first one saw.
 
     Args:
         context: The job.
@@ -143,6 +177,7 @@ class PlannedFiles:
         identities: Those of files whose record has none, by source.
         in_order: The same as facts, in the order of the files, where they may be millions.
         decided: Whether a decision rests on the records.
+        on_disk: What this driver keeps of the records, by their place among the winners.
     """
 
     def __init__(
@@ -154,8 +189,10 @@ class PlannedFiles:
         in_order: Facts | None = None,
         *,
         decided: bool = False,
+        on_disk: NumberedSpill[KeptEntries] | None = None,
     ) -> None:
         self._context = context
+        self._on_disk = on_disk
         self._decided = decided
         self._winners = winners
         self._entries = entries
@@ -207,37 +244,64 @@ class PlannedFiles:
         yield self._entries or []
 
     async def _read_again(self) -> AsyncIterator[list[PlannedFile]]:
-        for winners in _by_length(self._winners, self._context.config.manifest_queue_capacity):
-            decoded: dict[int, list[PlannedFile]] = {}
+        kept = self._on_disk.in_turn() if self._on_disk is not None else None
+        first, most = 0, self._context.config.manifest_queue_capacity
+        for winners in _by_length(self._winners, most if kept is None else len(self._winners)):
             linked = LinkedSources(self._context)
-
-            async def load(
-                item: tuple[int, Winner],
-                decoded: dict[int, list[PlannedFile]] = decoded,
-                linked: LinkedSources = linked,
-            ) -> None:
-                number, winner = item
-                data = await self._read_winner(winner)
-                if digest_of(data) != winner.digest:
-                    raise RecordError(
-                        "the record changed after the job was decided",
-                        field="digest",
-                        path=self._context.layout.record_path(winner.record),
-                        outcome="unknown",
-                        next_step="find out who writes into the job's directory" + self._else_give_up(),
-                    )
-                entries = _decode_again(self._context, winner, data)
-                await linked.add(winner.record, entries.sources)
-                decoded[number] = entries.planned()
-
-            await run_workers(
-                enumerate(winners),
-                load,
-                workers=self._context.config.io_concurrency,
-                operation="job_stage_load_manifests",
-            )
+            decoded: dict[int, list[PlannedFile]] = {}
+            if kept is not None:
+                found = await kept.take(range(first, first + len(winners)))
+                decoded = await self._restore(first, winners, found, linked)
+            first += len(winners)
+            if len(decoded) < len(winners):
+                await self._load(winners, decoded, linked)
             await linked.look()
             yield [file for number in range(len(winners)) for file in decoded.pop(number)]
+
+    async def _restore(
+        self, first: int, winners: list[Winner], found: dict[int, KeptEntries], linked: LinkedSources
+    ) -> dict[int, list[PlannedFile]]:
+        """The files of those of a run of records that the disk kept."""
+        restored: dict[int, list[PlannedFile]] = {}
+        turn = 0
+        for number, kept in found.items():
+            winner = winners[number - first]
+            # The decision names records by digest: whatever else is found is not what this driver proved of it.
+            if kept.digest != winner.digest:
+                continue
+            entries = kept.entries
+            await linked.add(winner.record, entries.sources)
+            restored[number - first] = entries.planned()
+            turn += len(entries.sources)
+            if turn >= _FILES_A_TURN:
+                turn = 0
+                await asyncio.sleep(0)
+        return restored
+
+    async def _load(self, winners: list[Winner], decoded: dict[int, list[PlannedFile]], linked: LinkedSources) -> None:
+        """Reads those of a run of records whose files are not at hand."""
+
+        async def load(number: int) -> None:
+            winner = winners[number]
+            data = await self._read_winner(winner)
+            if digest_of(data) != winner.digest:
+                raise RecordError(
+                    "the record changed after the job was decided",
+                    field="digest",
+                    path=self._context.layout.record_path(winner.record),
+                    outcome="unknown",
+                    next_step="find out who writes into the job's directory" + self._else_give_up(),
+                )
+            entries = _decode_again(self._context, winner, data)
+            await linked.add(winner.record, entries.sources)
+            decoded[number] = entries.planned()
+
+        await run_workers(
+            [number for number in range(len(winners)) if number not in decoded],
+            load,
+            workers=min(self._context.config.io_concurrency, self._context.config.manifest_queue_capacity),
+            operation="job_stage_load_manifests",
+        )
 
     async def _read_winner(self, winner: Winner) -> bytes:
         layout = self._context.layout

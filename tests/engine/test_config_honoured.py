@@ -58,8 +58,9 @@ async def test_io_concurrency_bounds_calls_in_flight(memory: MemoryPlace, io_con
 async def test_manifest_queue_capacity_bounds_records_ahead(
     memory: MemoryPlace, monkeypatch: pytest.MonkeyPatch, capacity: int
 ) -> None:
-    """A job of more entries than memory holds reads its records again, that many at a time."""
+    """A job of more entries than memory and disk hold reads its records again, that many at a time."""
     monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", 10)
+    monkeypatch.setattr(load_records, "BYTES_ON_DISK", 0)
     second_pass: list[str] = []
 
     def again(call: Call) -> bool:

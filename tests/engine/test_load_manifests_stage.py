@@ -58,8 +58,9 @@ async def test_many_records(monkeypatch: pytest.MonkeyPatch, profile: str, kept:
 async def test_what_is_kept_of_uploads_goes_by_their_parts(
     kept: int, reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HADOOP-16570: the records of 20 files with 60 parts each are read twice where 60 entries may be kept."""
+    """HADOOP-16570: the records of 20 files with 60 parts each are read twice where 60 entries may be kept, none on disk."""
     monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", kept)
+    monkeypatch.setattr(load_records, "BYTES_ON_DISK", 0)
     place, tasks, data = MemoryPlace("s3", delivery="message"), range(4), bytes(60)
     job = await place.open_job(job_id="job-1", config=CommitterConfig(multipart_size=1))
     names = [[f"part-{task}-{number}" for number in range(5)] for task in tasks]
