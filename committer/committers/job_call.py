@@ -28,7 +28,7 @@ from committer.stages.decided_facts import Facts, RecordedFacts, directories_of
 from committer.stages.durability import sync_directories
 from committer.stages.load_records import LoadedRecords
 from committer.stages.noted_facts import NotedFacts
-from committer.stages.planned_files import KeptEntries
+from committer.stages.planned_file import KeptEntries
 from committer.stages.publish import Published
 from committer.stages.seal import sealed_layout
 from committer.stages.setup_job import check_store

@@ -14,7 +14,7 @@ from committer.stages.decided_facts import FactList, directories_of
 from committer.stages.durability import sync_directories
 from committer.stages.move_aside import MoveAside
 from committer.stages.names import ancestors, with_ancestors
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.promote import PromoteDirectories
 from committer.stages.promotions import LISTED_IN_A_CALL, Promotion
 from committer.stages.publish import Published

@@ -12,7 +12,8 @@ from committer.records.job_state import Decision, Fact
 from committer.records.publish_chunk import ChunkFile, ChunkFiles, PublishChunk, digest_of_entries
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
-from committer.stages.planned_files import PlannedFile, PlannedFiles
+from committer.stages.planned_file import PlannedFile
+from committer.stages.planned_files import PlannedFiles
 
 _MOST_FILES: Final = 5_000
 _MOST_BYTES: Final = 1 << 20

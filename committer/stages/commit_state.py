@@ -18,7 +18,8 @@ from committer.paths import StorePath
 from committer.records.job_state import Decision, DecisionHead, Fact
 from committer.stages.base import StageContext
 from committer.stages.decided_facts import FactList, Facts, read_facts
-from committer.stages.planned_files import KeptEntries, PlannedFile, PlannedFiles
+from committer.stages.planned_file import KeptEntries, PlannedFile
+from committer.stages.planned_files import PlannedFiles
 from committer.stages.promotions import Promotion
 from committer.stores.helpers import exists, status_or_none
 

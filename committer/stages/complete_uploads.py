@@ -14,7 +14,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.identity import is_file_of
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.publish_sent_files import ROUNDS, PublishSentFiles
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import finish_upload

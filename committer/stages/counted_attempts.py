@@ -5,7 +5,7 @@ from __future__ import annotations
 from committer.errors import StoreError
 from committer.flow.workers import run_workers
 from committer.stages.base import StageContext
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stores.tree_counts import SupportsTreeCounts, TreeCounts
 
 # With fewer files a look at each costs no more than the count.

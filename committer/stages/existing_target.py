@@ -9,7 +9,7 @@ from committer.paths import StorePath
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState, is_forward_only
 from committer.stages.identity import is_recorded
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stores.base import FileStatus
 
 

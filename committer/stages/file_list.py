@@ -19,7 +19,8 @@ from committer.records.file_list import (
 )
 from committer.stages.base import Stage, StageContext
 from committer.stages.names import is_absolute
-from committer.stages.planned_files import PlannedFile, PlannedFiles
+from committer.stages.planned_file import PlannedFile
+from committer.stages.planned_files import PlannedFiles
 from committer.stores.base import Store
 from committer.uri_text import encode_uri_path
 

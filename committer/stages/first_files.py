@@ -11,7 +11,8 @@ from committer.stages.base import StageContext
 from committer.stages.block_files import MARK
 from committer.stages.identity import may_be_file_of
 from committer.stages.load_records import MOST_PROBLEMS, LoadedRecords, LoadRecords
-from committer.stages.planned_files import PlannedFile, PlannedFiles
+from committer.stages.planned_file import PlannedFile
+from committer.stages.planned_files import PlannedFiles
 from committer.stores.block_ends import blocks_wait
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import is_pending

@@ -13,7 +13,8 @@ from committer.flow.repeats import Repeats
 from committer.stages.identity import as_entry
 from committer.stages.load_records import LoadedRecords
 from committer.stages.names import NameFolding
-from committer.stages.planned_files import PlannedFile, PlannedFiles
+from committer.stages.planned_file import PlannedFile
+from committer.stages.planned_files import PlannedFiles
 from committer.stores.base import Capabilities, FileStatus
 
 STANDING_IN_MEMORY: Final = 25_000

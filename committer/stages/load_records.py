@@ -24,14 +24,8 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.linked_sources import LinkedSources
 from committer.stages.names import NameFolding, name_problems, with_ancestors
 from committer.stages.noted_facts import NotedFacts
-from committer.stages.planned_files import (
-    BYTES_IN_FLIGHT,
-    KeptEntries,
-    PlannedFile,
-    RecordEntries,
-    decode_record,
-    read_record,
-)
+from committer.stages.planned_file import KeptEntries, PlannedFile, RecordEntries
+from committer.stages.planned_files import BYTES_IN_FLIGHT, decode_record, read_record
 from committer.stages.promotions import may_promote, note_owners
 from committer.stages.record_refs import RecordRef
 

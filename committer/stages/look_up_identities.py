@@ -11,7 +11,8 @@ from committer.records.job_state import Fact
 from committer.stages.base import Stage
 from committer.stages.load_records import LoadedRecords
 from committer.stages.many_at_once import pages
-from committer.stages.planned_files import PlannedFile, PlannedFiles
+from committer.stages.planned_file import PlannedFile
+from committer.stages.planned_files import PlannedFiles
 from committer.stores.base import FileStatus
 
 # Sources that are not there any more, or not as their record says, a sentence each.

@@ -10,7 +10,7 @@ from typing import Final
 
 from committer.flow.portions import portions
 from committer.stages.base import StageContext
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stores.directory_rights import DIRECTORY_RIGHTS
 
 # What a store shows of a tree in one call, about. (Azure Data Lake Storage 5,000.)

@@ -39,7 +39,7 @@ from committer.stages.identity import (
     stands_as_directory,
 )
 from committer.stages.many_at_once import run_together
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.preflight import end_it_first
 from committer.stages.target_directories import job_inside
 from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, VERSIONS, SupportsBatchRename

@@ -15,7 +15,7 @@ from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
 from committer.stages.chunks import cut, files_of_a_chunk, make_chunk, part_of
 from committer.stages.commit_state import CommitState, is_forward_only
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.publish import Published
 from committer.stores.abilities import BATCH_RENAME
 

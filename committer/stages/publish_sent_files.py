@@ -12,7 +12,7 @@ from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, other_end
 from committer.stages.existing_target import ExistingTargets
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.publish import Published
 
 ROUNDS: Final = 5

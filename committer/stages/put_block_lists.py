@@ -12,7 +12,7 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stages.identity import is_file_of
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.publish_sent_files import ROUNDS, PublishSentFiles
 from committer.stores.base import FileStatus
 from committer.stores.block_ends import finish_block_list

@@ -27,7 +27,7 @@ from committer.stages.end_job import EndJob
 from committer.stages.fence import fence, fenced_tasks
 from committer.stages.identity import is_file_of, is_regular, stands_as_directory, stood_there
 from committer.stages.own_records import read_outcome
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.removal import remove_directory
 from committer.stages.seal import SealTasks
 from committer.stages.success_file import PLACE_TAKEN, make_room_for

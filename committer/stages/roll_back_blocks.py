@@ -7,7 +7,7 @@ from contextlib import suppress
 from committer.errors import StoreExistsError, StorePartsError
 from committer.paths import StorePath
 from committer.records.job_state import Fact
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.roll_back import RollBack
 from committer.stages.roll_back_uploads import RollBackUploads
 from committer.stores.block_ends import finish_block_list

@@ -20,7 +20,7 @@ from committer.records.job_state import Fact
 from committer.records.pending_uploads import ListedUpload, UploadList, encode_upload_list
 from committer.stages.commit_state import CommitState, looking_again
 from committer.stages.identity import is_file_of
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.roll_back import RollBack, RollBackRequest
 from committer.stages.success_file import SetAsideSuccess
 from committer.stores.conditions import CONDITIONAL_DELETE

@@ -23,7 +23,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import aside_is_gone, looking_again
 from committer.stages.job_directory import other_job_stands
 from committer.stages.own_records import read_outcome
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.publish import Published
 from committer.stages.replace_lock import is_held_since_decision
 from committer.stages.success_content import DECIDED_BY, read_success

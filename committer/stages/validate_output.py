@@ -8,7 +8,7 @@ from committer.flow.workers import run_workers
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, is_forward_only, other_end
 from committer.stages.identity import may_be_file_of
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.publish import Published
 
 _MOST_PROBLEMS = 100

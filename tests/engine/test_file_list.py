@@ -19,7 +19,8 @@ from committer.records.success import decode_success
 from committer.stages import file_list as stage
 from committer.stages import load_records
 from committer.stages.base import StageContext
-from committer.stages.planned_files import PlannedFile, PlannedFiles
+from committer.stages.planned_file import PlannedFile
+from committer.stages.planned_files import PlannedFiles
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash

@@ -13,7 +13,7 @@ from committer.publishing import PublishAccount, PublishChunk
 from committer.records.pending_uploads import UploadEntry
 from committer.records.publish_chunk import ChunkFile, ChunkFiles, digest_of_entries
 from committer.stages.chunks import cut, files_of_a_chunk
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from tests.neighbours.meeting import Table
 from tests.publishing.pools import TablePool
 

@@ -12,7 +12,7 @@ from committer.committers.context import open_context
 from committer.errors import CommitterError, OutcomeUnknownError
 from committer.records.success import SuccessData, encode_success
 from committer.stages.base import StageContext
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.publish import Published
 from committer.stages.success_content import success_data
 from committer.stages.success_file import withdraw_success

@@ -10,7 +10,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
-from committer.stages.planned_files import PlannedFile
+from committer.stages.planned_file import PlannedFile
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBack
 from committer.stages.roll_back_uploads import RollBackUploads
