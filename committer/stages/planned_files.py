@@ -16,6 +16,7 @@ from committer.records.manifest import TaskManifest, cut_names, decode_task_mani
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
 from committer.stages.decided_facts import FactList, Facts
+from committer.stages.fact_turns import Turns, out_of_turn
 from committer.stages.linked_sources import LinkedSources
 from committer.stages.planned_file import KeptEntries, PlannedFile, RecordEntries
 
@@ -243,30 +244,11 @@ class PlannedFiles:
         return self._context.else_giving_up() if self._decided else ""
 
 
-class _Turns:
-    """Facts one by one."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._batches = facts.batches()
-        self._facts: Iterator[Fact] = iter(())
-
-    async def next(self) -> Fact | None:
-        """The next one; None after the last."""
-        fact = next(self._facts, None)
-        while fact is None:
-            some = await anext(self._batches, None)
-            if some is None:
-                return None
-            self._facts = iter(some)
-            fact = next(self._facts, None)
-        return fact
-
-
 class _Identities:
     """Identities that come in the order of the files which lack one."""
 
     def __init__(self, facts: Facts) -> None:
-        self._turns = _Turns(facts)
+        self._turns = Turns(facts)
 
     async def give(self, files: list[PlannedFile]) -> None:
         """Has each file say its own.
@@ -277,7 +259,7 @@ class _Identities:
         for file in files:
             fact = await self._turns.next()
             if fact is None or fact.path != file.source:
-                raise _out_of_turn(f"do not say what proves {file.source}, in its turn")
+                raise out_of_turn(f"do not say what proves {file.source}, in its turn")
             file.identity = fact.identity
 
 
@@ -286,7 +268,7 @@ class _Stood:
 
     def __init__(self, by_name: Mapping[str, Fact], in_order: Facts) -> None:
         self._by_name = by_name
-        self._turns = _Turns(in_order)
+        self._turns = Turns(in_order)
         self._next: Fact | None = None
         self._began = False
 
@@ -310,17 +292,7 @@ class _Stood:
         """
         left = self._next if self._began else await self._turns.next()
         if left is not None:
-            raise _out_of_turn(f"say what stood at {left.path}, where no file goes, or not in its turn")
-
-
-def _out_of_turn(what: str) -> RecordError:
-    return RecordError(
-        f"the decision's side files {what}",
-        field="path",
-        operation="job_stage_load_manifests",
-        outcome="unknown",
-        next_step="find out who writes into the job's directory",
-    )
+            raise out_of_turn(f"say what stood at {left.path}, where no file goes, or not in its turn")
 
 
 def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:
