@@ -119,7 +119,7 @@ def test_tests_that_kill_processes_are_dear() -> None:
     assert sum(not item.left_out for item in elsewhere) == 1
 
 
-def test_all_that_is_dear_is_marked_whoever_runs_it() -> None:
+def test_all_that_is_dear_is_marked_in_every_run() -> None:
     dear = [Item(number, "spark") for number in range(40)]
     cheap = Item(99)
     shares.leave_to_ci([*dear, cheap])

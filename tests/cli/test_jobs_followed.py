@@ -142,7 +142,7 @@ def test_what_a_cleanup_left_that_died_is_removed(run: Run, kind: str) -> None:
 def test_what_another_committer_left_may_be_alive(run: Run, lake: Lake, name: str) -> None:
     (lake.temporary / name / "_temporary" / "attempt").mkdir(parents=True)
     row = rows(run, lake.path)[name]
-    assert (row["next_step"], "perhaps alive" in str(row["attention"])) == ("", True)
+    assert (row["next_step"], "alive" in str(row["attention"])) == ("", True)
     [shown] = row["if_dead"]  # type: ignore[misc]
     assert run(*typed(shown), "--yes").code == 0
     assert not (lake.temporary / name).exists()

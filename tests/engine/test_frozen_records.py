@@ -341,7 +341,7 @@ def _keeps_name(path: StorePath) -> bool:
 
 
 def _apart(place: Place) -> list[str]:
-    """What stands in the job's own directory under a name that is nobody else's."""
+    """What stands in the job's own directory under the name of a file that was made apart."""
     return [name for name in place.all_files() if name.startswith(("_temporary/j/taken-", "_temporary/j/."))]
 
 
@@ -402,7 +402,7 @@ async def test_nothing_is_left_apart_where_another_driver_keeps_the_name(profile
 async def test_a_driver_that_dies_while_it_keeps_the_name(
     profile: str, kind: FaultKind, operation: str, ends: str
 ) -> None:
-    """What it leaves is in nobody's way, and goes with the job."""
+    """What it leaves hinders no commit, and goes with the job."""
     place, job = await _begun(profile)
     place.faults(Fault(kind=kind, operation=operation, path=_keeps_name))
     with pytest.raises(SimulatedCrash):

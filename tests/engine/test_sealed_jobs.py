@@ -43,10 +43,11 @@ RECORDS = {"attempts", "manifests", "manifests-frozen"}
 
 @pytest.fixture(autouse=True, params=["kept in memory", "read again"])
 def of_a_large_job(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether no file is kept in memory, and records are read again one after the other, as those of large jobs are."""
+    """Whether no file is kept in memory or on the disk, and records are read again one after the other, as those of large jobs are."""
     again = bool(request.param == "read again")
     if again:
         monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", 0)
+        monkeypatch.setattr(load_records, "BYTES_ON_DISK", 0)
         monkeypatch.setattr(planned_files, "BYTES_IN_A_RUN", 1)
     return again
 
