@@ -94,6 +94,10 @@ class NumberedSpill(Generic[T]):
                 yield item
         except CommitterError as error:
             await self._give_up(spill, error)
+        except ValueError:
+            # Another reader gave it up meanwhile.
+            if self._spill is spill:
+                raise
 
     async def _give_up(self, spill: SpillFile[tuple[int, int, T]], error: CommitterError) -> None:
         """Frees what the disk holds, for those who cannot do without it."""

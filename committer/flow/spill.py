@@ -210,7 +210,11 @@ class SpillFile(Generic[T]):
         return cast("list[T]", decoded)
 
     def _fail(self, error: BaseException) -> NoReturn:
-        directory = self._directory or tempfile.gettempdir()
+        try:
+            directory = self._directory or tempfile.gettempdir()
+        except OSError:
+            # None was found that takes a file.
+            directory = os.environ.get("TMPDIR", "the system's directory for temporary files")
         raise CommitterError(
             f"a temporary file in {directory} failed: {error}",
             operation="spill",

@@ -14,6 +14,7 @@ from committer.errors import (
     StoreNotFoundError,
     StorePermissionError,
 )
+from committer.file_names import root_of
 from committer.flow.spill import SpillFile
 from committer.flow.together import both
 from committer.flow.workers import run_workers
@@ -39,6 +40,12 @@ _UUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}
 _MOST_LEFT_ALONE: Final = 100
 # Uploads that are kept in memory; whether they may be another job's is looked up once for so many.
 _AT_ONCE: Final = 10_000
+
+
+def outermost(places: Sequence[StorePath]) -> list[StorePath]:
+    """The directories that are below no other one: a listing of each of them tells every upload once."""
+    names = {place.path for place in places}
+    return [place for place in places if root_of(place.path, names) is None]
 
 
 class AbortUploads(Stage[Sequence[StorePath], list[str]]):
@@ -92,7 +99,7 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
 
         await run_workers(lost, end_run, workers=workers, operation=self.name)
         async with SpillFile(PendingUpload) as pending, SpillFile(PendingUpload) as unnamed:
-            for place in (layout.destination, *(layout.target(root) for root in sorted(layout.roots))):
+            for place in outermost([layout.destination, *map(layout.target, sorted(layout.roots))]):
                 async for upload in UPLOADS.required(self.context.store, "list_uploads", place).list_uploads(place):
                     await pending.append(upload)
             await self._end_named(pending, unnamed, since)

@@ -9,6 +9,7 @@ from committer.advice import COMMIT_AGAIN
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
+    StoreConflictError,
     StoreExistsError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
@@ -23,7 +24,7 @@ from committer.stages.base import Frozen, StageContext
 from committer.stages.commit_state import looking_again
 from committer.stages.record_refs import RecordRef, can_freeze
 from committer.stages.removal import remove_emptied
-from committer.stores.helpers import move_file, status_or_none
+from committer.stores.helpers import children_of, move_file, status_or_none
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
 ABORTED = "-aborted"
@@ -142,6 +143,9 @@ async def _bring_back(context: StageContext) -> None:
         if not await is_frozen(context):
             # Another driver has brought them back, or this call, whose first answer was lost: no record is a late one.
             return
+    except StoreOutcomeUnknownError:
+        if not await is_frozen(context):
+            return
     try:
         await _bring_in_late(context)
         await store.rename_directory(layout.manifests_frozen, layout.manifests)
@@ -156,13 +160,16 @@ async def _bring_back(context: StageContext) -> None:
 async def _bring_in_late(context: StageContext) -> None:
     """Moves the records of late tasks to the frozen ones, whom they replace, and deletes their directory."""
     layout, store = context.layout, context.store
-    late = [child.path async for child in store.list(layout.manifests)]
+    late = [child.path for child in await children_of(store, layout.manifests)]
 
     async def bring_in(record: StorePath) -> None:
-        await store.rename_file(record, layout.manifests_frozen / record.name, replace=True)
+        # Where it is gone, another driver that undoes the freeze has moved it.
+        with suppress(StoreNotFoundError):
+            await store.rename_file(record, layout.manifests_frozen / record.name, replace=True)
 
     await run_workers(late, bring_in, workers=context.config.io_concurrency, operation="unfreeze_manifests")
-    await store.delete_directory(layout.manifests, recursive=False)
+    with suppress(StoreNotFoundError):
+        await store.delete_directory(layout.manifests, recursive=False)
 
 
 async def _keep_name(context: StageContext) -> bool:
@@ -188,7 +195,8 @@ async def _keep_name(context: StageContext) -> bool:
         # Where a try came whose answer was lost, the next one is refused.
         await looking_again(move)
         moved = True
-    except (StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError) as error:
+    except (StoreExistsError, StoreNotFoundError, StoreConflictError, StoreOutcomeUnknownError) as error:
+        # A conflict is a put of a lost answer that came again, late: the next try makes a file of another name.
         standing = await status_or_none(store, place)
         if standing is None and isinstance(error, StoreOutcomeUnknownError):
             raise
@@ -241,7 +249,7 @@ def _not_listed(context: StageContext, directory: StorePath, frozen: Frozen) -> 
         what, step = f"{what}, and undid the freeze", COMMIT_AGAIN
     else:
         what = f"the records of job {job_id} are not there any more: another driver of it began to commit it meanwhile"
-        step = "make the call again"
+        step = "make the call again; if it fails in the same way, the job's setup did not end: abort the job"
     return StoreNotFoundError(
         f"{what}, or the job was removed",
         operation="list_manifests",

@@ -292,10 +292,13 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             on_disk: NumberedSpill[KeptEntries] = NumberedSpill(KeptEntries, most_bytes=BYTES_ON_DISK)
             loaded.on_disk = on_disk
             # Those that come meanwhile wait: what is read long before its turn is not found in it.
-            for earlier in sorted(kept):
-                one = kept.pop(earlier)
-                await on_disk.add(earlier, KeptEntries.of_files(one.digest, one.files), weight=one.length)
-            self._moved.set()
+            try:
+                for earlier in sorted(kept):
+                    one = kept.pop(earlier)
+                    await on_disk.add(earlier, KeptEntries.of_files(one.digest, one.files), weight=one.length)
+            finally:
+                # Workers are waited for after an error, too.
+                self._moved.set()
 
     def _are_too_many(self, entries: int) -> bool:
         """Whether memory is not to keep the job's entries, of which there are so many by now.

@@ -175,7 +175,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         )
         if targets and not others:
             # The tasks' output is all that a job of Hadoop's fixes: who commits it gives the choices.
-            again = "commit it" if self.context.spec.hadoop else "run the job again"
+            again = "commit the job" if self.context.spec.hadoop else "run the job again"
             conflicts.next_step = f"remove what is in the way, or {again} with existing_target='replace'"
 
 

@@ -219,10 +219,10 @@ class HttpClient:
     async def close(self) -> None:
         """Closes the running loop's session, which no other loop can do. May be used again afterwards."""
         opened = self._open.pop(asyncio.get_running_loop(), None)
-        if opened is not None:
+        # Requests of a session that was given may still be under way; the watch ends with the last of them.
+        if opened is not None and opened.session is not self._given:
             opened.watch.close()
-            if opened.session is not self._given:
-                await opened.session.close()
+            await opened.session.close()
 
     def _opened(self, loop: asyncio.AbstractEventLoop) -> _Open:
         if self._given is not None and self._given.closed:

@@ -126,7 +126,7 @@ def test_a_java_job_that_finds_a_file_in_its_way_is_committed_with_the_choice_th
     refused = run(*commit, "--output", "json")
     assert refused.code == 1
     # Its tasks need not run again: who commits a job of Hadoop's gives the choices.
-    assert "commit it with existing_target='replace'" in refused.json["error"]["next_step"]
+    assert "commit the job with existing_target='replace'" in refused.json["error"]["next_step"]
     assert run(*commit, "-o", "existing_target=replace").code == 0
     assert run("validate", lake.path).code == 0
 

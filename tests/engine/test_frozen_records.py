@@ -294,6 +294,46 @@ async def _bring_back_at_once(profile: str, tasks: int, number: int) -> bool:
 
 
 @profiles
+async def test_a_late_record_that_another_driver_has_moved_is_let_be(profile: str) -> None:
+    """That driver has not brought the records back yet: this one does."""
+    place, job = await _begun(profile)
+    await place.run_task(job, 1, {"a/part-1": b"1"})
+    context = await open_context(job.spec, place.store, owned=False)
+    await freeze_manifests(context)
+    late = context.layout.manifest(0)
+    [data] = [data for name, data in place.all_files().items() if name.endswith(f"manifests-frozen/{late.name}")]
+    place.write(f"_temporary/j/00/manifests/{late.name}", data)
+    other = place.space.store()
+
+    async def move(call: Call) -> None:
+        if call.operation == "rename_file" and call.path.name == late.name:
+            place.store.before_call = None
+            await other.rename_file(call.path, context.layout.manifests_frozen / late.name, replace=True)
+
+    place.store.before_call = move
+    await unfreeze_manifests(context)
+    assert place.store.before_call is None
+    assert (await job.commit(tasks=2)).files_committed == 2
+    assert place.files() == BOTH
+    assert place.temporary() == set()
+
+
+@profiles
+@pytest.mark.parametrize("kind", ["lost", "unanswered"])
+async def test_records_come_back_where_that_request_has_no_answer(profile: str, kind: FaultKind) -> None:
+    with use_runtime(VirtualRuntime()):
+        place, job = await _begun(profile)
+        place.faults(Fault(kind=kind, operation="rename_directory", path="/manifests-frozen"))
+        with pytest.raises(TaskMissingError) as caught:
+            await job.commit(tasks=2)
+        assert caught.value.outcome == "unchanged"
+        await place.run_task(job, 1, {"a/part-1": b"1"})
+        assert (await job.commit(tasks=2)).files_committed == 2
+    assert place.files() == BOTH
+    assert place.temporary() == set()
+
+
+@profiles
 async def test_a_commit_whose_freeze_another_driver_undid_says_to_commit_again(profile: str) -> None:
     """And a commit that follows does what it was to do."""
     place, job = await _begun(profile)

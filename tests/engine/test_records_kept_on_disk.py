@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from collections import Counter
@@ -161,3 +162,20 @@ async def test_nothing_is_left_on_the_disk_of_a_driver_that_failed(monkeypatch: 
         assert len(os.listdir("/proc/self/fd")) == before
     assert (await place.recover("job-1")).success
     assert place.files() == NEW
+
+
+async def test_an_error_while_files_go_to_the_disk_ends_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that wait for that go on: what they wait for is awaited with them."""
+    large(monkeypatch)
+
+    async def fail(self: Any, number: int, item: Any, *, weight: int) -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        raise RuntimeError("can't start new thread")
+
+    place, job = await prepared("hdfs")
+    monkeypatch.setattr(numbered.NumberedSpill, "add", fail)
+    async with asyncio.timeout(30):
+        with pytest.raises(Exception, match="can't start new thread"):
+            await job.commit(tasks=TASKS)
+    assert place.files() == {}

@@ -103,3 +103,32 @@ async def test_closed_while_it_is_read_and_added_to() -> None:
     await kept.close()
     await fill(kept, range(20, 30))
     assert await kept.in_turn().take(range(30)) == {}
+
+
+async def test_a_machine_without_a_directory_for_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def none(**_arguments: Any) -> Any:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(spill, "tempfile", SimpleNamespace(TemporaryFile=none, gettempdir=none))
+    async with NumberedSpill[str](str, most_bytes=MOST, block_bytes=1) as kept:
+        with caplog.at_level(logging.WARNING):
+            await fill(kept, range(3))
+        assert not kept.takes_more
+    assert "No usable temporary directory found" in caplog.text
+
+
+async def test_a_reader_ends_where_another_one_gives_the_file_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pread = os.pread
+
+    def other(descriptor: int, length: int, offset: int) -> bytes:
+        return pread(descriptor, length, offset).replace(b"item", b"ITEM")
+
+    async with NumberedSpill[str](str, most_bytes=MOST, block_bytes=50) as kept:
+        await fill(kept, range(20))
+        first, second = kept.in_turn(), kept.in_turn()
+        assert await first.take(range(2)) == {0: "item 0", 1: "item 1"}
+        monkeypatch.setattr(os, "pread", other)
+        assert await second.take(range(20)) == {}
+        assert len(await first.take(range(2, 20))) < 18

@@ -9,6 +9,7 @@ import pytest
 from committer.flow.spill import SpillFile
 from committer.paths import StorePath
 from committer.stages import abort_uploads
+from committer.stages.abort_uploads import outermost
 from committer.stages.pending_spill import with_listed
 from committer.stores.uploads import PendingUpload
 from tests.engine.places import MemoryPlace, place_fixture
@@ -65,3 +66,10 @@ async def test_the_uploads_of_a_job_end_a_few_at_a_time_and_no_others(
     await job.close()
     assert pending(place) == [f"other-{number:02}.csv" for number in range(10)]
     assert [path.rpartition("/")[2] for path in report.uploads_left] == pending(place)
+
+
+def test_a_place_below_another_one_is_not_listed_again() -> None:
+    places = [
+        StorePath.of(f"s3://lake{name}") for name in ("/data/table", "/data", "/data/table/x", "/datas", "/other/a")
+    ]
+    assert [place.path for place in outermost(places)] == ["/data", "/datas", "/other/a"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+import aiohttp
 import pytest
 
 from committer.errors import StoreError, StoreOutcomeUnknownError
@@ -91,6 +92,18 @@ async def test_an_answer_that_stops_in_its_middle_is_not_waited_for() -> None:
         seconds, end = await took(server, 0)
     assert end is StoreOutcomeUnknownError
     assert ANSWER_S < seconds < ANSWER_S + 1.0
+
+
+async def test_a_client_that_is_closed_still_watches_requests_of_a_session_that_was_given() -> None:
+    async with await answering(0.0, 0) as server, aiohttp.ClientSession() as session:
+        client = HttpClient(session=session, connect_s=CONNECT_S, answer_s=ANSWER_S)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
+        task = asyncio.create_task(client.send("PUT", url, {}, operation="put", path=PATH, changes=True, data=b"x"))
+        await asyncio.sleep(0.1)
+        await client.close()
+        async with asyncio.timeout(30):
+            with pytest.raises(StoreOutcomeUnknownError):
+                await task
 
 
 async def test_who_is_cancelled_is_not_told_of_a_lost_answer() -> None:
