@@ -24,6 +24,7 @@ Use = Callable[[str], None]
 
 HERE = Path(__file__).parent
 TIME_ZONE = "America/New_York"
+PROTOCOL_KEY = "spark.sql.sources.commitProtocolClass"
 SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 
 if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
@@ -82,6 +83,10 @@ def active_session(request: pytest.FixtureRequest) -> None:
     if "spark" in request.fixturenames:
         session = request.getfixturevalue("spark")
         session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+        # The settings that this package's own writers go by: a snippet of a page, or a test that failed, may leave them.
+        session.conf.set(PROTOCOL_KEY, SPARKS_OWN)
+        for left in "spark.sql.sources.partitionOverwriteMode", "spark.sql.caseSensitive":
+            session.conf.unset(left)
 
 
 @pytest.fixture
@@ -93,7 +98,7 @@ def committing(spark: SparkSession) -> Iterator[SparkSession]:
         pytest.skip("there is no JDK to build the jar of the commit protocol with")
     yield configure(spark)
     configure(spark)  # without the choices that the test made
-    spark.conf.set("spark.sql.sources.commitProtocolClass", SPARKS_OWN)
+    spark.conf.set(PROTOCOL_KEY, SPARKS_OWN)
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def test_insert_overwrite(
         for one in statement.split("; "):
             committing.sql(one.format(table))
     finally:
-        committing.conf.set(MODE, "static")
+        committing.conf.unset(MODE)
     counted = committing.table(table).groupBy("p", "q").count().collect()
     assert {(row.p, row.q): row["count"] for row in counted} == left
     shown = {row[0] for row in committing.sql(f"show partitions {table}").collect()}
@@ -165,7 +165,7 @@ def test_a_partition_elsewhere_below_a_root(committing: SparkSession, table: str
         committing.conf.set(MODE, "dynamic")
         committing.sql(f"insert overwrite {table} select 77L, 9, 9")
     finally:
-        committing.conf.set(MODE, "static")
+        committing.conf.unset(MODE)
     assert [row.id for row in committing.table(table).where("p = 9").collect()] == [77]
     assert committing.table(table).count() == 16
 
