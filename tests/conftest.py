@@ -151,7 +151,7 @@ def memory_spaces() -> Iterator[None]:
 
 
 # A prime number: a sweep whose places alternate in some way meets all ways.
-_ONE_IN = 7
+_ONE_IN = 13
 
 
 def pytest_configure(config: pytest.Config) -> None:

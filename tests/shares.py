@@ -1,6 +1,6 @@
 """What the default run leaves to CI, and which tests one worker keeps together.
 
-Tests that need a server, Java or other processes to kill are dear: the default run takes one in twenty-four of them, others at
+Tests that need a server, Java or other processes are dear: the default run takes one in forty-eight of them, others at
 each commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it; but tests that need Spark
 take too long even there, so that they take turns: both runs of a commit together take one in eight, and `-m slow` the rest.
 One that starts a Spark of its own, which takes a quarter of a minute or more, has its turns in the second run alone. A
@@ -20,7 +20,7 @@ import pytest
 
 from tests.rotation import first_of, rotated
 
-ONE_IN: Final = 24
+ONE_IN: Final = 48
 # Of what needs Spark both runs of a commit take one in so many.
 SPARK_ONE_IN: Final = 8
 # A file with so many tests, each a matter of milliseconds, goes to one worker whole. xdist looks at all that a worker has
@@ -51,6 +51,8 @@ _LONGEST: Final = (
 )
 # Each test there starts Python processes, and stops or kills them.
 _OF_PROCESSES: Final = "processes"
+# Each test there runs a benchmark, most of them as a script with servers of its own, at a tiny size.
+_OF_BENCHMARKS: Final = "benchmarks"
 _VARIABLE: Final = "COMMITTER_TESTS_NAMED"
 
 
@@ -168,6 +170,8 @@ def _is_dear(item: pytest.Item) -> bool:
     if item.get_closest_marker("slow"):
         return False
     group = item.get_closest_marker("xdist_group")
-    if item.path.parent.name == _OF_PROCESSES or (group is not None and group.args[0] == _OF_PROCESSES):
+    if item.path.parent.name in (_OF_PROCESSES, _OF_BENCHMARKS) or item.get_closest_marker("dear"):
+        return True
+    if group is not None and group.args[0] == _OF_PROCESSES:
         return True
     return bool(_server_of(item) or item.get_closest_marker("spark") or item.get_closest_marker("java"))

@@ -23,6 +23,9 @@ from concurrent.futures import ProcessPoolExecutor
 import committer
 from committer.errors import CommitterError
 
+# Each test starts Python processes.
+pytestmark = pytest.mark.dear
+
 ROOT = sys.argv[1]
 
 def committed(report):

@@ -63,13 +63,13 @@ def test_every_test_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
     for offset in range(shares.ONE_IN):
         monkeypatch.setenv(rotation.VARIABLE, str(offset))
-        items = [Item(number, "moto_server") for number in range(40)]
+        items = [Item(number, "moto_server") for number in range(80)]
         shares.leave_to_ci(items)
         some = [item.name for item in items if not item.left_out]
         assert 1 <= len(some) <= 2
         assert not any(item.is_slow for item in items)
         taken += some
-    assert sorted(taken) == sorted(f"test_{number}" for number in range(40))
+    assert sorted(taken) == sorted(f"test_{number}" for number in range(80))
 
 
 def test_every_test_of_spark_has_its_turn_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,28 +77,28 @@ def test_every_test_of_spark_has_its_turn_in_ci(monkeypatch: pytest.MonkeyPatch)
     in_ci: list[int] = []
     for offset in range(shares.ONE_IN):
         monkeypatch.setenv(rotation.VARIABLE, str(offset))
-        items = [Item(number, "spark") for number in range(40)]
+        items = [Item(number, "spark") for number in range(80)]
         shares.leave_to_ci(items)
         by_default += [item.number for item in items if not item.left_out and not item.is_slow]
         in_ci += [item.number for item in items if item.left_out and not item.is_slow]
-        assert 2 <= sum(item.left_out for item in items) <= 4
-    assert sorted(by_default) == list(range(40))
-    assert sorted(in_ci) == sorted([*range(40)] * (shares.ONE_IN // shares.SPARK_ONE_IN - 1))
+        assert 8 <= sum(item.left_out for item in items) <= 10
+    assert sorted(by_default) == list(range(80))
+    assert sorted(in_ci) == sorted([*range(80)] * (shares.ONE_IN // shares.SPARK_ONE_IN - 1))
 
 
 def test_a_test_that_starts_a_spark_of_its_own_has_its_turns_in_ci_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     for offset in range(shares.ONE_IN):
         monkeypatch.setenv(rotation.VARIABLE, str(offset))
-        items = [Item(number, marks=("spark",)) for number in range(40)]
+        items = [Item(number, marks=("spark",)) for number in range(80)]
         shares.leave_to_ci(items)
         assert all(item.left_out or item.is_slow for item in items)
         taken += [item.number for item in items if not item.is_slow]
-    assert sorted(taken) == sorted([*range(40)] * (shares.ONE_IN // shares.SPARK_ONE_IN))
+    assert sorted(taken) == sorted([*range(80)] * (shares.ONE_IN // shares.SPARK_ONE_IN))
 
 
 def test_a_test_of_spark_that_takes_turns_by_itself_has_no_other_share() -> None:
-    items = [Item(number, "spark", one_in=3) for number in range(40)]
+    items = [Item(number, "spark", one_in=3) for number in range(80)]
     shares.leave_to_ci(items)
     assert not any(item.is_slow for item in items)
 
@@ -110,8 +110,8 @@ def test_a_folder_with_few_tests_is_not_left_out() -> None:
 
 
 def test_tests_that_kill_processes_are_dear() -> None:
-    items = [Item(number, folder="processes") for number in range(48)]
-    elsewhere = [Item(number, folder="stores") for number in range(24)]
+    items = [Item(number, folder="processes") for number in range(2 * shares.ONE_IN)]
+    elsewhere = [Item(number, folder="stores") for number in range(shares.ONE_IN)]
     for item in elsewhere:
         item.add_marker(pytest.mark.xdist_group("processes"))
     shares.leave_to_ci([*items, *elsewhere])
@@ -119,8 +119,16 @@ def test_tests_that_kill_processes_are_dear() -> None:
     assert sum(not item.left_out for item in elsewhere) == 1
 
 
+def test_tests_that_say_so_themselves_and_benchmarks_are_dear() -> None:
+    marked = [Item(number, folder="cli", marks=("dear",)) for number in range(shares.ONE_IN)]
+    benchmarks = [Item(number, folder="benchmarks") for number in range(shares.ONE_IN)]
+    shares.leave_to_ci([*marked, *benchmarks])
+    assert sum(not item.left_out for item in marked) == 1
+    assert sum(not item.left_out for item in benchmarks) == 1
+
+
 def test_all_that_is_dear_is_marked_in_every_run() -> None:
-    dear = [Item(number, "spark") for number in range(40)]
+    dear = [Item(number, "spark") for number in range(80)]
     cheap = Item(99)
     shares.leave_to_ci([*dear, cheap])
     assert all(item.get_closest_marker("dear") for item in dear)
@@ -129,7 +137,7 @@ def test_all_that_is_dear_is_marked_in_every_run() -> None:
 
 def test_the_share_of_a_file_is_the_same_without_files_that_hold_nothing_dear() -> None:
     def taken(*others: Item) -> list[bool]:
-        items = [Item(number, "moto_server") for number in range(40)]
+        items = [Item(number, "moto_server") for number in range(80)]
         shares.leave_to_ci([*others, *items])
         return [item.left_out for item in items]
 

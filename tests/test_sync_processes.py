@@ -19,6 +19,9 @@ from committer.errors import CommitterError, DestinationNotFoundError
 from committer.stores.local import LocalStore
 from committer.testing.faults import FaultyStore
 
+# Each test starts Python processes.
+pytestmark = pytest.mark.dear
+
 ROOT = sys.argv[1]
 
 def look(destination):

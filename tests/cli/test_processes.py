@@ -21,6 +21,9 @@ import pytest
 
 from tests.cli.conftest import ROOT, Lake, shell
 
+# Each test starts Python processes.
+pytestmark = pytest.mark.dear
+
 # A store whose renames into the destination take their time, so that a commit can be watched and interrupted.
 SLOW = textwrap.dedent(
     """

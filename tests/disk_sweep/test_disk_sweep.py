@@ -49,7 +49,7 @@ def namespace() -> tuple[str, ...]:
 
 
 def test_share() -> None:
-    sweep("--kind", "errors", "--kind", "exits", "--kind", "stops", "--share", "400")
+    sweep("--kind", "errors", "--kind", "exits", "--kind", "stops", "--share", "700")
 
 
 def test_share_on_disks_that_get_full_or_read_only(namespace: tuple[str, ...]) -> None:

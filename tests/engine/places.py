@@ -27,7 +27,7 @@ Delivery = Literal["listing", "message"]
 PROFILES = ("disk", "local", "hdfs", "adls", "gcs")
 STAGING = ("directory", "partitioned")
 EVERY_COMMITTER = (*PROFILES, "s3", "azure-flat", "directory")
-# They differ in what the conformance suite holds each to. One third of them at each commit; the disk, and uploads, always.
+# They differ in what the conformance suite holds each to. One in five of them at each commit; the disk, and uploads, always.
 TAKE_TURNS = ("local", "hdfs", "adls", "gcs")
 OF_JOBS = ("_temporary/", "__magic_job-")
 
@@ -229,7 +229,7 @@ class MemoryPlace(MemoryTable, Place):
 def place_fixture(*kinds: str, delivery: Delivery = "listing"):
     """A fixture that is each of these kinds of place in turn, and how jobs there learn of task commits."""
 
-    turns = [pytest.param(kind, marks=pytest.mark.one_in(3)) if kind in TAKE_TURNS else kind for kind in kinds]
+    turns = [pytest.param(kind, marks=pytest.mark.one_in(5)) if kind in TAKE_TURNS else kind for kind in kinds]
 
     @pytest.fixture(params=turns)
     async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:

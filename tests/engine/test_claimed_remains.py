@@ -90,6 +90,7 @@ async def test_driver_dies_before_it_removed_old_intents(place: Place) -> None:
     assert number > 5
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
 @pytest.mark.parametrize("durability", ["none", "fsync"])
 async def test_driver_dies_at_every_store_call_of_its_setup(place: Place, kind: Any, durability: Any) -> None:

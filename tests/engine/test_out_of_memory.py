@@ -91,6 +91,7 @@ async def _check(place: Place, messages: list[committer.TaskCommit], error: Comm
     assert (await committer.validate(place.dest, storage_options=place.options)).ok
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_at_every_store_call_of_a_commit(kind: str, when: str, tmp_path: Path, share: Share) -> None:
@@ -142,6 +143,7 @@ POINTS: list[tuple[Any, str]] = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("point", POINTS, ids=[f"{owner.__name__}.{name}" for owner, name in POINTS])
 @pytest.mark.parametrize("kind", ["disk", "s3"])
 async def test_at_every_use_of_what_takes_memory(

@@ -80,6 +80,7 @@ def dies(state: str) -> Fault:
     return Fault(kind=kind, operation="put", path=lambda path: path.name == record)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("state", "end"),
     [

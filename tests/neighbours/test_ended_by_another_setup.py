@@ -280,7 +280,7 @@ async def test_process_that_ends_a_job_marks_no_outcome_of_the_next_one(
         assert table.files() == ({} if rollback else OLD) | NEW, at
         assert b"p=1/b" in table.all_files()["_SUCCESS"], at
         assert table.temporary() == set(), at
-    assert reached > 3
+    assert reached > (3 if share.is_whole else 1)
 
 
 @pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])

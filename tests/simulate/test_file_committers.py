@@ -17,7 +17,7 @@ from tests.simulate.file_jobs import file_v1_scenario, file_v1_schedules, simula
 from tests.simulate.test_mutants import found
 
 
-@pytest.mark.parametrize("start", [pytest.param(start, marks=pytest.mark.one_in(4)) for start in range(0, 160, 20)])
+@pytest.mark.parametrize("start", [pytest.param(start, marks=pytest.mark.one_in(8)) for start in range(0, 160, 20)])
 def test_file_v1_keeps_every_guarantee(start: int) -> None:
     """Faults, deaths, partitions, other drivers and operators, on stores that rename directories."""
     runs = 0

@@ -25,14 +25,14 @@ def search(scenarios: Iterable[Scenario]) -> Report:
 
 @pytest.mark.parametrize("part", range(2))
 def test_seeds(part: int) -> None:
-    seeds = rotated(range(part * 600, part * 600 + 600), 10, f"seeds {part}")
+    seeds = rotated(range(part * 600, part * 600 + 600), 20, f"seeds {part}")
     report = search(draw_scenario(seed) for seed in seeds)
     assert report.faults > 50
     assert report.fates["committed"] > report.fates["untouched"] > 10
 
 
 def test_seeds_of_uploads() -> None:
-    report = search(draw_scenario(seed, "magic") for seed in rotated(range(300), 6, "seeds of uploads"))
+    report = search(draw_scenario(seed, "magic") for seed in rotated(range(300), 10, "seeds of uploads"))
     assert report.faults > 50
     assert report.fates["committed"] > report.fates["untouched"] > 10
 
@@ -46,14 +46,14 @@ def test_seeds_of_workers_that_publish(committer: str) -> None:
 
 
 def test_seeds_of_blocks() -> None:
-    report = search(draw_scenario(seed, "block-list") for seed in rotated(range(300), 6, "seeds of blocks"))
+    report = search(draw_scenario(seed, "block-list") for seed in rotated(range(300), 10, "seeds of blocks"))
     assert report.faults > 50
     assert report.fates["committed"] > report.fates["untouched"] > 10
 
 
 @pytest.mark.parametrize("committer", sorted(STAGING))
 def test_seeds_of_staging_committers(committer: str) -> None:
-    report = search(draw_scenario(seed, committer) for seed in rotated(range(300), 12, f"seeds of {committer}"))
+    report = search(draw_scenario(seed, committer) for seed in rotated(range(300), 20, f"seeds of {committer}"))
     assert report.faults > 10
     assert report.fates["committed"] > 0
 
@@ -63,7 +63,7 @@ def test_seeds_of_staging_committers(committer: str) -> None:
 def test_single_faults_of_staging_committers(committer: str, delivery: str) -> None:
     situation = SITUATIONS_OF_STAGING[len(committer + delivery) % len(SITUATIONS_OF_STAGING)]
     every = list(singles(small("s3", delivery, situation, committer=committer)))  # type: ignore[arg-type]
-    search(rotated(every, 61, f"{committer} {delivery}"))
+    search(rotated(every, 97, f"{committer} {delivery}"))
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_single_faults(kind: str, delivery: str) -> None:
     situation = COMMON[len(kind + delivery) % 3]
     every = list(singles(small(kind, delivery, situation)))  # type: ignore[arg-type]
     # A prime number: every kind of trouble is among them.
-    search(rotated(every, 61, f"{kind} {delivery}"))
+    search(rotated(every, 97, f"{kind} {delivery}"))
 
 
 RARER = [(kind, situation) for kind in KINDS for situation in rarer(kind)]
@@ -89,7 +89,7 @@ RARER = [(kind, situation) for kind in KINDS for situation in rarer(kind)]
 def test_single_faults_of_rarer_situations(kind: str, situation: str) -> None:
     delivery = DELIVERIES[len(kind + situation) % 2]
     every = list(singles(small(kind, delivery, situation)))
-    search(rotated(every, 193, f"{kind} {situation}"))
+    search(rotated(every, 293, f"{kind} {situation}"))
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from tests.simulate.test_mutants import found
 
 
 @pytest.mark.parametrize("kind", DRAWN_AS)
-@pytest.mark.parametrize("start", [pytest.param(start, marks=pytest.mark.one_in(4)) for start in range(0, 160, 20)])
+@pytest.mark.parametrize("start", [pytest.param(start, marks=pytest.mark.one_in(8)) for start in range(0, 160, 20)])
 def test_readers_of_what_is_decided_have_every_guarantee(kind: str, start: int) -> None:
     """Faults, deaths, partitions, other drivers and operators, ids that are set up anew."""
     committed = 0

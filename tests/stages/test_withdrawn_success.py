@@ -72,6 +72,7 @@ async def test_its_own_is_taken_away(profile: str) -> None:
     assert place.all_files() == {}
 
 
+@pytest.mark.one_in(2)
 @profiles
 @pytest.mark.parametrize("kind", ["unanswered", "lost", "late", "again", "unavailable", "forbidden", "throttled"])
 @pytest.mark.parametrize("meets", ["own", "another's"])
