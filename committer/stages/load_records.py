@@ -32,7 +32,8 @@ from committer.stages.record_refs import RecordRef
 # Entries kept in memory, some 500 bytes each; those of a larger job are kept on the disk.
 ENTRIES_IN_MEMORY = 100_000
 
-# What is kept of a larger one on the driver's disk: some two million files. The records of others are read again.
+# What is kept of a larger one on the driver's disk: 105 to 130 bytes a file with names of 20 to 30 characters, about
+# twice as many with Spark's, so one to two million files. The records of others are read again.
 BYTES_ON_DISK = 256 << 20
 
 # A tenth of those that memory could keep tells how many there are going to be, from how long the other records are.
