@@ -12,9 +12,18 @@ import pytest
 import committer
 from committer import CommitterConfig, Job
 from committer.committers.context import open_context
-from committer.errors import CommitterError, StoreNotFoundError, StoreOutcomeUnknownError, TaskError, TaskMissingError
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    JobStateError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    TaskError,
+    TaskMissingError,
+)
 from committer.flow.runtime import use_runtime
 from committer.paths import StorePath
+from committer.stages.job_directory import JobState
 from committer.stages.listed_records import freeze_manifests, unfreeze_manifests
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
@@ -188,6 +197,14 @@ async def test_trouble_in_a_second_commit_that_is_refused(profile: str, kind: Fa
     assert told or not share.is_whole
 
 
+async def _clean_up_what_came(place: MemoryPlace, state: JobState) -> None:
+    """Removes what came when the job was over, where a write makes directories; and what that is taken for."""
+    for found in await committer.list_jobs(place.dest, storage_options=place.options):
+        assert found.state == state
+        await committer.cleanup(place.dest, job_id="j", force=state == "open", storage_options=place.options)
+    assert place.temporary() == set()
+
+
 async def _run_last_task(job: Job, options: dict[str, object]) -> None:
     async with committer.open_task(job.spec, task=1, storage_options=options) as task, task.open("a/part-1") as file:
         await file.write(b"1")
@@ -291,6 +308,99 @@ async def _bring_back_at_once(profile: str, tasks: int, number: int) -> bool:
     assert (await job.commit(tasks=tasks + 1)).files_committed == tasks + 1, place.store.log()
     assert place.temporary() == set()
     return came
+
+
+class _Overtaken:
+    """A driver that deletes a late task's directory, once another has brought no records back under that very name.
+
+    So it makes the directory again. That meets trouble.
+    """
+
+    def __init__(self, profile: str, kind: FaultKind, times: int | None) -> None:
+        self.place = MemoryPlace(profile)
+        self.steps: list[str] = []
+        self.place.faults(
+            Fault(kind=kind, operation="make_directory", path=self._is_made_again, times=times, delay_s=3600.0)
+        )
+
+    def _is_made_again(self, path: StorePath) -> bool:
+        return path.name == "manifests" and "overtaken" in self.steps
+
+    async def refuse(self) -> tuple[Job, BaseException]:
+        """Has its commit refused, as no task committed; the job, and what was raised."""
+        place, job = self.place, await self.place.open_job(job_id="j")
+
+        async def overtake(call: Call) -> None:
+            if call.operation == "rename_directory" and call.path.name == "manifests-frozen" and not self.steps:
+                self.steps.append("late")
+                late = "_temporary/j/00/manifests/late"
+                place.write(late, b"")
+                place.remove(late)
+            elif call.operation == "delete_directory" and call.path.name == "manifests" and self.steps == ["late"]:
+                self.steps.append("overtaken")
+                await _undo_freeze(place, job)
+                place.store.before_call = None
+
+        place.store.before_call = overtake
+        with pytest.raises((TaskMissingError, SimulatedCrash)) as caught:
+            await job.commit(tasks=2)
+        assert self.steps == ["late", "overtaken"]
+        assert [call for call in place.store.calls if call.fault], place.store.log()
+        return job, caught.value
+
+    @property
+    def lacks_directory(self) -> bool:
+        return "_temporary/j/00/manifests" not in self.place.directories()
+
+
+@profiles
+@pytest.mark.parametrize("kind", ["unavailable", "unanswered", "lost", "late", "again"])
+async def test_a_directory_that_is_made_again_is_there_whatever_the_answer(profile: str, kind: FaultKind) -> None:
+    """Tasks commit on, and a later commit counts them. One that comes an hour later holds nothing."""
+    with use_runtime(VirtualRuntime()):
+        overtaken = _Overtaken(profile, kind, 1)
+        place = overtaken.place
+        job, refused = await overtaken.refuse()
+        assert isinstance(refused, TaskMissingError)
+        assert refused.outcome == "unchanged"
+        assert not overtaken.lacks_directory
+        for task in range(2):
+            await place.run_task(job, task, {f"a/part-{task}": b"%d" % task})
+        assert (await job.commit(tasks=2)).files_committed == 2
+        await _arrive(place)
+        assert place.files() == BOTH
+        # An empty directory for records is all that a job of Hadoop's has when it begins.
+        await _clean_up_what_came(place, "open")
+
+
+@profiles
+@pytest.mark.parametrize("kind", ["unavailable", "forbidden", "unanswered", "lost", "crash_before", "crash_after"])
+async def test_a_directory_that_cannot_be_made_again(profile: str, kind: FaultKind) -> None:
+    """The driver says that it does not know how the job stands. No task commits into nothing, and the job ends."""
+    with use_runtime(VirtualRuntime()):
+        overtaken = _Overtaken(profile, kind, None)
+        place = overtaken.place
+        job, refused = await overtaken.refuse()
+        assert isinstance(refused, SimulatedCrash) or refused.outcome == "unknown"
+        options: dict[str, object] = {"store": FaultyStore(place.space.store())}
+        lacking = overtaken.lacks_directory
+        assert lacking == (kind not in {"lost", "crash_after"})
+        # Where a write makes directories, that of a task's record does.
+        if lacking and profile != "adls":
+            with pytest.raises(JobStateError, match="came too late"):
+                await _run_last_task(job, options)
+            with pytest.raises(JobNotFoundError) as caught:
+                await committer.recover(place.dest, "j", storage_options=options)
+            assert caught.value.outcome == "unchanged"
+            assert "rollback=True" in caught.value.next_step
+            await committer.recover(place.dest, "j", rollback=True, storage_options=options)
+            assert place.files() == {}
+        else:
+            await _run_last_task(job, options)
+            async with committer.attach_job(job.spec, storage_options=options) as again:
+                assert (await again.commit(tasks=1)).files_committed == 1
+            assert place.files() == {"a/part-1": b"1"}
+        assert place.temporary() == set()
 
 
 @profiles
@@ -477,9 +587,7 @@ async def test_a_file_that_comes_apart_when_the_job_is_over_is_no_job(profile: s
         assert (await job.commit(tasks=2)).files_committed == 2
         await _arrive(place)
     assert (await committer.validate(place.dest, storage_options=place.options)).ok
-    for found in await committer.list_jobs(place.dest, storage_options=place.options):
-        assert found.state == "unknown"
-        await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
+    await _clean_up_what_came(place, "unknown")
     async with place.open_job(job_id="j") as again:
         await again.abort()
     assert place.temporary() == set()
