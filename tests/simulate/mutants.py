@@ -14,6 +14,7 @@ from tests.simulate.bugs_of_blocks import OF_BLOCKS
 from tests.simulate.bugs_of_directories import OF_DIRECTORIES
 from tests.simulate.bugs_of_files import OF_FILE_V1, OF_FILE_V2, OF_PARTITIONS
 from tests.simulate.bugs_of_objects import OF_OBJECTS
+from tests.simulate.bugs_of_records import OF_RECORDS
 from tests.simulate.bugs_of_staging import OF_STAGING
 from tests.simulate.bugs_of_uploads import OF_UPLOADS
 from tests.simulate.bugs_of_workers import OF_WORKERS
@@ -36,7 +37,7 @@ def _name(plant: Callable[[Patches], None]) -> str:
 
 MUTANTS: Mapping[str, Callable[[Patches], None]] = {
     _name(plant): plant
-    for plants in (BEFORE_DECISION, AFTER_DECISION, OF_DIRECTORIES, OF_WORKERS, *_OF_ONE_COMMITTER.values())
+    for plants in (BEFORE_DECISION, AFTER_DECISION, OF_RECORDS, OF_DIRECTORIES, OF_WORKERS, *_OF_ONE_COMMITTER.values())
     for plant in plants
 }
 """Planted bugs, by name."""

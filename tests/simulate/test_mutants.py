@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from committer.spec import Delivery
+from committer.testing.simulate.exhaustive import DELIVERIES, small
 from committer.testing.simulate.minimise import minimise
 from committer.testing.simulate.result import Result
 from committer.testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
 from committer.testing.simulate.simulation import simulate
+from committer.testing.simulate.worlds import FENCING
 from tests.simulate.hunt import hunt
 from tests.simulate.models import simulate_any
 from tests.simulate.mutants import MUTANTS, UNSAFE, apply
@@ -51,6 +54,14 @@ def test_mutant_is_found(mutant: str) -> None:
     find = hunt(mutant, start=BEGIN.get(mutant, 0), most=1500)
     assert find.seeds is not None, f"{mutant} survived"
     assert find.message
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("kind", FENCING)
+def test_every_fault_is_tried_where_the_disk_keeps_what_records_say(kind: str, delivery: Delivery) -> None:
+    with apply("columns-kept-apart"):
+        assert found(simulate(small(kind, delivery, "promoted-large"))) == ""
+        assert "is of no attempt that may win" in found(simulate(small(kind, delivery, "promoted-kept")))
 
 
 def test_planting_is_taken_back() -> None:

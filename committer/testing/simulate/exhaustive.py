@@ -78,8 +78,17 @@ SITUATIONS: Mapping[str, Mapping[str, object]] = {
         "own_directories": True,
         "strays": True,
     },
+    # The same, with what their records say on the driver's disk.
+    "promoted-kept": {
+        "config": CommitterConfig(promote_directories=True),
+        "files": 4,
+        "own_directories": True,
+        "strays": True,
+    },
 }
-PROMOTED = ("promoted", "promoted-large")
+# Jobs whose drivers keep no file in memory, by the seed that says what their disk keeps: nothing, or all of it.
+LARGE: Mapping[str, int] = {"promoted-large": 0, "promoted-kept": 2}
+PROMOTED = ("promoted", *LARGE)
 COMMON = ("append", "replace", "same-names")
 RARER = tuple(name for name in SITUATIONS if name not in COMMON)
 _IN_THE_WAY = {f"{OUT}/day=0": b"a file", f"{OUT}/day=1/part-0-1.csv/inner": b"a directory"}
@@ -116,7 +125,8 @@ def small(
         before = {name: data for name, data in before.items() if not name.startswith(taken)} | _IN_THE_WAY
     elif situation in {"fresh", *PROMOTED}:
         before = {}
-    return Scenario(0, kind, (plan,), before=before, forced={}, reads_again=situation == "promoted-large")
+    seed = LARGE.get(situation, 0)
+    return Scenario(seed, kind, (plan,), before=before, forced={}, reads_again=situation in LARGE)
 
 
 def committer_on(kind: str) -> str:
