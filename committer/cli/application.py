@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 import committer
 from committer.cli import cleaning, ending, explaining
@@ -17,6 +17,7 @@ from committer.cli.doctor import doctor as examine
 from committer.cli.doctor_of_spark import examine_with_spark
 from committer.cli.exits import Exit, exit_of
 from committer.cli.inspecting import inspect as read_record
+from committer.cli.lacking import lacking
 from committer.cli.output import Answer, Screen
 from committer.cli.session import Common, Session
 from committer.cli.surveying import jobs as survey
@@ -369,7 +370,8 @@ def run(arguments: Sequence[str]) -> int:
         screen.answer(answer)
         return answer.code
     except CycloptsError as error:
-        usage = ConfigurationError(
+        usage = lacking(app, error, arguments) if isinstance(error, MissingArgumentError) else None
+        usage = usage or ConfigurationError(
             str(error).strip(), operation="command line", next_step="add --help to see what the command takes"
         )
         screen.error(usage, Exit.USAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -42,9 +43,10 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
     if job_id in report.kept:
         refuse_to_clean(StorePath.of(target.uri), job_id, report.kept[job_id])
     infos = {info.job_id: info for info in await _jobs_there(target)}
+    losses = [await _with_loss(target, name, infos.get(name)) for name in report.removed]
     parts = [
         line(f"jobs at {target.uri}", "bold"),
-        *named("what is left of these will be removed", [_with_loss(name, infos.get(name)) for name in report.removed]),
+        *named("what is left of these will be removed", losses),
         *_kept("will be kept", report),
     ]
     if not report.removed:
@@ -74,8 +76,18 @@ _LOSSES: Final[dict[JobState, str]] = {
 
 # Hadoop's FileOutputCommitter has one directory for all its jobs that run into a destination.
 _NOT_OURS: Final = (
-    "it holds no record of a job: another committer's, whose jobs may share it and be alive, or what a dead driver "
-    "left. What tasks wrote there, and no job committed, is lost"
+    "it holds no record of a job: another committer's, whose jobs may share it and be alive. What tasks wrote there, "
+    "and no job committed, is lost"
+)
+
+_LEFT: Final = (
+    "it holds no record of a job: what drivers, tasks and cleanups of this engine left. What tasks wrote there, and no "
+    "job committed, is lost"
+)
+
+_REMAINS: Final = (
+    "it holds no record of a job, and nothing that one could commit: what a driver of this engine left that died in a "
+    "setup or a cleanup, or wrote when its job was over"
 )
 
 _FORGOTTEN: Final = (
@@ -84,14 +96,17 @@ _FORGOTTEN: Final = (
 )
 
 
-def _with_loss(name: str, info: JobInfo | None) -> str:
-    """A job that is removed, with what that costs."""
+async def _with_loss(target: Target, name: str, info: JobInfo | None) -> str:
+    """A job that is removed, with what that costs; a look at one that no record tells of."""
     if info is None:
         return name
     if info.kept:
         return f"{name}: {_LOSSES['committed']}; {_FORGOTTEN}"
     if info.problem == NO_RECORD:
-        return f"{name}: {_NOT_OURS}"
+        found = (await replace(target, job_id=name).look()).found
+        if found is None:
+            return name
+        return f"{name}: {_NOT_OURS if found.is_foreign else _REMAINS if found.is_remains else _LEFT}"
     return f"{name}: {_LOSSES[info.state]}"
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from committer.cli.classic import refuse_classic
 from committer.cli.cleaning import run_clean
 from committer.cli.exits import Exit
 from committer.cli.looking import Look
 from committer.cli.output import Answer, Part, copyable, line, pairs
 from committer.cli.session import Session, named
 from committer.cli.target import Target, holds_lock, how_to_name_winners, planned_end
+from committer.cli.text import command
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
-from committer.errors import ConfigurationError, JobDecidedError, JobStateError
+from committer.errors import ConfigurationError, JobDecidedError, JobNotFoundError, JobStateError
+from committer.job import Job
 from committer.operations import check_recovery, recover
 from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
@@ -32,6 +37,17 @@ _PLACES = frozenset(
 )
 
 
+@asynccontextmanager
+async def _joined(target: Target) -> AsyncIterator[Job]:
+    """The job; what is said where there is none tells of Hadoop's FileOutputCommitter."""
+    try:
+        async with target.attach() as job:
+            yield job
+    except JobNotFoundError:
+        await refuse_classic(target.session, target.uri, target.job_id)
+        raise
+
+
 # -- plan and commit ------------------------------------------------------------------------------------------------
 
 
@@ -49,7 +65,7 @@ async def plan(target: Target, messages: list[TaskCommit] | None, tasks: int | N
         if look.decision is not None and look.decision.decision == "commit" and look.outcome is None:
             parts.append(line("there is nothing to plan: a commit or recover carries out what is decided", indent=2))
         return Answer(data, parts)
-    async with target.attach() as job:
+    async with _joined(target) as job:
         if messages is None and job.spec.delivery == "message" and not from_attempts:
             raise ConfigurationError(
                 f"job {target.job_id} takes task commits by message: the command line must say which attempts win",
@@ -134,19 +150,27 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
     session = target.session
     # First: what a link hides is not judged.
     look = await target.look()
-    await check_recovery(
-        target.uri,
-        target.job_id,
-        rollback=rollback,
-        force=force,
-        config=session.config,
-        storage_options=session.storage,
-    )
+    if look.is_no_job:
+        await refuse_classic(session, target.uri, target.job_id)
+    try:
+        await check_recovery(
+            target.uri,
+            target.job_id,
+            rollback=rollback,
+            force=force,
+            config=session.config,
+            storage_options=session.storage,
+        )
+    except JobNotFoundError:
+        await refuse_classic(session, target.uri, target.job_id)
+        raise
     decision, outcome = look.decision, look.outcome
     if outcome is not None:
         will = f"do the last steps of a job that is {outcome.outcome}, remove its directory and report"
     elif look.found is None:
         will = "look for a report of the job, which has no directory any more"
+    elif look.is_no_job:
+        will = "look for a report of the job, of which no record stands any more"
     elif decision is not None and decision.decision == "abort":
         will = "remove what is left of the aborted job"
     elif decision is not None:
@@ -197,7 +221,16 @@ async def plan_abort(target: Target) -> Answer:
     """
     look = await target.look()
     if look.absent is not None and not await holds_lock(target):
+        await refuse_classic(target.session, target.uri, target.job_id)
         raise look.absent
+    if look.is_no_job:
+        await refuse_classic(target.session, target.uri, target.job_id)
+        raise JobNotFoundError(
+            f"there is no job {target.job_id} at {target.uri}: its directory holds no record of one",
+            operation="abort",
+            path=target.layout.job_directory,
+            next_step=f"`{command('jobs', target.uri)}` shows what stands there, and what removes it",
+        )
     if look.outcome is not None:
         return replace(
             planned_end(target, look, "abort", f"do nothing: the job is {look.outcome.outcome}"), code=Exit.FAILED

@@ -47,6 +47,11 @@ class Look:
         return self.decision is not None or self.outcome is not None
 
     @property
+    def is_no_job(self) -> bool:
+        """Whether a directory of that name stands, and no job in it."""
+        return self.found is not None and not self.found.is_job
+
+    @property
     def is_kept(self) -> bool:
         """Whether its outcome is kept, so that a stream that repeats the job finds it committed."""
         return self.outcome is not None and self.outcome.kept
@@ -69,7 +74,7 @@ class Look:
             return "gone: it ended and was cleaned up, or never was here"
         if self.intent is not None:
             return "undecided; a driver began to commit it"
-        return "open" if self.found.is_job else "no job: its directory holds no record of one"
+        return "open" if not self.is_no_job else "no job: its directory holds no record of one"
 
 
 class LockRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -89,9 +90,52 @@ def test_where_nothing_would_be_removed_no_question_is_asked(run: Run, lake: Lak
 def test_a_command_without_arguments_says_what_it_takes(run: Run, name: str) -> None:
     result = run(*name.split())
     assert result.code == 2
-    assert "requires an argument" in result.err
-    assert "--help" in result.err
+    needs = ["PATH" if name == "inspect" else "URI", *("JOB-ID",) * (name in OF_JOBS and name != "cleanup")]
+    needs += ["NUMBER"] * name.endswith("expect")
+    assert f"error: {name} needs {' and '.join(needs)}" in result.err
+    assert f"      committer {name} {' '.join(needs)}\n" in result.err
     assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["recover", "DEST"], "recover DEST JOB-ID"),
+        (["recover", "DEST", "--job-id"], "recover DEST --job-id JOB-ID"),
+        (["recover", "DEST", "--rollback", "-o", "io_rate=9"], "recover DEST --rollback -o io_rate=9 JOB-ID"),
+        (["recover", "--rollback", "--job-id", "j"], "recover --rollback --job-id j URI"),
+        (["recover", "--job-id=j"], "recover --job-id=j URI"),
+        (["plan", "DEST", "--output", "json"], "plan DEST --output json JOB-ID"),
+        (["abort", "DEST"], "abort DEST JOB-ID"),
+        (["commit", "DEST", "--tasks", "3"], "commit DEST --tasks 3 JOB-ID"),
+    ],
+)
+def test_what_is_said_of_a_missing_word_works_when_it_is_followed(
+    run: Run, lake: Lake, words: list[str], line: str
+) -> None:
+    lake.begun("j")
+    dest = str(lake.path)
+    result = run(*(dest if word == "DEST" else word for word in words))
+    assert result.code == 2
+    shown = [one.strip() for one in result.err.splitlines() if one.startswith("      committer ")]
+    assert shown[0] == f"committer {line}".replace("DEST", dest)
+    named = {"JOB-ID": "j", "URI": dest}
+    followed = run(*(named.get(word, word) for word in shlex.split(shown[0])[1:]))
+    assert (followed.code, "j at" in followed.out or '"job_id": "j"' in followed.out) in [(0, True), (2, True)]
+    if "URI" not in line:
+        assert shown[1:] == [f"committer jobs {dest}"]
+        assert "j" in run(*shlex.split(shown[1])[1:]).out
+
+
+@pytest.mark.parametrize("secret", ["account_key=S3CRET", "S3CRET"])
+def test_no_secret_is_said_again_where_a_word_is_missing(run: Run, secret: str) -> None:
+    place = "abfss://c@a.dfs.core.windows.net/x"
+    for words in (["recover", place, "--storage", secret], ["recover", f"--storage={secret}"]):
+        result = run(*words)
+        assert (result.code, "S3CRET" in result.err + result.out) == (2, False)
+    result = run("recover", place, "--storage", "account_key=env:HOME", "--storage=endpoint=http://127.0.0.1:1")
+    reach = "--storage account_key=env:HOME --storage endpoint=http://127.0.0.1:1"
+    assert f"      committer recover {place} JOB-ID {reach}\n" in result.err
 
 
 @pytest.mark.parametrize("name", COMMANDS)

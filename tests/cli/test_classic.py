@@ -1,0 +1,112 @@
+"""Jobs of Hadoop's FileOutputCommitter, and directories in which no record tells of a job: what commands say of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import committer
+from committer.stores.memory import MemoryStore
+from tests.cli.conftest import Lake, Run
+
+JOB = "job_202401010000_0002"
+
+
+@pytest.fixture
+def shared(lake: Lake) -> Lake:
+    """The output of two jobs of FileOutputCommitter whose drivers died; nothing of it is at the destination."""
+    for name in (
+        "task_202401010000_0002_m_000000",
+        "task_202401010000_0002_m_000001",
+        "task_202401010000_0003_m_000000",
+    ):
+        task = lake.temporary / "0" / name
+        task.mkdir(parents=True)
+        (task / f"part-{name[-13:]}").write_text("x")
+    return lake
+
+
+def in_python(text: str) -> str:
+    """What an error says to do in Python, for a job of two tasks."""
+    [code] = re.findall(r"`(with committer[^`]+)`", text)
+    return code.replace("tasks=N", "tasks=2")
+
+
+@pytest.mark.parametrize("command", ["plan", "commit", "recover", "abort"])
+@pytest.mark.parametrize("job_id", [JOB, "0"])
+@pytest.mark.parametrize("yes", [True, False])
+def test_no_command_ends_such_a_job_and_each_says_what_does(
+    run: Run, shared: Lake, command: str, job_id: str, yes: bool
+) -> None:
+    before = sorted(shared.path.rglob("*"))
+    result = run(command, shared.path, job_id, *(["--yes"] if yes and command != "plan" else []))
+    assert result.code == 2
+    assert "FileOutputCommitter" in result.err
+    assert "no command ends such a job" in result.err
+    assert sorted(shared.path.rglob("*")) == before
+    exec(in_python(result.err), {"committer": committer})
+    assert shared.files() == ["part-0002_m_000000", "part-0002_m_000001"]
+    assert committer.sync.validate(shared.path).ok
+
+
+def test_with_storage_options_python_is_told_to_have_them_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROFILE", "hdfs")
+    place = "memory://cli-classic/table"
+    space = MemoryStore.space("cli-classic", "hdfs")
+    space.write("/table/_temporary/0/task_202401010000_0002_m_000000/part-0", b"x")
+    result = run("commit", place, JOB, "--storage", "profile=env:PROFILE")
+    assert "storage_options={...})" in in_python(result.err)
+
+
+@pytest.mark.parametrize("command", ["plan", "commit", "recover", "abort"])
+def test_a_job_that_is_not_there_is_none_of_these(run: Run, shared: Lake, command: str) -> None:
+    result = run(command, shared.path, "job_202401010000_0009")
+    assert (result.code, "FileOutputCommitter" in result.err) == (4, False)
+
+
+def test_jobs_names_the_command_that_says_how(run: Run, shared: Lake) -> None:
+    [row] = run("jobs", shared.path, "--output", "json").json["jobs"]
+    assert "the output of 3 committed tasks of job_202401010000_0002 and 1 more" in row["attention"]
+    said = f"`committer commit {shared.path} {JOB}` says how Python commits it"
+    assert row["attention"].endswith(said)
+    assert row["if_dead"] == [f"committer cleanup {shared.path} --job 0 --force"]
+
+
+# -- directories without a record of a job ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stands", "lost"),
+    [
+        ("0/task_202401010000_0002_m_000000/part-0", "another committer's, whose jobs may share it and be alive"),
+        ("j/stuff/part-0", "another committer's, whose jobs may share it and be alive"),
+        ("j/", "nothing that one could commit: what a driver of this engine left"),
+        ("j/intent-0123", "nothing that one could commit: what a driver of this engine left"),
+        ("j/taken-0123", "nothing that one could commit: what a driver of this engine left"),
+        ("j/ended-0123/x", "nothing that one could commit: what a driver of this engine left"),
+        ("j/drivers-0123/superseded/x", "what drivers, tasks and cleanups of this engine left"),
+    ],
+)
+def test_what_a_cleanup_would_lose_where_no_record_tells_of_a_job(run: Run, lake: Lake, stands: str, lost: str) -> None:
+    path = lake.temporary / stands
+    (path if stands.endswith("/") else path.parent).mkdir(parents=True)
+    if not stands.endswith("/"):
+        path.write_text("x")
+    job_id = stands.partition("/")[0]
+    shown = run("cleanup", lake.path, "--job", job_id, "--force")
+    assert "what is left of these will be removed" in shown.out
+    assert lost in shown.out
+    assert ("another committer's" in shown.out) == lost.startswith("another")
+    assert run("cleanup", lake.path, "--job", job_id, "--force", "--yes").code == 0
+    assert not (lake.temporary / job_id).exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "commit", "recover", "abort"])
+def test_what_would_be_done_is_said_of_no_job_that_is_none(run: Run, lake: Lake, command: str) -> None:
+    (lake.temporary / "j").mkdir(parents=True)
+    result = run(command, lake.path, "j")
+    if command == "recover":
+        assert "look for a report of the job, of which no record stands any more" in result.out
+        result = run(command, lake.path, "j", "--yes")
+    assert (result.code, "there is no job j" in result.err) == (4, True)
