@@ -10,7 +10,7 @@ from committer.cli.classic import refuse_classic
 from committer.cli.cleaning import run_clean
 from committer.cli.exits import Exit
 from committer.cli.looking import Look
-from committer.cli.output import Answer, Part, copyable, line, pairs
+from committer.cli.output import MOST_TOLD, Answer, Part, copyable, line, pairs
 from committer.cli.session import Session, named
 from committer.cli.target import Target, holds_lock, how_to_name_winners, planned_end
 from committer.cli.text import command
@@ -91,9 +91,9 @@ def _planned(target: Target, found: CommitPlan, look: Look, spec: JobSpec) -> li
         ("makes", _directories(len(found.directories)) if found.directories else ""),
     ]
     parts: list[Part] = [pairs(rows, indent=2)]
-    parts += named("replaces or takes away", found.replaced)
+    parts += named("replaces or takes away", found.replaced, most=MOST_TOLD)
     parts += named("leaves alone", found.stray)
-    parts += named("would be refused", found.conflicts, "bold red")
+    parts += named("would be refused", found.conflicts, "bold red", most=MOST_TOLD)
     if found.conflicts:
         ends = line("where that cannot be mended, this ends the job with nothing published:", indent=2)
         parts += [ends, copyable(target.command("abort"))]
@@ -134,7 +134,7 @@ def _reported(report: JobReport, what: str) -> Answer:
     parts: list[Part] = [line(f"job {report.job_id}: {what}", "green" if report.success else "")]
     if report.success:
         parts.append(pairs(rows, indent=2))
-    parts += named("uploads that still pend there, and may be another job's", report.uploads_left)
+    parts += named("uploads that still pend there, and may be another job's", report.uploads_left, most=MOST_TOLD)
     return Answer({"done": True, "report": report}, parts)
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import IO, TypeAlias
+from typing import IO, Final, TypeAlias
 
 import msgspec
 from rich import box
@@ -26,6 +26,12 @@ Part: TypeAlias = RenderableType
 
 _UNBOUNDED = 100_000
 _CAUSES = 5
+
+MOST_SHOWN: Final = 20
+"""So many of what an answer tells of are shown to people, where nothing else is asked for."""
+
+MOST_TOLD: Final = 100
+"""So many conflicts, and files that would be replaced, the engine names; there may be others (`CommitPlan`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,11 @@ def styled(text: object, style: str) -> Text:
     return Text(clean(text), style=style, overflow="fold")
 
 
+def and_more(left: int, *, at_least: bool = False) -> str:
+    """What stands below a list of which only the first are shown."""
+    return f"and {'at least ' if at_least else ''}{left:,} more"
+
+
 def parts_of_error(error: BaseException) -> list[Part]:
     """An error for people: what failed, whether anything changed, what to do next."""
     if not isinstance(error, CommitterError):
@@ -113,7 +124,10 @@ def parts_of_error(error: BaseException) -> list[Part]:
     else:
         parts[-1] = pairs([*detail, ("next step", error.next_step)], indent=2)
     conflicts = getattr(error, "conflicts", ())
-    parts += [line(f"- {conflict}", indent=2) for conflict in conflicts]
+    parts += [line(f"- {conflict}", indent=2) for conflict in conflicts[:MOST_SHOWN]]
+    if len(conflicts) > MOST_SHOWN:
+        left = and_more(len(conflicts) - MOST_SHOWN, at_least=len(conflicts) == MOST_TOLD)
+        parts.append(line(f"- {left}", indent=2))
     causes = [getattr(cause, "message", "") or f"{type(cause).__name__}: {cause}" for cause in error.causes]
     parts += [line(f"- {cause}", indent=2) for cause in causes[:_CAUSES] if cause not in error.message]
     if len(causes) > _CAUSES:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from cyclopts import Parameter
 
 from committer.cli.exits import Exit
-from committer.cli.output import Answer, Part, Screen, line
+from committer.cli.output import MOST_SHOWN, Answer, Part, Screen, and_more, line
 from committer.cli.references import Choices, choices_of, storage_options_of
 from committer.cli.text import reach_by
 from committer.config import CommitterConfig
@@ -120,10 +120,27 @@ class Session:
         return replace(plan, code=Exit.USAGE, notes=[*plan.notes, "nothing was done: repeat the command with --yes"])
 
 
-def named(head: str, names: Sequence[str], style: str = "", limit: int = 20, *, count: int = 0) -> list[Part]:
-    """Texts under a head, the first of many; nothing without any. `count` says how many, where not all are given."""
+def named(
+    head: str,
+    names: Sequence[str],
+    style: str = "",
+    limit: int = MOST_SHOWN,
+    *,
+    count: int = 0,
+    most: int | None = None,
+) -> list[Part]:
+    """Texts under a head, the first of many; nothing without any.
+
+    Args:
+        head: What they are.
+        names: They themselves.
+        style: The head's.
+        limit: How many are shown.
+        count: How many there are, where not all are given.
+        most: How many are given at most, where there may be others.
+    """
     if not names:
         return []
     left = max(count, len(names)) - len(names[:limit])
-    more = [f"and {left:,} more"] if left else []
+    more = [and_more(left, at_least=len(names) == most)] if left else []
     return [line(f"{head}:", style, indent=2), *(line(name, indent=4) for name in (*names[:limit], *more))]

@@ -47,6 +47,29 @@ def test_a_plan_that_would_be_refused_fails_and_says_why(run: Run, lake: Lake) -
     assert (lake.path / "year=2026/part-1.csv").read_text() == "another job's"
 
 
+@pytest.mark.parametrize("files", [20, 21, 99, 100, 250])
+def test_of_much_that_stands_in_the_way_the_first_are_shown(run: Run, lake: Lake, files: int) -> None:
+    """The engine tells of a hundred at most, so that nobody is told that there are no others."""
+    names = [f"part-{number:03}" for number in range(files)]
+    lake.path.mkdir()
+    for name in names:
+        (lake.path / name).write_text("old")
+    job = committer.sync.open_job(lake.path, job_id="many")
+    with job.task_attempt(0, 0) as task:
+        for name in names:
+            with task.open(name) as file:
+                file.write(b"new")
+    job.close()
+    more = {20: "", 21: "and 1 more", 99: "and 79 more"}.get(files, "and at least 80 more")
+    planned = run("plan", lake.path, "many")
+    refused = run("commit", lake.path, "many", "--yes")
+    assert (planned.code, refused.code) == (1, 1)
+    for text, start in ((planned.out, "    "), (refused.err, "  - ")):
+        shown = [line for line in text.splitlines() if line.startswith(f"{start}a file stands at ")]
+        assert shown == [f"{start}a file stands at {name}, where a file goes" for name in names[:20]]
+        assert [line for line in text.splitlines() if line == f"{start}{more}"] == [f"{start}{more}"] * bool(more)
+
+
 def test_commit_asks_for_yes_and_says_what_it_would_do(run: Run, lake: Lake) -> None:
     lake.open()
     result = run("commit", lake.path, "open")
