@@ -303,8 +303,9 @@ def test_keys_of_one_bucket_that_change_nothing_are_left_alone() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         keys = {"committer.magic.enabled": "true", "committer.name": "magic", "endpoint": "http://h", "acl": "x"}
-        CommitterConfig.from_hadoop({f"fs.s3a.bucket.lake.{key}": text for key, text in keys.items()})
-        CommitterConfig.from_hadoop({"fs.azure.account.key.acct.dfs.core.windows.net": "x"})
+        of_bucket = CommitterConfig.from_hadoop({f"fs.s3a.bucket.lake.{key}": text for key, text in keys.items()})
+        of_account = CommitterConfig.from_hadoop({"fs.azure.account.key.acct.dfs.core.windows.net": "x"})
+    assert of_bucket == of_account == CommitterConfig()
 
 
 @pytest.mark.parametrize("mode", ["fail", "REPLACE"])

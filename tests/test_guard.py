@@ -51,9 +51,11 @@ async def test_a_swallowed_error_stays_known(blocking_calls: list[str]) -> None:
     blocking_calls.clear()
 
 
-async def test_a_thread_may_block(tmp_path: Path) -> None:
+async def test_a_thread_may_block(tmp_path: Path, blocking_calls: list[str]) -> None:
     (tmp_path / "file").write_bytes(b"x")
-    await asyncio.to_thread(library_function("open(path).close()"), str(tmp_path / "file"))
+    look = library_function("open(path).close(); return os.stat(path).st_size")
+    assert await asyncio.to_thread(look, str(tmp_path / "file")) == 1
+    assert blocking_calls == []
 
 
 async def test_a_test_may_look_at_the_disk(tmp_path: Path) -> None:
@@ -74,8 +76,9 @@ async def test_a_listed_function_may_block_and_no_other_of_its_file(tmp_path: Pa
     blocking_calls.clear()
 
 
-async def test_what_is_there_for_tests_may_block() -> None:
+async def test_what_is_there_for_tests_may_block(blocking_calls: list[str]) -> None:
     library_function("time.sleep(0)", file=os.path.join("testing", "made_up.py"))("")
+    assert blocking_calls == []
 
 
 async def test_the_loop_may_not_wait_for_a_lock(blocking_calls: list[str]) -> None:
@@ -87,5 +90,5 @@ async def test_the_loop_may_not_wait_for_a_lock(blocking_calls: list[str]) -> No
 
 
 @pytest.mark.allow_blocking("it is what this test is about")
-async def test_the_marker_switches_the_guard_off() -> None:
-    library_function("time.sleep(0)")("")
+async def test_the_marker_switches_the_guard_off(tmp_path: Path) -> None:
+    assert library_function("return os.stat(path)")(str(tmp_path))

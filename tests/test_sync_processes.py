@@ -59,7 +59,7 @@ def test_exit_after_use(tmp_path: Path) -> None:
 
 
 def test_exit_without_use(tmp_path: Path) -> None:
-    run(tmp_path, "")
+    assert run(tmp_path, "print('at the end')") == ["at", "the", "end"]
 
 
 def test_exit_with_everything_left_open(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_forks_while_other_threads_call(tmp_path: Path) -> None:
 
 
 def test_a_grandchild(tmp_path: Path) -> None:
-    run(
+    printed = run(
         tmp_path,
         """
         for _ in range(2):
@@ -349,11 +349,13 @@ def test_a_grandchild(tmp_path: Path) -> None:
             child = os.fork()
             if child:
                 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        look("memory://space/out")
+        print(len(look("memory://space/out")))
+        sys.stdout.flush()
         sys.exit(5)
         """,
         code=5,
     )
+    assert printed == ["0"]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -309,7 +309,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @asynccontextmanager
-async def over_tls(certificate: Path, token: str) -> AsyncIterator[DataLakeServiceClient]:
+async def over_tls(certificate: Path, token: str) -> AsyncIterator[tuple[DataLakeServiceClient, AdlsEmulator]]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate)
     settings = Settings(bearer_tokens=frozenset({TOKEN}))
@@ -317,19 +317,23 @@ async def over_tls(certificate: Path, token: str) -> AsyncIterator[DataLakeServi
         trust = {"connection_verify": str(certificate)}
         async with client(emulator, **trust) as service:
             await write(await service.create_file_system("data"), "dir/file")
+        emulator.conduct.log.clear()
         async with client(emulator, Token(token), **trust) as service:
-            yield service
+            yield service, emulator
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_a_listed_token_is_let_in(certificate: Path, operation: str) -> None:
-    async with over_tls(certificate, TOKEN) as service:
+    async with over_tls(certificate, TOKEN) as (service, emulator):
         await OPERATIONS[operation](service.get_file_system_client("data"))
+        statuses = [entry.status for entry in emulator.conduct.log]
+    assert statuses
+    assert max(statuses) < 300
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_another_token_is_not(certificate: Path, operation: str) -> None:
-    async with over_tls(certificate, WRONG_TOKEN) as service:
+    async with over_tls(certificate, WRONG_TOKEN) as (service, _emulator):
         with pytest.raises(HttpResponseError) as caught:
             await OPERATIONS[operation](service.get_file_system_client("data"))
     assert caught.value.status_code == 401

@@ -196,7 +196,10 @@ def test_a_listener_may_come_later() -> None:
 
 
 def test_without_listeners() -> None:
-    progress = Progress("job")
+    events: list[JobEvent] = []
+    progress = Progress("job", [], VirtualRuntime(auto_advance=False))
     with progress.stage("load"):
         progress.advance(5)
         progress.message("hello")
+        progress.listen(events.append)
+    assert events == [JobEvent("stage_completed", "job", "load", done=5)]

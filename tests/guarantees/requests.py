@@ -101,6 +101,7 @@ async def sweep(served: Served, plan: Plan, trouble: str, tally: Tally, *, commi
     numbers: Sequence[int] = range(requests.commit_began if commit_only else 0, len(requests.operations))
     if trouble in served.only:
         numbers = [number for number in numbers if requests.operations[number] in served.only[trouble]]
+    assert numbers, f"{trouble} fits no request"
     numbers = tally.share(numbers)
     tally.calls += len(numbers)
     wrong: list[str] = []

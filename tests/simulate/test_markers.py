@@ -34,8 +34,11 @@ def ended(ended_at: dict[str, str]) -> Checker:
 def test_of_two_jobs_that_end_within_a_millisecond_either_marker_may_stand() -> None:
     """`_SUCCESS` tells no shorter time, so that no driver could know better."""
     first, second = "2026-01-01T00:00:00.123400+00:00", "2026-01-01T00:00:00.123900+00:00"
-    ended({"j1": first, "j2": second}).settle(left_over=True)
-    ended({"j2": second, "j1": first}).settle(left_over=True)
+    for marked, ended_at in (("j1", {"j1": first, "j2": second}), ("j2", {"j2": second, "j1": first})):
+        checker = ended(ended_at)
+        assert json.loads(checker.world.files()[f"{OUT}/_SUCCESS"])["jobId"] == marked
+        # What it finds it raises.
+        checker.settle(left_over=True)
 
 
 def test_the_marker_of_a_job_that_ended_a_millisecond_before_another_is_found() -> None:

@@ -476,6 +476,10 @@ async def test_an_account_that_may_not_be_asked(store: AdlsStore, emulator: Adls
     for operation in ("get-filesystem-properties", "get-access-control"):
         emulator.conduct.faults.append(Fault("error", operation=operation, status=403, code="AuthorizationFailure"))
     await store.probe(ROOT)
+    # The renames that a probe tries were made all the same.
+    assert [fault.hits for fault in emulator.conduct.faults] == [1, 1]
+    assert "rename" in requests(emulator)
+    assert await AccountChannel(emulator).files() == {}
 
 
 async def test_an_account_that_changes_etags_is_refused() -> None:

@@ -165,29 +165,34 @@ async def test_heavy_calls_leave_a_thread(batches: BatchExecutor, why: str, monk
 async def test_what_waits_for_a_server_gets_threads_whatever_its_weight(batches: BatchExecutor) -> None:
     barrier = threading.Barrier(4)
 
-    async def work() -> None:
+    async def work() -> int:
         for _again in range(5):
             await batches.run(time.sleep, 0.01, weight=HEAVY - 1)
-        await batches.run(barrier.wait, 30, weight=HEAVY - 1)
+        return await batches.run(barrier.wait, 30, weight=HEAVY - 1)
 
-    await asyncio.gather(*(work() for _ in range(4)))
+    # Each waits for all others, in a thread of its own.
+    assert sorted(await asyncio.gather(*(work() for _ in range(4)))) == [0, 1, 2, 3]
 
 
 async def test_no_kind_starves_another(single: BatchExecutor) -> None:
-    done = False
+    done: list[int] = []
+    light_ones = 0
 
     async def light() -> None:
-        while not done:
+        nonlocal light_ones
+        while len(done) < 3:
+            light_ones += 1
             await single.run(int)
 
     async def heavier() -> None:
-        nonlocal done
         for weight in (HEAVY, MANY, WHOLE_BATCH):
             await single.run(int, weight=weight)
-        done = True
+            done.append(weight)
 
     async with asyncio.timeout(30):
         await asyncio.gather(*(light() for _ in range(50)), heavier())
+    assert done == [HEAVY, MANY, WHOLE_BATCH]
+    assert light_ones >= 50
 
 
 async def test_a_call_that_hangs_holds_others_up_once(batches: BatchExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
