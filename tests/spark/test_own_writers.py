@@ -209,7 +209,9 @@ def test_a_message_of_every_partition_is_needed(tasks: list[int], partitions: in
 
 @pytest.mark.parametrize(("tasks", "partitions"), [([2, 0, 1], 3), ([1, 0], None), ([], 0), ([], None)])
 def test_messages_of_all_partitions_pass(tasks: list[int], partitions: int | None) -> None:
-    check_every_partition(map(commit_of, tasks), partitions)
+    messages = map(commit_of, tasks)
+    check_every_partition(messages, partitions)
+    assert not list(messages), "it has looked at each"
 
 
 def test_a_callback_that_opens_no_attempt_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
