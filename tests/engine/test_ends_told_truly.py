@@ -220,9 +220,11 @@ async def test_what_operators_call_outlasts_a_throttled_store(memory: MemoryPlac
     elif what == "recover":
         assert (await committer.recover(memory.dest, "j", storage_options=options)).success
     elif what == "load_record":
-        await committer.load_record(f"{memory.dest}/_SUCCESS", storage_options=options)
+        record = await committer.load_record(f"{memory.dest}/_SUCCESS", storage_options=options)
+        assert record.jobId == "j"  # type: ignore[union-attr]
     else:
         assert (await committer.cleanup(memory.dest, job_id="j", storage_options=options)).removed == ["j"]
+    assert [call.fault for call in memory.store.calls].count("throttled") == 1
 
 
 async def test_uri_of_a_record_is_read_as_records_spell_it(place: Place) -> None:
