@@ -14,7 +14,6 @@ from committer import CommitterConfig, Job
 from committer.committers.context import open_context
 from committer.errors import (
     CommitterError,
-    JobNotFoundError,
     JobStateError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
@@ -389,10 +388,10 @@ async def test_a_directory_that_cannot_be_made_again(profile: str, kind: FaultKi
         if lacking and profile != "adls":
             with pytest.raises(JobStateError, match="came too late"):
                 await _run_last_task(job, options)
-            with pytest.raises(JobNotFoundError) as caught:
+            # The intent of the driver stands, which knows of two tasks.
+            with pytest.raises(TaskMissingError) as caught:
                 await committer.recover(place.dest, "j", storage_options=options)
             assert caught.value.outcome == "unchanged"
-            assert "rollback=True" in caught.value.next_step
             await committer.recover(place.dest, "j", rollback=True, storage_options=options)
             assert place.files() == {}
         else:
@@ -400,6 +399,20 @@ async def test_a_directory_that_cannot_be_made_again(profile: str, kind: FaultKi
             async with committer.attach_job(job.spec, storage_options=options) as again:
                 assert (await again.commit(tasks=1)).files_committed == 1
             assert place.files() == {"a/part-1": b"1"}
+        assert place.temporary() == set()
+
+
+@profiles
+async def test_a_job_that_lost_the_directory_is_committed_by_a_driver_that_knows_of_no_task(profile: str) -> None:
+    """It makes the directory again, as its name is kept: the job was not cleaned up."""
+    with use_runtime(VirtualRuntime()):
+        overtaken = _Overtaken(profile, "unavailable", None)
+        place = overtaken.place
+        job, _refused = await overtaken.refuse()
+        assert overtaken.lacks_directory
+        async with committer.attach_job(job.spec, storage_options={"store": FaultyStore(place.space.store())}) as again:
+            assert (await again.commit(tasks=0)).files_committed == 0
+        assert place.all_files().keys() == {"_SUCCESS"}
         assert place.temporary() == set()
 
 
