@@ -2,7 +2,7 @@
 
 Tests that need a server, Java or other processes are dear: the default run takes one in forty-eight of them, others at
 each commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it; but tests that need Spark
-take too long even there, so that they take turns: both runs of a commit together take one in eight, and `-m slow` the rest.
+take too long even there, so that they take turns: both runs of a commit together take one in twelve, and `-m slow` the rest.
 One that starts a Spark of its own, which takes a quarter of a minute or more, has its turns in the second run alone. A
 run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in` crosses many
 parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. What shares a
@@ -22,7 +22,7 @@ from tests.rotation import first_of, rotated
 
 ONE_IN: Final = 48
 # Of what needs Spark both runs of a commit take one in so many.
-SPARK_ONE_IN: Final = 8
+SPARK_ONE_IN: Final = 12
 # A file with so many tests, each a matter of milliseconds, goes to one worker whole. xdist looks at all that a worker has
 # had whenever one ends: ten thousand tests that go one by one take half a minute of a processor.
 SMALL_TESTS: Final = 40

@@ -239,6 +239,7 @@ async def test_killed_then_recovered(
     assert await channel.waiting() == {}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("moment", range(3))
 async def test_killed_then_taken_back(
     moment: int, root: StorePath, server: Azurite, channel: ContainerChannel, options: dict[str, object]

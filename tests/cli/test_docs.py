@@ -86,7 +86,7 @@ def played(page: Path, directory: Path) -> str:
                 cwd=ROOT,
                 env=environment,
                 check=False,
-                timeout=60,
+                timeout=300,
             )
             code = done.returncode
             shown.append(done.stdout.replace(str(directory), "/data").rstrip("\n"))

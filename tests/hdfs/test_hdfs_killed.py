@@ -95,7 +95,7 @@ async def finish(uri: str) -> committer.JobReport:
             return await job.commit(tasks=TASKS)
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("moment", range(MOMENTS))
 async def test_killed_then_recovered(cluster: Cluster, directory: StorePath, moment: int) -> None:
     world = NameNodeWorld(cluster, directory)

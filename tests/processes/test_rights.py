@@ -43,6 +43,7 @@ def run() -> Iterator[Run]:
     shutil.rmtree(directory)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("scenario", "says", "visible"),
     [

@@ -60,6 +60,12 @@ class TestOnMoto(_OnServer):
     def server(self, moto_server: Server) -> Server:
         return moto_server
 
+    async def test_put_exclusively_at_once(self) -> None:
+        pytest.skip("moto 5.2 looks first and writes after: several puts of one key can succeed")
+
+    async def test_one_creator_wins_and_all_learn_it(self) -> None:
+        pytest.skip("moto 5.2 looks first and writes after: several puts of one key can succeed")
+
     async def test_complete_exclusively_at_once(self) -> None:
         pytest.skip("moto 5.2 looks first and writes after: several completions of one key can succeed")
 
