@@ -154,7 +154,7 @@ def run_in_child(found: Iterable[Snippet], directory: Path, environment: Mapping
         input=json.dumps(placed(found, directory)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
         check=False,

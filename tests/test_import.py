@@ -34,7 +34,9 @@ print(" ".join(sorted({{name.partition(".")[0] for name in sys.modules}})))
 
 def fresh(program: str) -> str:
     """Runs a program in a new interpreter that has the package installed and nothing imported."""
-    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=300
+    )
     return done.stdout
 
 

@@ -37,7 +37,7 @@ def test_ci_runs_the_readmes_test_command() -> None:
 
 def test_the_python_snippet_commits(tmp_path: Path) -> None:
     snippet = blocks("python")[0].replace("/data/flights", str(tmp_path / "flights"))
-    done = subprocess.run([sys.executable, "-W", "error", "-c", snippet], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", snippet], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "1 files, 6 bytes\n"
     assert (tmp_path / "flights" / "year=2026" / "part-00000.csv").read_bytes() == b"1,2,3\n"

@@ -98,7 +98,7 @@ def test_the_installed_script_and_the_module_are_one(lake: Lake) -> None:
     # GNU readline, which pytest imports, puts COLUMNS into the environment past os.environ.
     own = dict(os.environ)
     command = [script, "plan", str(lake.path), "open"]
-    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout) == (0, shell("plan", lake.path, "open").out)
     assert shell("--version").out.startswith("committer 0.")
     assert shell("--help").code == 0
@@ -108,7 +108,7 @@ def test_the_installed_script_and_the_module_are_one(lake: Lake) -> None:
 @pytest.mark.parametrize("package", ["cyclopts", "rich"])
 def test_a_missing_extra_is_said(package: str) -> None:
     code = f"import sys; sys.modules[{package!r}] = None; from committer.cli import main; sys.exit(main(['--version']))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 2
     assert "pip install 'lake-committer[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -180,7 +180,7 @@ def test_progress_on_a_terminal_is_a_bar_that_goes_away(lake: Lake) -> None:
 def test_progress_elsewhere_is_lines_on_standard_error(lake: Lake) -> None:
     lake.open()
     command = slow(0.4, "commit", lake.path, "open", "--yes", "--output", "json")
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=300)
     assert done.returncode == 0
     assert json.loads(done.stdout)["report"]["files_committed"] == 3
     assert re.search(
@@ -203,7 +203,7 @@ def test_ctrl_c_in_a_commit_tells_the_truth(lake: Lake) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 3, err
     answer = json.loads(out)
     assert answer["interrupted"] == "commit"
@@ -234,7 +234,7 @@ def test_a_reader_that_goes_away_is_no_failure_of_the_command(lake: Lake, tmp_pa
         stderr=subprocess.PIPE,
         cwd=ROOT,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     os.close(write)
     assert done.returncode == 0

@@ -350,7 +350,7 @@ def test_the_command_line_keeps_it(disk: DiskPlace, tmp_path: Path) -> None:
             [sys.executable, "-m", "committer.cli", "cleanup", disk.dest, *arguments, "--yes"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             env={**os.environ, "COLUMNS": "500"},
             check=False,
         )

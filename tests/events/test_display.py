@@ -45,7 +45,7 @@ JOB = textwrap.dedent(
 
 def test_lines_where_nothing_can_be_drawn_over(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", JOB, tmp_path / "table"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", JOB, tmp_path / "table"], capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stdout == ""
     lines = done.stderr.splitlines()

@@ -46,7 +46,7 @@ def _module_directory(name: str) -> Path | None:
 def java_major_version(java: str) -> int:
     """The major version `java -version` prints; 0 when it does not run."""
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=300, check=False)
     except OSError:
         return 0
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)

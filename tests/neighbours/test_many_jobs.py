@@ -171,7 +171,7 @@ def test_four_processes(tmp_path: Path) -> None:
             driver.stdin.write("go\n")
             driver.stdin.flush()
         for driver in drivers:
-            out, err = driver.communicate(timeout=60)
+            out, err = driver.communicate(timeout=300)
             assert out == "40\n", err
     finally:
         for driver in drivers:

@@ -58,7 +58,7 @@ def test_a_commit_that_spark_asks_for(dest: Path) -> None:
 def test_an_abort_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     writer = writer_for(tmp_path / "t", job_id="j")
     messages = [run_task(writer, task) for task in range(3)]
-    subprocess.run([sys.executable, "-c", KILLED_IN_COMMIT], input=pickle.dumps((writer, messages)), timeout=60)
+    subprocess.run([sys.executable, "-c", KILLED_IN_COMMIT], input=pickle.dumps((writer, messages)), timeout=300)
     with caplog.at_level(logging.WARNING, logger="committer.spark"):
         writer.abort(messages)
     [finish, *_others] = check(caplog.text)

@@ -43,7 +43,7 @@ def credential_file(scratch: Path, secrets: Mapping[str, str], **variables: str)
             env=inherited,
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=300,
         )
     return uri
 

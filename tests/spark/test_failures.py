@@ -204,7 +204,7 @@ def test_abort_deletes_nothing_once_the_job_is_decided(tmp_path: Path, caplog: p
     writer = writer_for(tmp_path / "t", job_id="j")
     messages = [run_task(writer, task) for task in range(3)]
     died = subprocess.run(
-        [sys.executable, "-c", KILLED_IN_COMMIT], input=pickle.dumps((writer, messages)), check=False, timeout=60
+        [sys.executable, "-c", KILLED_IN_COMMIT], input=pickle.dumps((writer, messages)), check=False, timeout=300
     )
     assert died.returncode == 9
     with caplog.at_level(logging.WARNING, logger="committer.spark"):

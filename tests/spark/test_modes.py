@@ -177,7 +177,7 @@ def test_an_overwrite_killed_half_way_is_finished_or_taken_back(tmp_path: Path, 
     writer = overwriting(tmp_path, job_id="j")
     messages = [run_task(writer, task) for task in range(3)]
     died = subprocess.run(
-        [sys.executable, "-c", KILLED_IN_COMMIT], input=pickle.dumps((writer, messages)), check=False, timeout=60
+        [sys.executable, "-c", KILLED_IN_COMMIT], input=pickle.dumps((writer, messages)), check=False, timeout=300
     )
     assert died.returncode == 9
     assert files(tmp_path) >= {*OLD}  # the new come before the old go
@@ -221,7 +221,7 @@ def test_an_overwrite_beside_a_commit_withdraws(tmp_path: Path) -> None:
     other = writer_for(tmp_path, job_id="other")
     messages = [run_task(other, 0)]
     died = subprocess.run(
-        [sys.executable, "-c", KILLED_IN_COMMIT], input=pickle.dumps((other, messages)), check=False, timeout=60
+        [sys.executable, "-c", KILLED_IN_COMMIT], input=pickle.dumps((other, messages)), check=False, timeout=300
     )
     assert died.returncode == 9
     writer = overwriting(tmp_path)

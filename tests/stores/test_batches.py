@@ -547,5 +547,5 @@ print("done")
 
 
 def test_a_forked_child_starts_afresh() -> None:
-    done = subprocess.run([sys.executable, "-c", _FORK], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", _FORK], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr
