@@ -150,6 +150,7 @@ class ListedFiles:
             async for part in read_parts(store, first, decode_names, limit=self._looks.config.record_size_limit):
                 files += len(part)
                 size += sum(file.size for file in part)
+                del part  # as long as the next one takes to read, two would be in memory
         except CommitterError as error:
             self.remark = f"the list {self.uri} was not compared: {error.message}"
             return False

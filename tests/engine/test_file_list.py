@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+import weakref
 from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer import CommittedFile, CommitterConfig, JobReport
+from committer import CommittedFile, CommitterConfig, JobReport, comparing
+from committer.config import FileListFormat
 from committer.errors import CommitterError, ConfigurationError, JobNotFoundError, RecordError, StoreNotFoundError
 from committer.paths import StorePath
 from committer.records import file_list as records
+from committer.records.file_list import ListedFile
 from committer.records.success import decode_success
 from committer.stages import file_list as stage
 from committer.stages import load_records
@@ -30,6 +33,10 @@ from tests.engine.places import MemoryPlace, Place
 
 FILES = {f"p={number % 3}/q=a%3Ab/part-{number:03}": b"x" * (number % 7) for number in range(150)}
 _numbers = count()
+
+
+class _Part(list[ListedFile]):
+    """A part that can be seen to be freed."""
 
 
 def listing(directory: object, **more: object) -> CommitterConfig:
@@ -339,6 +346,24 @@ async def test_with_the_list_all_are_compared(place: Place, tmp_path: Path) -> N
     assert names
     assert checked.missing == [(place.layout("any").destination / unnamed).uri]
     assert [f"{cut[-8:]}: has 1 bytes" in text for text in checked.wrong] == [True]
+
+
+async def test_one_part_is_in_memory_while_the_next_is_read(
+    place: Place, small_parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.run_job(FILES, config=listing(f"{place.dest}/_lists"))
+    in_memory: list[weakref.ref[_Part]] = []
+
+    def decode(data: bytes, form: FileListFormat, source: str) -> _Part:
+        assert all(part() is None for part in in_memory)
+        part = _Part(records.decode_names(data, form, source))
+        in_memory.append(weakref.ref(part))
+        return part
+
+    monkeypatch.setattr(comparing, "decode_names", decode)
+    report = await committer.validate(place.dest, storage_options=place.options)
+    assert report.ok
+    assert len(in_memory) == 2 * (len(FILES) // small_parts + 1)
 
 
 async def test_extra_files_are_found_by_name(place: Place, small_parts: int) -> None:
