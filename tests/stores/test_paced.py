@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import pickle
+import weakref
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,26 @@ from tests.stores.paced_bench import (
 )
 
 _numbers = itertools.count()
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a wait"])
+@pytest.mark.parametrize("operation", ["status", "rename"])
+async def test_an_error_is_freed_at_once_with_its_frames(bench: Bench, operation: str, waits: bool) -> None:
+    """A validation can meet one for each of millions of missing files: none is to wait for the cycle collector."""
+    store = PacedStore(bench.space.store(), pacer=bench.pacer, statistics=bench.statistics)
+    gone, other = bench.path("d/gone"), bench.path("d/other")
+    gc.collect()
+    gc.disable()
+    try:
+        with use_runtime(bench.runtime), pytest.raises(StoreNotFoundError) as caught:
+            if waits:
+                bench.pacer.throttled(1.0)
+            await (store.status(gone) if operation == "status" else store.rename_file(gone, other))
+        error = weakref.ref(caught.value)
+        del caught
+        assert error() is None
+    finally:
+        gc.enable()
 
 
 @each(ALL)
