@@ -66,6 +66,9 @@ class SpillFile(Generic[T]):
         self._size = 0
         self._file: BinaryIO | None = None
         self._disk = asyncio.Lock()
+        # Cleared while a block is on its way to the disk.
+        self._may_append = asyncio.Event()
+        self._may_append.set()
         self._broken: BaseException | None = None
         self._closed = False
 
@@ -134,10 +137,14 @@ class SpillFile(Generic[T]):
         await self.close()
 
     async def _writable(self) -> None:
-        """Waits for a block on its way to the disk, so that only one is in memory."""
-        while self._disk.locked():
-            async with self._disk:
-                pass
+        """Waits for a block on its way to the disk, so that only one is in memory.
+
+        All who wait go on together when it is there. One after another by the lock of the disk, each a turn of the
+        loop after the one before, they would keep the next full block waiting behind them, while whoever came in
+        between filled further ones.
+        """
+        while not self._may_append.is_set():
+            await self._may_append.wait()
         if self._closed:
             raise ValueError("the spill file is closed")
         if self._broken is not None:
@@ -147,17 +154,20 @@ class SpillFile(Generic[T]):
         _ARRAY_HEADER.pack_into(self._buffer, 0, _ARRAY_32, self._buffered)
         data, items = self._buffer, self._buffered
         self._buffer, self._buffered = _new_buffer(), 0
-        async with self._disk:
-            offset = self._size
-            try:
+        self._may_append.clear()
+        try:
+            async with self._disk:
+                offset = self._size
                 checksum = await self._run_to_the_end(lambda: self._write(data, offset))
-            except BaseException as error:
-                self._broken = error
-                if isinstance(error, OSError):
-                    self._fail(error)
-                raise
-            self._size += len(data)
-            self._blocks.append(_Block(offset, len(data), items, checksum))
+                self._size += len(data)
+                self._blocks.append(_Block(offset, len(data), items, checksum))
+        except BaseException as error:
+            self._broken = error
+            if isinstance(error, OSError):
+                self._fail(error)
+            raise
+        finally:
+            self._may_append.set()
 
     def _write(self, data: bytearray, offset: int) -> int:
         if self._file is None:

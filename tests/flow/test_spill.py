@@ -96,6 +96,41 @@ async def test_many_writers_at_once_lose_nothing() -> None:
         assert [item for item in items if start <= item < start + 50] == list(range(start, start + 50))
 
 
+async def test_one_block_is_on_its_way_however_many_append(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SpillFile(int, block_bytes=64) as spill:
+        write_block, on_their_way, most = spill._write_block, 0, 0
+
+        async def counted() -> None:
+            nonlocal on_their_way, most
+            on_their_way += 1
+            most = max(most, on_their_way)
+            await write_block()
+            on_their_way -= 1
+
+        monkeypatch.setattr(spill, "_write_block", counted)
+
+        async def write() -> None:
+            for number in range(50):
+                await spill.append(number)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(write() for _ in range(50)))
+        assert most == 1
+        assert spill.blocks_on_disk > 10
+
+
+async def test_a_writer_that_is_cancelled_before_its_block_goes_loses_the_list() -> None:
+    async with SpillFile(int, block_bytes=64) as spill:
+        async with spill._disk:
+            task = asyncio.create_task(fill(spill, range(1000)))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        with pytest.raises(CommitterError, match="temporary file"):
+            await spill.append(1)
+
+
 async def test_two_readers_do_not_disturb_each_other() -> None:
     async with SpillFile(int, block_bytes=100) as spill:
         await fill(spill, range(1000))
