@@ -139,9 +139,9 @@ class SpillFile(Generic[T]):
     async def _writable(self) -> None:
         """Waits for a block on its way to the disk, so that only one is in memory.
 
-        All who wait go on together when it is there. One after another by the lock of the disk, each a turn of the
-        loop after the one before, they would keep the next full block waiting behind them, while whoever came in
-        between filled further ones.
+        All appenders that wait go on together when it is there. One after another by the lock of the disk, each a turn
+        of the loop after the one before, they would keep the next full block waiting behind them, while appenders that
+        came between filled further ones.
         """
         while not self._may_append.is_set():
             await self._may_append.wait()

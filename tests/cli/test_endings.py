@@ -49,7 +49,7 @@ def test_a_plan_that_would_be_refused_fails_and_says_why(run: Run, lake: Lake) -
 
 @pytest.mark.parametrize("files", [20, 21, 99, 100, 250])
 def test_of_much_that_stands_in_the_way_the_first_are_shown(run: Run, lake: Lake, files: int) -> None:
-    """The engine tells of a hundred at most, so that nobody is told that there are no others."""
+    """The engine tells of a hundred at most, so an answer does not say that there are no others."""
     names = [f"part-{number:03}" for number in range(files)]
     lake.path.mkdir()
     for name in names:

@@ -41,8 +41,8 @@ def set_acl(path: Path, kind: str) -> None:
 
     Without the user it says what the mode says, and Linux keeps none.
     """
-    nobody = 0xFFFFFFFF
-    entries = ((1, 7, nobody), (2, 5, 12345), (4, 5, nobody), (0x10, 5, nobody), (0x20, 5, nobody))
+    no_id = 0xFFFFFFFF
+    entries = ((1, 7, no_id), (2, 5, 12345), (4, 5, no_id), (0x10, 5, no_id), (0x20, 5, no_id))
     data = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
     try:
         os.setxattr(path, f"system.posix_acl_{kind}", data)
