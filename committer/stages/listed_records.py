@@ -57,8 +57,7 @@ async def freeze_manifests(context: StageContext) -> bool:
     again by a late task attempt (seen with Hadoop 3.5.0) and is never read. With `durability="fsync"` the new name is
     synced right before the decision, the first that rests on it (`DecideCommit`).
 
-    After a commit that was refused 3 calls more: what `unfreeze_manifests` left makes room. Another 3 where `manifests`
-    is missing beside that.
+    After a commit that was refused 3 calls more: what `unfreeze_manifests` left makes room.
 
     Returns:
         False where the store cannot rename a directory atomically; nothing was done then.
@@ -90,8 +89,8 @@ async def _freeze(context: StageContext) -> bool:
                     await store.delete_file(layout.manifests_frozen)
                 continue
             if isinstance(error, StoreNotFoundError):
-                if tries_left and await _make_again(context):
-                    continue
+                # Never made again, though a driver may have died that had to (`_bring_back`): another program may have
+                # deleted it with the records of tasks, and a commit would publish none of their files.
                 raise JobNotFoundError(
                     f"job {layout.job_id} has no manifests directory: it was cleaned up, by itself or by a Hadoop "
                     "committer that deletes all of _temporary",
@@ -102,20 +101,6 @@ async def _freeze(context: StageContext) -> bool:
             raise
         return True
     raise AssertionError("the last try returns or raises")
-
-
-async def _make_again(context: StageContext) -> bool:
-    """Makes `manifests` where a driver died that had to; False where no file keeps its frozen name: the job is gone.
-
-    No record is lost: a driver deletes that directory only when it is empty (`_bring_in_late`), and another one has
-    brought none back.
-    """
-    kept = await status_or_none(context.store, context.layout.manifests_frozen)
-    if kept is None or kept.is_directory:
-        return False
-    with suppress(StoreExistsError):
-        await context.store.make_directory(context.layout.manifests, parents=False)
-    return True
 
 
 async def is_frozen(context: StageContext) -> bool:

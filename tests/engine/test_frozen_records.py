@@ -14,6 +14,7 @@ from committer import CommitterConfig, Job
 from committer.committers.context import open_context
 from committer.errors import (
     CommitterError,
+    JobNotFoundError,
     JobStateError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
@@ -388,10 +389,10 @@ async def test_a_directory_that_cannot_be_made_again(profile: str, kind: FaultKi
         if lacking and profile != "adls":
             with pytest.raises(JobStateError, match="came too late"):
                 await _run_last_task(job, options)
-            # The intent of the driver stands, which knows of two tasks.
-            with pytest.raises(TaskMissingError) as caught:
+            with pytest.raises(JobNotFoundError) as caught:
                 await committer.recover(place.dest, "j", storage_options=options)
             assert caught.value.outcome == "unchanged"
+            assert "rollback=True" in caught.value.next_step
             await committer.recover(place.dest, "j", rollback=True, storage_options=options)
             assert place.files() == {}
         else:
@@ -402,18 +403,23 @@ async def test_a_directory_that_cannot_be_made_again(profile: str, kind: FaultKi
         assert place.temporary() == set()
 
 
-@profiles
-async def test_a_job_that_lost_the_directory_is_committed_by_a_driver_that_knows_of_no_task(profile: str) -> None:
-    """It makes the directory again, as its name is kept: the job was not cleaned up."""
-    with use_runtime(VirtualRuntime()):
-        overtaken = _Overtaken(profile, "unavailable", None)
-        place = overtaken.place
-        job, _refused = await overtaken.refuse()
-        assert overtaken.lacks_directory
-        async with committer.attach_job(job.spec, storage_options={"store": FaultyStore(place.space.store())}) as again:
-            assert (await again.commit(tasks=0)).files_committed == 0
-        assert place.all_files().keys() == {"_SUCCESS"}
-        assert place.temporary() == set()
+@kinds_of_place
+@pytest.mark.parametrize("deleted", ["00", "00/manifests"])
+async def test_records_that_another_program_deleted_are_not_taken_for_none(
+    kind_of_place: str, tmp_path: Path, deleted: str
+) -> None:
+    """A cleanup of Hadoop's, or `rm -r`, stopped half way, and the file that keeps the name of the frozen records stands."""
+    place = make_place(kind_of_place, tmp_path)
+    job = await _open(place)
+    with pytest.raises(TaskMissingError):
+        await job.commit(tasks=2)
+    place.remove(f"_temporary/j/{deleted}")
+    with pytest.raises(JobNotFoundError) as caught:
+        await job.commit()
+    assert caught.value.outcome == "unchanged"
+    assert "_SUCCESS" not in place.all_files()
+    await job.abort()
+    assert place.temporary() == set()
 
 
 @profiles
