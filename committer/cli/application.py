@@ -17,7 +17,7 @@ from committer.cli.doctor import doctor as examine
 from committer.cli.doctor_of_spark import examine_with_spark
 from committer.cli.exits import Exit, exit_of
 from committer.cli.inspecting import inspect as read_record
-from committer.cli.lacking import lacking
+from committer.cli.lacking import SEE_HELP, lacking
 from committer.cli.output import Answer, Screen
 from committer.cli.session import Common, Session
 from committer.cli.surveying import jobs as survey
@@ -371,9 +371,7 @@ def run(arguments: Sequence[str]) -> int:
         return answer.code
     except CycloptsError as error:
         usage = lacking(app, error, arguments) if isinstance(error, MissingArgumentError) else None
-        usage = usage or ConfigurationError(
-            str(error).strip(), operation="command line", next_step="add --help to see what the command takes"
-        )
+        usage = usage or ConfigurationError(str(error).strip(), operation="command line", next_step=SEE_HELP)
         screen.error(usage, Exit.USAGE)
         return Exit.USAGE
     except CommitterError as error:

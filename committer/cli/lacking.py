@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from inspect import signature
-from itertools import chain
 from typing import Final
 
 from cyclopts import App, CycloptsError, MissingArgumentError
 
-from committer.cli.references import storage_options_of
+from committer.cli.references import choices_of, storage_options_of
 from committer.cli.session import Common
 from committer.cli.text import command, reach_by
 from committer.errors import CommitterError, ConfigurationError
+from committer.paths import StorePath
+from committer.readable import clean
 
-_STORAGE: Final = "--storage"
+SEE_HELP: Final = "add --help to see what the command takes"
 _JOB_ID: Final = "JOB-ID"
 
 
@@ -33,19 +34,10 @@ def lacking(app: App, error: MissingArgumentError, arguments: Sequence[str]) -> 
     required = [one for one, of in signature(error.target).parameters.items() if of.default is of.empty]
     flags = [f"--{one.replace('_', '-')}" for one in required[argument.index :]]
     missing = [flag.lstrip("-").upper() for flag in flags if not _is_given(flag, arguments)]
-    common, uri = Common(), ""
-    # Where a number is missing, no name can stand for it.
-    with suppress(CycloptsError):
-        _command, bound, _rest = app.parse_args([*arguments, *missing], exit_on_error=False, print_error=False)
-        common, uri = bound.arguments.get("common", common), bound.arguments.get("uri", uri)
-    uri = "" if "URI" in missing else uri
-    reach_by(_shown(common.storage, uri), typed=uri)
-    step = f"type this, with what is meant in place of {' and '.join(missing)}: "
-    step += f"`{command(*_without_storage(arguments), *missing)}`"
-    if missing == [_JOB_ID] and uri:
-        step += f"; `{command('jobs', uri)}` shows the ids of the jobs that are there"
     return ConfigurationError(
-        f"{' '.join(name)} needs {' and '.join(missing)}", operation="command line", next_step=step
+        f"{' '.join(name)} needs {' and '.join(missing)}",
+        operation="command line",
+        next_step=_whole_line(app, arguments, required[0], missing),
     )
 
 
@@ -54,16 +46,27 @@ def _is_given(flag: str, arguments: Sequence[str]) -> bool:
     return flag in arguments[:-1] or any(word.startswith(f"{flag}=") for word in arguments)
 
 
-def _shown(storage: tuple[str, ...], uri: str) -> tuple[str, ...]:
-    """The storage options, where no secret is among them: nothing has checked them yet."""
+def _whole_line(app: App, arguments: Sequence[str], place: str, missing: list[str]) -> str:
+    """The line to type; only where it would be understood, and all of it may be shown.
+
+    Nothing has checked the words yet: a secret may be among them, in an option or in a URI.
+    """
     try:
-        storage_options_of(uri, storage)
-    except CommitterError:
-        return ()
-    return storage
-
-
-def _without_storage(arguments: Sequence[str]) -> list[str]:
-    """The words of a command line but storage options, which `command` adds."""
-    pairs = zip(chain([""], arguments), arguments, strict=False)
-    return [word for before, word in pairs if _STORAGE not in (before, word.partition("=")[0])]
+        # A number and a text can both be 0.
+        _command, bound, _rest = app.parse_args(
+            [*arguments, *("0" for _ in missing)], exit_on_error=False, print_error=False
+        )
+        common = bound.arguments.get("common", Common())
+        uri = "" if place.upper() in missing else bound.arguments[place]
+        if uri:
+            StorePath.of(uri)
+        storage_options_of(uri, common.storage)
+        choices_of(common.option)
+    except (CycloptsError, CommitterError):
+        return SEE_HELP
+    line = clean(shlex.join(["committer", *arguments, *missing]))
+    step = f"type this, with what is meant in place of {' and '.join(missing)}: `{line}`"
+    if missing == [_JOB_ID]:
+        reach_by(common.storage, typed=uri)
+        step += f"; `{command('jobs', uri)}` shows the ids of the jobs that are there"
+    return step

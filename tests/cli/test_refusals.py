@@ -127,15 +127,53 @@ def test_what_is_said_of_a_missing_word_works_when_it_is_followed(
         assert "j" in run(*shlex.split(shown[1])[1:]).out
 
 
-@pytest.mark.parametrize("secret", ["account_key=S3CRET", "S3CRET"])
-def test_no_secret_is_said_again_where_a_word_is_missing(run: Run, secret: str) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["abfss://c@a.dfs.core.windows.net/x", "--storage", "account_key=S3CRET"],
+        ["abfss://c@a.dfs.core.windows.net/x", "--storage", "S3CRET"],
+        ["abfss://c@a.dfs.core.windows.net/x", "--storage", "account_key", "=S3CRET"],
+        ["--storage=account_key=S3CRET"],
+        ["--storage", "account_key", "S3CRET"],
+        ["s3://b/x", "-o", "fs.s3a.secret.key=S3CRET"],
+        ["s3://b/x", "--option=fs.s3a.secret.key=S3CRET"],
+        ["s3://key:S3CRET@b/x"],
+        ["--uri", "s3://key:S3CRET@b/x"],
+    ],
+)
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_no_secret_is_said_again_where_a_word_is_missing(run: Run, words: list[str], output: str) -> None:
+    result = run("plan", *words, "--output", output)
+    assert (result.code, "S3CRET" in result.err + result.out) == (2, False)
+
+
+def test_the_line_to_type_reaches_the_store_as_the_one_that_was_typed(run: Run) -> None:
     place = "abfss://c@a.dfs.core.windows.net/x"
-    for words in (["recover", place, "--storage", secret], ["recover", f"--storage={secret}"]):
-        result = run(*words)
-        assert (result.code, "S3CRET" in result.err + result.out) == (2, False)
-    result = run("recover", place, "--storage", "account_key=env:HOME", "--storage=endpoint=http://127.0.0.1:1")
-    reach = "--storage account_key=env:HOME --storage endpoint=http://127.0.0.1:1"
-    assert f"      committer recover {place} JOB-ID {reach}\n" in result.err
+    reach = "--storage account_key=env:HOME --storage=endpoint=http://127.0.0.1:1"
+    result = run("recover", *reach.split(), place)
+    assert f"      committer recover {reach} {place} JOB-ID\n" in result.err
+    assert f"      committer jobs {place} {reach.replace('storage=', 'storage ')}\n" in result.err
+    # What follows two dashes has no name before it.
+    assert f"      committer recover {reach} -- {place} JOB-ID\n" in run("recover", *reach.split(), "--", place).err
+    counted = run("uploads", "expect", place, *reach.split())
+    assert f"      committer uploads expect {place} {reach} NUMBER\n" in counted.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["commit", "/d", "--tasks", "x"],
+        ["recover", "/d", "--storage", "region=env:NO_SUCH_VARIABLE"],
+        ["recover", "/d", "-o", "nosuch=1"],
+        ["recover", "--job-id"],
+    ],
+)
+def test_no_line_is_shown_that_would_be_refused_for_another_reason(run: Run, words: list[str]) -> None:
+    result = run(*words)
+    assert result.code == 2
+    assert f"{words[0]} needs JOB-ID" in result.err
+    assert "add --help to see what the command takes" in result.err
+    assert "      committer" not in result.err
 
 
 @pytest.mark.parametrize("name", COMMANDS)
