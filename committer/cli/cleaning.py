@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -43,7 +42,9 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
     if job_id in report.kept:
         refuse_to_clean(StorePath.of(target.uri), job_id, report.kept[job_id])
     infos = {info.job_id: info for info in await _jobs_there(target)}
-    losses = [await _with_loss(target, name, infos.get(name)) for name in report.removed]
+    # By age nothing of another committer's is removed.
+    unrecorded = await _of_no_job(target) if job_id in report.removed else _LEFT
+    losses = [_with_loss(name, infos.get(name), unrecorded) for name in report.removed]
     parts = [
         line(f"jobs at {target.uri}", "bold"),
         *named("what is left of these will be removed", losses),
@@ -96,18 +97,21 @@ _FORGOTTEN: Final = (
 )
 
 
-async def _with_loss(target: Target, name: str, info: JobInfo | None) -> str:
-    """A job that is removed, with what that costs; a look at one that no record tells of."""
+async def _of_no_job(target: Target) -> str:
+    """What is lost of a directory in which no record tells of a job: one look."""
+    found = (await target.look()).found
+    if found is None or found.is_remains:
+        return _REMAINS
+    return _NOT_OURS if found.is_foreign else _LEFT
+
+
+def _with_loss(name: str, info: JobInfo | None, unrecorded: str) -> str:
+    """A job that is removed, with what that costs; `unrecorded` where no record tells of one."""
     if info is None:
         return name
     if info.kept:
         return f"{name}: {_LOSSES['committed']}; {_FORGOTTEN}"
-    if info.problem == NO_RECORD:
-        found = (await replace(target, job_id=name).look()).found
-        if found is None:
-            return name
-        return f"{name}: {_NOT_OURS if found.is_foreign else _REMAINS if found.is_remains else _LEFT}"
-    return f"{name}: {_LOSSES[info.state]}"
+    return f"{name}: {unrecorded if info.problem == NO_RECORD else _LOSSES[info.state]}"
 
 
 def _kept(head: str, report: CleanupReport) -> list[Part]:

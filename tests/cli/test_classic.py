@@ -102,6 +102,22 @@ def test_what_a_cleanup_would_lose_where_no_record_tells_of_a_job(run: Run, lake
     assert not (lake.temporary / job_id).exists()
 
 
+def test_a_cleanup_by_age_removes_what_has_a_name_that_no_job_can_have(run: Run, lake: Lake) -> None:
+    names = (".hidden", "a job", "j")
+    for name in (*names, "0/task_202401010000_0002_m_000000"):
+        (lake.temporary / name).mkdir(parents=True)
+    words = ["cleanup", lake.path, "--older-than", "0s", "--force"]
+    shown = run(*words)
+    for name in names:
+        assert (
+            f"    {name}: it holds no record of a job: what drivers, tasks and cleanups of this engine left"
+            in shown.out
+        )
+    assert "another committer's, perhaps alive; only its id with force removes it" in shown.out
+    assert run(*words, "--yes").code == 0
+    assert [path.name for path in lake.temporary.iterdir()] == ["0"]
+
+
 @pytest.mark.parametrize("command", ["plan", "commit", "recover", "abort"])
 def test_what_would_be_done_is_said_of_no_job_that_is_none(run: Run, lake: Lake, command: str) -> None:
     (lake.temporary / "j").mkdir(parents=True)
