@@ -23,18 +23,22 @@ def search(scenarios: Iterable[Scenario]) -> Report:
     return report
 
 
+def check_counts(report: Report) -> None:
+    """Of a share's thirty runs more jobs may stay untouched than are committed."""
+    assert report.faults > 50
+    assert min(report.fates["committed"], report.fates["untouched"]) > 10, report.fates
+
+
 @pytest.mark.parametrize("part", range(2))
 def test_seeds(part: int) -> None:
     seeds = rotated(range(part * 600, part * 600 + 600), 20, f"seeds {part}")
     report = search(draw_scenario(seed) for seed in seeds)
-    assert report.faults > 50
-    assert report.fates["committed"] > report.fates["untouched"] > 10
+    check_counts(report)
 
 
 def test_seeds_of_uploads() -> None:
     report = search(draw_scenario(seed, "magic") for seed in rotated(range(300), 10, "seeds of uploads"))
-    assert report.faults > 50
-    assert report.fates["committed"] > report.fates["untouched"] > 10
+    check_counts(report)
 
 
 @pytest.mark.parametrize("committer", ["manifest", "magic"])
@@ -47,8 +51,7 @@ def test_seeds_of_workers_that_publish(committer: str) -> None:
 
 def test_seeds_of_blocks() -> None:
     report = search(draw_scenario(seed, "block-list") for seed in rotated(range(300), 10, "seeds of blocks"))
-    assert report.faults > 50
-    assert report.fates["committed"] > report.fates["untouched"] > 10
+    check_counts(report)
 
 
 @pytest.mark.parametrize("committer", sorted(STAGING))
