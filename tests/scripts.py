@@ -14,7 +14,7 @@ import pytest
 import committer
 
 ROOT = Path(committer.__file__).parent.parent
-LIMIT_S = 60
+LIMIT_S = 300
 
 
 def start(tmp_path: Path, prelude: str, body: str) -> subprocess.Popen[str]:

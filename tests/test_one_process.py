@@ -15,6 +15,9 @@ from committer.errors import JobStateError, TaskError
 from tests import scripts
 from tests.scripts import finish, visible
 
+# Each test starts Python processes.
+pytestmark = pytest.mark.dear
+
 COPIES: list[Callable[[object], object]] = [pickle.dumps, copy.copy, copy.deepcopy]
 
 PRELUDE = """\
@@ -22,9 +25,6 @@ import asyncio, multiprocessing, os, sys, threading
 from concurrent.futures import ProcessPoolExecutor
 import committer
 from committer.errors import CommitterError
-
-# Each test starts Python processes.
-pytestmark = pytest.mark.dear
 
 ROOT = sys.argv[1]
 

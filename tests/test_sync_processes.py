@@ -12,15 +12,15 @@ import pytest
 from tests import scripts
 from tests.scripts import finish, visible
 
+# Each test starts Python processes.
+pytestmark = pytest.mark.dear
+
 PRELUDE = """\
 import atexit, os, sys, threading
 from committer import sync
 from committer.errors import CommitterError, DestinationNotFoundError
 from committer.stores.local import LocalStore
 from committer.testing.faults import FaultyStore
-
-# Each test starts Python processes.
-pytestmark = pytest.mark.dear
 
 ROOT = sys.argv[1]
 

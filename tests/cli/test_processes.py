@@ -83,7 +83,7 @@ class Terminal:
     def finish(self) -> int:
         self.read_until(lambda _: False)
         os.close(self._master)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=300)
 
 
 def lines_of(text: str) -> list[str]:
