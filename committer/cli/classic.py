@@ -9,6 +9,7 @@ from typing import Final
 
 from committer.cli.session import Session
 from committer.committers.opened_store import open_store
+from committer.committers.registry import committer_for
 from committer.documentation import page
 from committer.errors import StoreError, UnsupportedError
 from committer.layout import TEMPORARY
@@ -24,49 +25,56 @@ def tasks_by_job(names: Iterable[str]) -> Counter[str]:
     return Counter(f"job_{found[1]}" for found in map(_TASK.fullmatch, names) if found)
 
 
+def can_commit(store: Store) -> bool:
+    """Whether Python can commit such a job there."""
+    return all(getattr(store.capabilities, ability) for ability in committer_for("file-v1").needs)
+
+
 async def refuse_classic(session: Session, uri: str, job_id: str) -> None:
     """Refuses a job of FileOutputCommitter, or the directory of all of them: two listings, and one a job attempt more.
 
     For a command that finds no job, and would only say so.
 
     Raises:
-        UnsupportedError: It is one. The error says how Python commits it.
+        UnsupportedError: It is one. The error says how Python commits it, where it can.
     """
     destination = StorePath.of(uri)
     store = await open_store(destination, session.storage, session.config)
     try:
-        found = await _find(store, destination / TEMPORARY, job_id)
+        attempts = await _tasks_by_attempt(store, destination / TEMPORARY)
     except StoreError:
         return
     finally:
         await store.close()
-    if found is None:
+    shared = next((path for path, tasks in attempts.items() if path.name == job_id and tasks), None)
+    one, *others = sorted(attempts[shared]) if shared else [job_id]
+    # A job attempt that follows another takes over its tasks.
+    newest = next((path for path, tasks in attempts.items() if one in tasks), None)
+    if newest is None:
         return
-    attempt, tasks = found
-    if attempt.name == job_id:
-        job_id, *others = sorted(tasks)
+    if shared:
         more = f" and {len(others):,} more" if others else ""
-        what = f"{attempt.name} is no job, but a directory that all jobs of Hadoop's FileOutputCommitter share"
-        what = f"{what}, with the output of {job_id}{more}"
+        what = f"{job_id} is no job, but a directory that all jobs of Hadoop's FileOutputCommitter share"
+        what = f"{what}, with the output of {one}{more}"
     else:
-        what = f"job {job_id} is one of Hadoop's FileOutputCommitter, of which {count(tasks[job_id], 'task')} committed"
+        committed = count(attempts[newest][one], "task")
+        what = f"job {one} is one of Hadoop's FileOutputCommitter, of which {committed} committed"
     raise UnsupportedError(
         f"{what}; no command ends such a job",
         operation="command line",
-        path=attempt,
+        path=shared or newest,
         next_step=f"if its driver is dead, commit it in Python, N being the number of its tasks: "
-        f"`{_in_python(session, uri, job_id, attempt)}` ({page('recovery.md#a-job-that-hadoop-set-up')})",
+        f"`{_in_python(session, uri, one, newest)}` ({page('recovery.md#a-job-that-hadoop-set-up')})"
+        if can_commit(store)
+        else "if its driver is dead, run the job again: on this store only Hadoop could commit it",
     )
 
 
-async def _find(store: Store, temporary: StorePath, job_id: str) -> tuple[StorePath, Counter[str]] | None:
-    """The newest job attempt's directory in which tasks of a job committed, or the one of this name, and its tasks."""
-    attempts = [child.path async for child in store.list(temporary) if child.is_directory]
-    for attempt in sorted((path for path in attempts if path.name.isdecimal()), key=lambda path: -int(path.name)):
-        tasks = tasks_by_job([child.path.name async for child in store.list(attempt)])
-        if job_id in tasks or (tasks and attempt.name == job_id):
-            return attempt, tasks
-    return None
+async def _tasks_by_attempt(store: Store, temporary: StorePath) -> dict[StorePath, Counter[str]]:
+    """The tasks that committed in each job attempt's directory, the newest first."""
+    children = [child.path async for child in store.list(temporary) if child.is_directory]
+    attempts = sorted((path for path in children if path.name.isdecimal()), key=lambda path: -int(path.name))
+    return {path: tasks_by_job([child.path.name async for child in store.list(path)]) for path in attempts}
 
 
 def _in_python(session: Session, uri: str, job_id: str, attempt: StorePath) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from committer.cli.classic import tasks_by_job
+from committer.cli.classic import can_commit, tasks_by_job
 from committer.cli.looking import Look
 from committer.cli.owners import Owner, can_be_joined
 from committer.cli.text import command
@@ -70,7 +70,7 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
     if owner == "hadoop":
         return await _on_hadoops(store, uri, found, records)
     if owner == "classic":
-        return Advice(_of_classics(uri, found), if_dead=[f"{clean} --force"])
+        return Advice(_of_classics(store, uri, found), if_dead=[f"{clean} --force"])
     if owner == "unknown":
         return Advice("holds no record of a job: another committer's, perhaps alive", if_dead=[f"{clean} --force"])
     if owner == "nobody":
@@ -88,7 +88,7 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
     return Advice(said, if_dead=ways_out(uri, info.job_id, info.delivery, records)) if info.delivery else Advice()
 
 
-def _of_classics(uri: str, found: JobDirectory) -> str:
+def _of_classics(store: Store, uri: str, found: JobDirectory) -> str:
     """What a job attempt of FileOutputCommitter is: its number is no job's, so its jobs of a destination share it."""
     tasks = tasks_by_job(found.children)
     jobs = sorted(tasks)
@@ -96,7 +96,8 @@ def _of_classics(uri: str, found: JobDirectory) -> str:
     output, commits = "", ""
     if tasks:
         output = f", with the output of {count(tasks.total(), 'committed task')} of {jobs[0]}{more}"
-        commits = f"; `{command('commit', uri, jobs[0])}` says how Python commits it"
+        if can_commit(store):
+            commits = f"; `{command('commit', uri, jobs[0])}` says how Python commits it"
     return (
         f"a directory that all jobs of Hadoop's FileOutputCommitter share there{output}; perhaps one is alive{commits}"
     )

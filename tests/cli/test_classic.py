@@ -59,6 +59,33 @@ def test_with_storage_options_python_is_told_to_have_them_too(run: Run, monkeypa
     assert "storage_options={...})" in in_python(result.err)
 
 
+@pytest.mark.parametrize("profile", ["s3", "gcs", "azure-flat"])
+def test_where_python_cannot_commit_it_nothing_is_said_to_do_in_python(
+    run: Run, monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    monkeypatch.setenv("PROFILE", profile)
+    words = [f"memory://cli-classic-{profile}/table", "--storage", "profile=env:PROFILE"]
+    space = MemoryStore.space(f"cli-classic-{profile}", profile)
+    space.write("/table/_temporary/0/task_202401010000_0002_m_000000/part-0", b"x")
+    for job_id in (JOB, "0"):
+        result = run("commit", *words, job_id)
+        assert (result.code, "in Python" in result.err) == (2, False)
+        assert "run the job again: on this store only Hadoop could commit it" in result.err
+    [row] = run("jobs", *words, "--output", "json").json["jobs"]
+    assert "of job_202401010000_0002" in row["attention"]
+    assert "Python" not in row["attention"]
+
+
+@pytest.mark.parametrize("job_id", [JOB, "0"])
+def test_the_newest_job_attempt_is_committed(run: Run, shared: Lake, job_id: str) -> None:
+    """It took over the tasks of the one before."""
+    task = "task_202401010000_0002_m_000000"
+    (shared.temporary / "1").mkdir()
+    (shared.temporary / "0" / task).rename(shared.temporary / "1" / task)
+    exec(in_python(run("commit", shared.path, job_id).err).replace("tasks=2", "tasks=1"), {"committer": committer})
+    assert shared.files() == ["part-0002_m_000000"]
+
+
 @pytest.mark.parametrize("command", ["plan", "commit", "recover", "abort"])
 def test_a_job_that_is_not_there_is_none_of_these(run: Run, shared: Lake, command: str) -> None:
     result = run(command, shared.path, "job_202401010000_0009")
