@@ -154,9 +154,12 @@ class SaveSuccess(Stage[SuccessData, None]):
                     found = await create_exclusively(
                         store, layout.success, data, temporary=temporary, durable=self.context.durable
                     )
-                except StoreNotFoundError:
-                    # The job's directory is gone; or what stood there is.
-                    if temporary is None:
+                except StoreNotFoundError as error:
+                    # What was in the way is gone as it is read; or the job's directory is, or the destination.
+                    was_in_the_way = error.operation == "read"
+                    if was_in_the_way and temporary is not None and await _is_unfinished(self.context, self._outcome):
+                        continue
+                    if not was_in_the_way and temporary is None:
                         raise
                     temporary = None
                     if await self._is_past():
@@ -274,14 +277,21 @@ async def make_room_for(
     decided_by = value.diagnostics.get(DECIDED_BY, "")
     if not (_is_older(found, value) or (replacing and await is_held_since_decision(context, decided_by))):
         return False
-    now = await read_outcome(store, layout)
-    if now is None or now.finished or (now.driver, now.created) != (outcome.driver, outcome.created):
+    if not await _is_unfinished(context, outcome):
         return False
     # Where it is not taken another driver was faster, and what stands there now is looked at again. It goes to a
     # directory that no job leaves: one that keeps its outcome keeps its own, and a move that comes late could go there.
     with contextlib.suppress(StoreExistsError, StoreOutcomeUnknownError):
         await take_away(context, layout.success, layout.drivers, identity=standing.identity)
     return True
+
+
+async def _is_unfinished(context: StageContext, outcome: JobOutcome | None) -> bool:
+    """Whether the outcome that a driver knows still stands, and no driver has finished the job. One call."""
+    if outcome is None:
+        return False
+    now = await read_outcome(context.store, context.layout)
+    return now is not None and not now.finished and (now.driver, now.created) == (outcome.driver, outcome.created)
 
 
 async def _content(context: StageContext, path: StorePath) -> bytes | None:

@@ -1,0 +1,139 @@
+"""Jobs that append to one destination and end at once: `_SUCCESS` is left to the one that committed last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Self
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.records.success import decode_success
+from committer.testing.faults import Call
+from tests.neighbours.meeting import Connection, Party, Table
+
+PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
+
+
+def puts(call: Call) -> bool:
+    return call.operation == "put" and call.path.name == "_SUCCESS"
+
+
+def reads(call: Call) -> bool:
+    return call.operation == "read" and call.path.name == "_SUCCESS"
+
+
+class Steps:
+    """A commit that stands still right before each call that is named, until it is told to go on."""
+
+    def __init__(self, party: Party) -> None:
+        self.party = party
+        self._stops, self._goes = asyncio.Event(), asyncio.Event()
+        self._until: Callable[[Call], bool] | None = None
+        self._running: asyncio.Task[None] | None = None
+        party.store.before_call = self._before
+
+    async def _before(self, call: Call) -> None:
+        if self._until is not None and self._until(call):
+            self._until = None
+            self._goes.clear()
+            self._stops.set()
+            await self._goes.wait()
+
+    async def until(self, what: Callable[[Call], bool]) -> Self:
+        """Goes on to the next call of that kind, and stands still before it."""
+        self._until = what
+        await self._go()
+        assert self._until is None, "no such call"
+        return self
+
+    async def to_the_end(self) -> None:
+        await self._go()
+        assert self._running is not None
+        await self._running
+        assert self.party.error is None, self.party.error
+
+    async def _go(self) -> None:
+        self._stops.clear()
+        self._goes.set()
+        if self._running is None:
+            self._running = asyncio.create_task(self.party.commit())
+            self._running.add_done_callback(lambda _done: self._stops.set())
+        if self._until is not None:
+            await self._stops.wait()
+
+
+async def job(table: Table, name: str) -> Steps:
+    return Steps(await table.job(name, {f"p=1/{name}": name.encode()}, CommitterConfig(io_concurrency=1)))
+
+
+def marked(table: Table) -> str | None:
+    found = table.all_files().get("_SUCCESS")
+    return found and decode_success(found, source="").jobId
+
+
+async def three(profile: str) -> tuple[Table, Steps, Steps]:
+    """The middle and the newest job, about to put their `_SUCCESS`, which that of the oldest one refuses."""
+    table = Table(profile)
+    # All are set up and decided before one of them writes it: else the decision names the one to set aside.
+    oldest, middle, newest = [await job(table, name) for name in ("oldest", "middle", "newest")]
+    for each in (oldest, middle, newest):
+        await each.until(puts)
+    await oldest.to_the_end()
+    assert marked(table) == "oldest"
+    return table, middle, newest
+
+
+@PROFILES
+@pytest.mark.parametrize("first", ["middle", "newest"])
+async def test_a_marker_that_another_job_takes_away_as_the_newest_reads_it(profile: str, first: str) -> None:
+    table, middle, newest = await three(profile)
+    await newest.until(reads)
+    await middle.until(puts)
+    assert marked(table) is None
+    order = [middle, newest] if first == "middle" else [newest, middle]
+    for each in order:
+        await each.to_the_end()
+    assert marked(table) == "newest"
+    assert set(table.files()) == {"p=1/oldest", "p=1/middle", "p=1/newest"}
+    assert table.temporary() == set()
+
+
+@PROFILES
+@pytest.mark.parametrize("stops_before", [reads, puts], ids=["read", "put"])
+async def test_another_driver_ends_the_job_whose_marker_was_refused(
+    profile: str, stops_before: Callable[[Call], bool]
+) -> None:
+    """And what replaced the job's data leaves none: the driver that wakes writes none either."""
+    table, middle, newest = await three(profile)
+    await newest.until(reads)
+    await middle.until(puts)
+    if stops_before is puts:
+        await newest.until(puts)
+    await committer.recover(table.dest, "newest", storage_options={"store": Connection(table.space)})
+    await middle.to_the_end()
+    assert marked(table) == "newest"
+    unmarked = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
+    table.remove("_SUCCESS")
+    later = await table.job("later", {"p=1/later": b"later"}, unmarked)
+    await later.commit()
+    assert later.error is None
+    await newest.to_the_end()
+    assert marked(table) is None
+    assert set(table.files()) == {"p=1/later"}
+    assert table.temporary() == set()
+
+
+@PROFILES
+async def test_a_marker_that_goes_as_a_driver_whose_directory_is_gone_reads_it(profile: str) -> None:
+    """A committer of Hadoop's deletes all of `_temporary`, and then the marker that it replaces."""
+    table, middle, newest = await three(profile)
+    await middle.to_the_end()
+    table.remove("_temporary")
+    await newest.until(reads)
+    table.remove("_SUCCESS")
+    await newest.to_the_end()
+    assert marked(table) == "newest"
+    assert table.temporary() == set()
