@@ -224,9 +224,11 @@ def refuse(context: StageContext, conflicts: Conflicts) -> None:
     else:
         step = conflicts.rights_step or "give the user of this process the right to it, or unmount it"
         step = f"{step}; nothing was published"
+    # Counting ends at so many.
+    at_least = "at least " if len(found) == MOST_CONFLICTS else ""
     raise kind(
         f"job {context.layout.job_id} cannot be committed: {found[0]}"
-        + (f" (and {len(found) - 1} more)" if len(found) > 1 else ""),
+        + (f" (and {at_least}{len(found) - 1} more)" if len(found) > 1 else ""),
         conflicts=found,
         operation=Preflight.name,
         path=context.layout.destination,

@@ -56,7 +56,12 @@ async def test_each_conflict_is_named_up_to_a_hundred(place: Place) -> None:
     files = {f"part-{number:03}": b"" for number in range(150)}
     error = await refused(place, files, files)
     assert len(error.conflicts) == 100
-    assert "and 99 more" in str(error)
+    assert "(and at least 99 more)" in str(error)
+
+
+async def test_the_others_are_counted(place: Place) -> None:
+    files = {f"part-{number}": b"" for number in range(3)}
+    assert "(and 2 more)" in str(await refused(place, files, files))
 
 
 @pytest.mark.parametrize(
