@@ -157,13 +157,15 @@ class SaveSuccess(Stage[SuccessData, None]):
                 except StoreNotFoundError as error:
                     # What was in the way is gone as it is read; or the job's directory is, or the destination.
                     was_in_the_way = error.operation == "read"
-                    if was_in_the_way and temporary is not None and await _is_unfinished(self.context, self._outcome):
-                        continue
                     if not was_in_the_way and temporary is None:
                         raise
-                    temporary = None
-                    if await self._is_past():
-                        return
+                    if not was_in_the_way or temporary is None or not await _is_unfinished(self.context, self._outcome):
+                        temporary = None
+                        if await self._is_past():
+                            return
+                    if not tries_left:
+                        # Nothing was written. A link that leads nowhere is in the way, too, and cannot be read.
+                        raise
                     continue
                 if found == data:
                     if temporary is None:

@@ -10,11 +10,13 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.errors import StoreNotFoundError
 from committer.records.success import decode_success
-from committer.testing.faults import Call
+from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.neighbours.meeting import Connection, Party, Table
 
 PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
+UNMARKED = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
 
 
 def puts(call: Call) -> bool:
@@ -53,7 +55,8 @@ class Steps:
         await self._go()
         assert self._running is not None
         await self._running
-        assert self.party.error is None, self.party.error
+        if self.party.error is not None:
+            raise self.party.error
 
     async def _go(self) -> None:
         self._stops.clear()
@@ -71,7 +74,7 @@ async def job(table: Table, name: str) -> Steps:
 
 def marked(table: Table) -> str | None:
     found = table.all_files().get("_SUCCESS")
-    return found and decode_success(found, source="").jobId
+    return decode_success(found, source="").jobId if found else None
 
 
 async def three(profile: str) -> tuple[Table, Steps, Steps]:
@@ -115,15 +118,58 @@ async def test_another_driver_ends_the_job_whose_marker_was_refused(
     await committer.recover(table.dest, "newest", storage_options={"store": Connection(table.space)})
     await middle.to_the_end()
     assert marked(table) == "newest"
-    unmarked = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
     table.remove("_SUCCESS")
-    later = await table.job("later", {"p=1/later": b"later"}, unmarked)
+    later = await table.job("later", {"p=1/later": b"later"}, UNMARKED)
+    await later.commit()
+    assert later.error is None
+    sent = len(newest.party.store.calls)
+    await newest.to_the_end()
+    if stops_before is reads:
+        # Not for a moment either: a reader could take it for true.
+        assert not [call for call in newest.party.store.calls[sent:] if puts(call)]
+    assert marked(table) is None
+    assert set(table.files()) == {"p=1/later"}
+    assert table.temporary() == set()
+
+
+@PROFILES
+async def test_a_recovery_that_died_ended_the_job_whose_marker_was_refused(profile: str) -> None:
+    """It marked the job as finished, and cleaned nothing up: nothing but the outcome tells that the job is over."""
+    table, middle, newest = await three(profile)
+    await newest.until(reads)
+    await middle.until(puts)
+    dying = Connection(table.space)
+    dying.faults += [Fault(kind="crash_after", operation=name, path="outcome") for name in ("put", "replace_file")]
+    with pytest.raises(SimulatedCrash):
+        await committer.recover(table.dest, "newest", storage_options={"store": dying})
+    await middle.to_the_end()
+    assert marked(table) == "newest"
+    table.remove("_SUCCESS")
+    later = await table.job("later", {"p=1/later": b"later"}, UNMARKED)
     await later.commit()
     assert later.error is None
     await newest.to_the_end()
     assert marked(table) is None
     assert set(table.files()) == {"p=1/later"}
     assert table.temporary() == set()
+
+
+@pytest.mark.parametrize("profile", ["local", "s3"])
+async def test_a_marker_that_keeps_being_taken_away_is_left_to_recover(profile: str) -> None:
+    """So is one that no reader finds, though it refuses a put: a link that leads nowhere."""
+    table, _middle, newest = await three(profile)
+    old = table.all_files()["_SUCCESS"]
+    for number in range(5):
+        await newest.until(reads)
+        table.remove("_SUCCESS")
+        if number < 4:
+            await newest.until(puts)
+            table.write("_SUCCESS", old)
+    with pytest.raises(StoreNotFoundError) as caught:
+        await newest.to_the_end()
+    assert caught.value.outcome == "committed"
+    await committer.recover(table.dest, "newest", storage_options=table.options)
+    assert marked(table) == "newest"
 
 
 @PROFILES
