@@ -91,7 +91,7 @@ class Store(ABC):
         """Reads a whole file of at most `limit` bytes.
 
         Raises:
-            StoreNotFoundError: Nothing is there.
+            StoreNotFoundError: Nothing is there. Its `operation` is ``read``; that of a `put` never is.
             StoreIsADirectoryError: A directory is there.
             RecordError: The file is longer than `limit`; at most `limit` + 1 bytes were read.
         """

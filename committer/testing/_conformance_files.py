@@ -69,8 +69,10 @@ class FileConformance(ConformanceBase):
     ) -> None:
         await channel.write("d/file", b"")
         for name in ("missing", "d/file/below"):
-            with pytest.raises(StoreNotFoundError):
+            with pytest.raises(StoreNotFoundError) as caught:
                 await store.read(root / name, limit=LIMIT)
+            # What tells a driver whose put was refused that it is not the parent which is missing.
+            assert caught.value.operation == "read"
         # Without real directories nothing is there, and a store may say it so.
         expected = StoreIsADirectoryError if can.directories else (StoreIsADirectoryError, StoreNotFoundError)
         with pytest.raises(expected):
@@ -121,8 +123,9 @@ class FileConformance(ConformanceBase):
         if not can.refuses_late_writes:
             return
         for exclusive in (True, False):
-            with pytest.raises(StoreNotFoundError):
+            with pytest.raises(StoreNotFoundError) as caught:
                 await store.put(root / "file", b"1", exclusive=exclusive, temporary=root / "gone/file.tmp")
+            assert caught.value.operation != "read"
         assert await channel.files() == {}
 
     async def test_put_durably(self, store: Store, root: StorePath, channel: Channel) -> None:
@@ -145,8 +148,9 @@ class FileConformance(ConformanceBase):
             assert await channel.directories() == {"not", "not/there", "nor", "nor/here"}
             return
         for exclusive in (False, True):
-            with pytest.raises(StoreNotFoundError):
+            with pytest.raises(StoreNotFoundError) as caught:
                 await store.put(root / "not/there/file", b"1", exclusive=exclusive)
+            assert caught.value.operation != "read"
         assert await channel.files() == {}
         assert await channel.directories() == set()
 
