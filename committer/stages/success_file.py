@@ -27,7 +27,14 @@ from committer.stages.planned_file import PlannedFile
 from committer.stages.publish import Published
 from committer.stages.replace_lock import is_held_since_decision
 from committer.stages.success_content import DECIDED_BY, read_success
-from committer.stages.take_away import remove_apart, take_away
+from committer.stages.take_away import (
+    give_back,
+    move_away,
+    not_given_back,
+    remove_apart,
+    take_away,
+    taken_place,
+)
 from committer.stages.validate_output import problem_with
 from committer.stores.conditions import CONDITIONAL_DELETE
 from committer.stores.helpers import create_exclusively, move_file, status_or_none
@@ -283,9 +290,45 @@ async def make_room_for(
         return False
     # Where it is not taken another driver was faster, and what stands there now is looked at again. It goes to a
     # directory that no job leaves: one that keeps its outcome keeps its own, and a move that comes late could go there.
-    with contextlib.suppress(StoreExistsError, StoreOutcomeUnknownError):
-        await take_away(context, layout.success, layout.drivers, identity=standing.identity)
+    place = taken_place(context, layout.drivers)
+    try:
+        await move_away(context, layout.success, place, identity=standing.identity)
+    except StoreExistsError:
+        await _give_back_newest(context, place)
+    except StoreOutcomeUnknownError:
+        pass
     return True
+
+
+async def _give_back_newest(context: StageContext, place: StorePath) -> None:
+    """Gives back a marker that was taken by mistake, in whose place another stands by now, unless that is newer.
+
+    Where a rename is not told what to move, and several jobs end at once. What is taken away for that may be another's
+    by mistake, too: the newest of all stands in the end.
+
+    Raises:
+        OutcomeUnknownError: It could not be given back, as others kept coming. Nothing was deleted.
+    """
+    store, success = context.store, context.layout.success
+    held = [place]
+    for tries_left in reversed(range(_ROUNDS)):
+        found = [(_decoded(await _content(context, taken)), taken) for taken in held]
+        markers = [(marker, taken) for marker, taken in found if marker is not None]
+        if not markers:
+            return
+        newest, place = max(markers, key=lambda each: each[0].timestamp)
+        standing, another = await status_or_none(store, success), taken_place(context, context.layout.drivers)
+        if standing is not None and not _is_older(await _content(context, success), newest):
+            return
+        try:
+            if standing is not None:
+                await move_away(context, success, another, identity=standing.identity)
+            await give_back(store, place, success)
+            return
+        except (StoreExistsError, StoreOutcomeUnknownError) as error:
+            held.append(another)
+            if not tries_left:
+                raise not_given_back(place, success, error) from error
 
 
 async def _is_unfinished(context: StageContext, outcome: JobOutcome | None) -> bool:

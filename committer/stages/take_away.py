@@ -55,7 +55,12 @@ async def take_away(context: StageContext, path: StorePath, into: StorePath, *, 
         StoreExistsError: As `move_away`.
         StoreOutcomeUnknownError: As `move_away`.
     """
-    return await move_away(context, path, into / f"taken-{context.runtime.nonce()}", identity=identity)
+    return await move_away(context, path, taken_place(context, into), identity=identity)
+
+
+def taken_place(context: StageContext, into: StorePath) -> StorePath:
+    """A name in a directory of the job that no other driver uses, for what is taken away."""
+    return into / f"taken-{context.runtime.nonce()}"
 
 
 async def move_away(context: StageContext, path: StorePath, place: StorePath, *, identity: str | None) -> bool:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from typing import Self
 
 import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import StoreNotFoundError
+from committer.errors import OutcomeUnknownError, StoreNotFoundError
 from committer.records.success import decode_success
-from committer.testing.faults import Call, Fault, SimulatedCrash
+from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.neighbours.meeting import Connection, Party, Table
 
 PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
@@ -21,6 +22,10 @@ UNMARKED = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_succe
 
 def puts(call: Call) -> bool:
     return call.operation == "put" and call.path.name == "_SUCCESS"
+
+
+def moves(call: Call) -> bool:
+    return call.operation == "rename_file" and call.path.name == "_SUCCESS"
 
 
 def reads(call: Call) -> bool:
@@ -182,4 +187,98 @@ async def test_a_marker_that_goes_as_a_driver_whose_directory_is_gone_reads_it(p
     table.remove("_SUCCESS")
     await newest.to_the_end()
     assert marked(table) == "newest"
+    assert table.temporary() == set()
+
+
+# -- a rename that is not told what to move --------------------------------------------------------------------------
+
+
+async def mistaken(profile: str) -> tuple[Table, Steps, bytes]:
+    """The middle job has moved the newest one's marker for the oldest one's; and the bytes of a third one's."""
+    table, middle, newest = await three(profile)
+    old = table.all_files()["_SUCCESS"]
+    await middle.until(moves)
+    await newest.to_the_end()
+    assert marked(table) == "newest"
+    await middle.until(lambda call: call.path.name.startswith("taken-"))
+    assert marked(table) is None
+    return table, middle, old
+
+
+@pytest.mark.parametrize("profile", ["local", "hdfs"])
+async def test_the_newest_of_two_markers_comes_back(profile: str) -> None:
+    """It was moved by mistake, and an older one came to its place before it could be given back."""
+    table, middle, old = await mistaken(profile)
+    table.write("_SUCCESS", old)
+    await middle.to_the_end()
+    assert marked(table) == "newest"
+    assert table.temporary() == set()
+
+
+@pytest.mark.parametrize("profile", ["local", "hdfs"])
+async def test_a_marker_that_was_moved_by_mistake_gives_way_to_a_newer_one(profile: str) -> None:
+    table, middle, _old = await mistaken(profile)
+    latest = await table.job("latest", {"p=1/latest": b"latest"}, CommitterConfig(io_concurrency=1))
+    await latest.commit()
+    await middle.to_the_end()
+    assert marked(table) == "latest"
+    assert table.temporary() == set()
+
+
+@pytest.mark.parametrize("profile", ["local", "hdfs"])
+async def test_a_marker_that_cannot_be_given_back_is_told_of(profile: str) -> None:
+    """An older one comes each time the way is clear: the error says where the newest one lies, and it stays there."""
+    table, middle, old = await mistaken(profile)
+    newest = next(data for name, data in table.all_files().items() if "/taken-" in name and data != old)
+
+    async def in_the_way(call: Call) -> None:
+        if call.destination is not None and call.destination.name == "_SUCCESS":
+            table.write("_SUCCESS", old)
+
+    middle.party.store.before_call = in_the_way
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await middle.to_the_end()
+    [where] = [name for name, data in table.all_files().items() if data == newest]
+    assert f"{table.dest}/{where}" in caught.value.next_step
+
+
+class Turns:
+    """Lets one of many processes do its next store call, and then one again, as a seed says."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+
+    def wait_in(self, store: FaultyStore, number: int) -> None:
+        async def before(_call: Call) -> None:
+            turn = self._waiting[number] = asyncio.get_running_loop().create_future()
+            await turn
+
+        store.before_call = before
+
+    async def go_on(self, running: list[asyncio.Task[None]]) -> None:
+        """Until all are done. One goes on for some calls as a rule: one marker is taken, read and written by then."""
+        last = -1
+        while not all(each.done() for each in running):
+            await asyncio.sleep(0.0005)
+            if self._waiting:
+                stays = last in self._waiting and self._random.random() < 0.6
+                last = last if stays else self._random.choice(sorted(self._waiting))
+                self._waiting.pop(last).set_result(None)
+
+
+@PROFILES
+@pytest.mark.parametrize("seed", [3, 9, 10, 126])
+async def test_jobs_that_end_in_any_turn_leave_the_marker_of_the_last(profile: str, seed: int) -> None:
+    table, turns, names = Table(profile), Turns(seed), ["a", "b", "c", "d"]
+    jobs = [await job(table, name) for name in names]
+    for each in jobs:
+        await each.until(puts)
+    for number, each in enumerate(jobs):
+        turns.wait_in(each.party.store, number)
+    ends = [asyncio.create_task(each.to_the_end()) for each in jobs]
+    await turns.go_on(ends)
+    for end in ends:
+        await end
+    assert marked(table) == "d"
     assert table.temporary() == set()
