@@ -171,7 +171,11 @@ class SaveSuccess(Stage[SuccessData, None]):
                         if await self._is_past():
                             return
                     if not tries_left:
-                        # Nothing was written. A link that leads nowhere is in the way, too, and cannot be read.
+                        if was_in_the_way:
+                            error.message = (
+                                "what stands in the way of the job's own _SUCCESS cannot be read: it is a link that "
+                                "leads nowhere, or other jobs took it away each time"
+                            )
                         raise
                     continue
                 if found == data:

@@ -173,6 +173,7 @@ async def test_a_marker_that_keeps_being_taken_away_is_left_to_recover(profile: 
     with pytest.raises(StoreNotFoundError) as caught:
         await newest.to_the_end()
     assert caught.value.outcome == "committed"
+    assert "link that leads nowhere" in caught.value.message
     await committer.recover(table.dest, "newest", storage_options=table.options)
     assert marked(table) == "newest"
 
