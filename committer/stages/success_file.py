@@ -6,7 +6,9 @@ import contextlib
 
 from committer.errors import (
     JobStateError,
+    OutcomeUnknownError,
     RecordError,
+    StoreError,
     StoreExistsError,
     StoreIsADirectoryError,
     StoreNotFoundError,
@@ -29,6 +31,7 @@ from committer.stages.replace_lock import is_held_since_decision
 from committer.stages.success_content import DECIDED_BY, read_success
 from committer.stages.take_away import (
     give_back,
+    is_not_given_back,
     move_away,
     not_given_back,
     remove_apart,
@@ -298,41 +301,55 @@ async def make_room_for(
     try:
         await move_away(context, layout.success, place, identity=standing.identity)
     except StoreExistsError:
-        await _give_back_newest(context, place)
+        await _give_back_newest(context, place, of_this_engine=of_this_engine)
     except StoreOutcomeUnknownError:
         pass
     return True
 
 
-async def _give_back_newest(context: StageContext, place: StorePath) -> None:
+async def _give_back_newest(context: StageContext, place: StorePath, *, of_this_engine: bool) -> None:
     """Gives back a marker that was taken by mistake, in whose place another stands by now, unless that is newer.
 
     Where a rename is not told what to move, and several jobs end at once. What is taken away for that may be another's
     by mistake, too: the newest of all stands in the end.
 
+    Args:
+        context: The job.
+        place: Where the marker was taken to.
+        of_this_engine: As for `make_room_for`.
+
     Raises:
-        OutcomeUnknownError: It could not be given back, as others kept coming. Nothing was deleted.
+        OutcomeUnknownError: It could not be given back: others kept coming, or a call was refused. Nothing was deleted.
     """
     store, success = context.store, context.layout.success
-    held = [place]
-    for tries_left in reversed(range(_ROUNDS)):
-        found = [(_decoded(await _content(context, taken)), taken) for taken in held]
-        markers = [(marker, taken) for marker, taken in found if marker is not None]
-        if not markers:
-            return
-        newest, place = max(markers, key=lambda each: each[0].timestamp)
-        standing, another = await status_or_none(store, success), taken_place(context, context.layout.drivers)
-        if standing is not None and not _is_older(await _content(context, success), newest):
-            return
-        try:
+    held, failure = [place], list[StoreError]()
+    try:
+        # The last round only looks: what was taken in the one before may be the newest.
+        for tries_left in reversed(range(_ROUNDS + 1)):
+            found = [(_decoded(await _content(context, taken)), taken) for taken in held]
+            markers = [(marker, taken) for marker, taken in found if marker is not None]
+            if not markers:
+                return
+            newest, place = max(markers, key=lambda each: each[0].timestamp)
+            standing, another = await status_or_none(store, success), taken_place(context, context.layout.drivers)
             if standing is not None:
-                await move_away(context, success, another, identity=standing.identity)
-            await give_back(store, place, success)
-            return
-        except (StoreExistsError, StoreOutcomeUnknownError) as error:
-            held.append(another)
+                there = await _content(context, success)
+                if not _is_older(there, newest) or (of_this_engine and not _is_of_this_engine(there)):
+                    return
             if not tries_left:
-                raise not_given_back(place, success, error) from error
+                raise not_given_back(place, success, failure[0], or_older=True) from failure[0]
+            try:
+                if standing is not None:
+                    await move_away(context, success, another, identity=standing.identity)
+                await give_back(store, place, success)
+                return
+            except (StoreExistsError, StoreOutcomeUnknownError) as error:
+                held.append(another)
+                failure = [error]
+    except (StoreError, OutcomeUnknownError) as error:
+        if is_not_given_back(error) and str(place) in error.message:
+            raise
+        raise not_given_back(place, success, error, or_older=True) from error
 
 
 async def _is_unfinished(context: StageContext, outcome: JobOutcome | None) -> bool:

@@ -80,7 +80,8 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
     Raises:
         StoreExistsError: Another file was moved, and by then a third one had its name.
         StoreOutcomeUnknownError: The answer was lost: look again. A move that was not told what to move will not come.
-        OutcomeUnknownError: Another file was moved, and could not be moved back. The caller deletes nothing more.
+        OutcomeUnknownError: Another file was moved, or may have been, and could not be moved back. The caller deletes
+            nothing more.
     """
     store = context.store
     conditional = identity is not None and is_told(store)
@@ -96,7 +97,10 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
             raise
     if conditional:
         return True
-    taken = await status_or_none(store, place)
+    try:
+        taken = await status_or_none(store, place)
+    except StoreError as error:
+        raise not_given_back(place, path, error) from error
     if taken is None or taken.identity == identity:
         return taken is not None
     await give_back(store, place, path)
@@ -124,15 +128,25 @@ async def give_back(store: Store, place: StorePath, path: StorePath) -> None:
         raise not_given_back(place, path, error) from error
 
 
-def not_given_back(place: StorePath, path: StorePath, cause: CommitterError) -> OutcomeUnknownError:
-    """The error where another job's file may lie in what this job's clean-up deletes."""
+def not_given_back(
+    place: StorePath, path: StorePath, cause: CommitterError, *, or_older: bool = False
+) -> OutcomeUnknownError:
+    """The error where another job's file may lie in what this job's clean-up deletes.
+
+    Args:
+        place: Where it may lie.
+        path: From where it was taken.
+        cause: Why it did not go back.
+        or_older: It is a `_SUCCESS`, and goes back also where an older one stands by now.
+    """
+    older = ", or an older one by the timestamp in it," if or_older else ""
     return OutcomeUnknownError(
         f"another job's {path.name} was moved to {place} by mistake, or may have been, and it could not be moved back: "
         f"{cause.message}",
         operation=_GIVE_BACK,
         path=path,
         next_step=f"look at {by_hand(place)} before anything of this job is cleaned up: if a file stands there, and "
-        f"none at {by_hand(path)}, move it there by hand",
+        f"none{older} at {by_hand(path)}, move it there by hand",
         causes=[cause],
     )
 

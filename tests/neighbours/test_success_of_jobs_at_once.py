@@ -7,14 +7,15 @@ from collections.abc import Callable
 from random import Random
 from typing import Self
 
+import msgspec
 import pytest
 
 import committer
 from committer import CommitterConfig
 from committer.errors import OutcomeUnknownError, StoreNotFoundError
-from committer.records.success import decode_success
+from committer.records.success import decode_success, encode_success
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.neighbours.meeting import Connection, Party, Table
+from tests.neighbours.meeting import Connection, Party, Table, publishes
 
 PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
 UNMARKED = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
@@ -243,6 +244,59 @@ async def test_a_marker_that_cannot_be_given_back_is_told_of(profile: str) -> No
     assert f"{table.dest}/{where}" in caught.value.next_step
 
 
+@pytest.mark.parametrize("profile", ["local", "hdfs"])
+@pytest.mark.parametrize("refused", range(8))
+async def test_a_marker_moved_by_mistake_stays_where_the_error_says_when_a_call_is_refused(
+    profile: str, refused: int
+) -> None:
+    """Any call from the first look at what was moved: a recovery that came then would delete it."""
+    table, middle, old = await mistaken(profile)
+    newest = next(data for name, data in table.all_files().items() if "/taken-" in name and data != old)
+    table.write("_SUCCESS", old)
+    store = middle.party.store
+    # The first one has begun.
+    store.faults.append(Fault(kind="forbidden", call=len(store.calls) + refused))
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await middle.to_the_end()
+    assert [call.fault for call in store.calls if call.fault] == ["forbidden"]
+    [where] = [name for name, data in table.all_files().items() if data == newest]
+    assert f"{table.dest}/{where}" in caught.value.next_step
+    assert "then call" in caught.value.next_step
+
+
+@pytest.mark.parametrize("profile", ["local", "hdfs"])
+async def test_a_rollback_leaves_the_marker_of_another_committer_for_one_that_it_moved_by_mistake(profile: str) -> None:
+    """Hadoop's file output committer says nothing in it, and leaves it when its job ends: it is the newest."""
+    table = Table(profile)
+    first = await table.job("first", {"p=1/first": b"first"}, CommitterConfig(io_concurrency=1))
+    await first.commit()
+    kept = decode_success(table.all_files()["_SUCCESS"], source="")
+    undone = await table.job("undone", {"p=1/undone": b"undone"}, CommitterConfig(io_concurrency=1))
+    met: list[str] = []
+
+    async def meet(call: Call) -> None:
+        if publishes(call, "undone") and not met:
+            table.write("p=1/undone", b"another's")
+        elif call.operation == "read" and str(call.path).endswith("/superseded-fenced/_SUCCESS") and "late" not in met:
+            met.append("late")
+            table.write("_SUCCESS", encode_success(msgspec.structs.replace(kept, timestamp=1, jobId="late")))
+        elif moves(call) and call.destination is not None and call.destination.name.startswith("taken-"):
+            met.append("taken")
+            table.remove("_SUCCESS")
+            newer = msgspec.structs.replace(kept, timestamp=kept.timestamp + 1, jobId="newer")
+            table.write("_SUCCESS", encode_success(newer))
+        elif call.operation == "rename_file" and call.path.name.startswith("taken-") and "hadoop" not in met:
+            met.append("hadoop")
+            table.write("_SUCCESS", b"")
+
+    undone.store.before_call = meet
+    await undone.commit()
+    assert undone.error is not None
+    assert met == ["late", "taken", "hadoop"]
+    assert table.all_files()["_SUCCESS"] == b""
+    assert table.temporary() == set()
+
+
 class Turns:
     """Lets one of many processes do its next store call, and then one again, as a seed says."""
 
@@ -252,6 +306,7 @@ class Turns:
 
     def wait_in(self, store: FaultyStore, number: int) -> None:
         async def before(_call: Call) -> None:
+            assert number not in self._waiting, "two calls of one process at once"
             turn = self._waiting[number] = asyncio.get_running_loop().create_future()
             await turn
 
@@ -260,16 +315,17 @@ class Turns:
     async def go_on(self, running: list[asyncio.Task[None]]) -> None:
         """Until all are done. One goes on for some calls as a rule: one marker is taken, read and written by then."""
         last = -1
-        while not all(each.done() for each in running):
-            await asyncio.sleep(0.0005)
-            if self._waiting:
+        while alive := sum(not each.done() for each in running):
+            # Every process is at its next call, or at its end: the order depends on the seed alone.
+            await asyncio.sleep(0)
+            if len(self._waiting) == alive:
                 stays = last in self._waiting and self._random.random() < 0.6
                 last = last if stays else self._random.choice(sorted(self._waiting))
                 self._waiting.pop(last).set_result(None)
 
 
 @PROFILES
-@pytest.mark.parametrize("seed", [3, 9, 10, 126])
+@pytest.mark.parametrize("seed", [3, 10, 13, 51])
 async def test_jobs_that_end_in_any_turn_leave_the_marker_of_the_last(profile: str, seed: int) -> None:
     table, turns, names = Table(profile), Turns(seed), ["a", "b", "c", "d"]
     jobs = [await job(table, name) for name in names]
