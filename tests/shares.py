@@ -2,10 +2,11 @@
 
 Tests that need a server, Java or other processes are dear: the default run takes one in forty-eight of them, others at
 each commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it; but tests that need Spark
-take too long even there, so that they take turns: both runs of a commit together take one in twelve, and `-m slow` the rest.
+take too long even there, so that they take turns: both runs of a commit together take one in sixteen, and `-m slow` the rest.
 One that starts a Spark of its own, which takes a quarter of a minute or more, has its turns in the second run alone. A
 run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in` crosses many
-parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. What shares a
+parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. So does, by
+half, every test of four cases or more in the folders that cross situations, faults and stores. What shares a
 server or a Java runs in one worker of xdist, where it is started once.
 """
 
@@ -22,7 +23,11 @@ from tests.rotation import first_of, rotated
 
 ONE_IN: Final = 48
 # Of what needs Spark both runs of a commit take one in so many.
-SPARK_ONE_IN: Final = 12
+SPARK_ONE_IN: Final = 16
+# What one situation, kind of fault or store after the other meets in the engine: a test there of so many cases or more takes
+# turns, half of them at each commit.
+CROSSING: Final = frozenset({"engine", "guarantees", "neighbours", "publishing", "stages"})
+CASES: Final = 4
 # A file with so many tests, each a matter of milliseconds, goes to one worker whole. xdist looks at all that a worker has
 # had whenever one ends: ten thousand tests that go one by one take half a minute of a processor.
 SMALL_TESTS: Final = 40
@@ -106,11 +111,15 @@ def leave_to_ci(items: Sequence[pytest.Item]) -> None:
 
 
 def take_turns(items: Sequence[pytest.Item]) -> None:
-    """Leaves to `slow` what is not in this commit's share of a test, or class of tests, that is marked `one_in`."""
+    """Leaves to `slow` what is not in this commit's share of a test, or class of tests, that is marked `one_in`.
+
+    And half of what crosses several cases without that mark.
+    """
     if os.environ.get(_VARIABLE):
         return
     tests: dict[str, list[pytest.Item]] = {}
     shares: dict[str, int] = {}
+    crosses: dict[str, list[pytest.Item]] = {}
     for item in items:
         marks = list(item.iter_markers_with_node("one_in"))
         # What is slow anyhow has no turn: a share could hold nothing else.
@@ -120,6 +129,17 @@ def take_turns(items: Sequence[pytest.Item]) -> None:
             tests.setdefault(name, []).append(item)
             # A parameter and a file may both be marked.
             shares[name] = max(shares.get(name, 1), *(mark.args[0] for _node, mark in marks))
+        elif (
+            not marks
+            and item.path.parent.name in CROSSING
+            and not item.get_closest_marker("slow")
+            and not _is_dear(item)
+        ):
+            crosses.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, those in crosses.items():
+        if len(those) >= CASES:
+            # Of one function some cases may be marked, and have turns of their own.
+            tests[f"{name} crosses"], shares[f"{name} crosses"] = those, 2
     for name, those in tests.items():
         taken = {id(item) for item in rotated(those, shares[name], name)}
         for item in those:

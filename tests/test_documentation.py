@@ -41,8 +41,11 @@ MODULES = [file for file in PACKAGE.rglob("*.py") if file.name != "documentation
 
 
 def test_no_message_names_a_file_that_a_wheel_lacks() -> None:
-    told = {str(file): [text for text in texts_of(file) if re.search(r"\bdocs/|\w\.md\b", text)] for file in MODULES}
-    pages = {name for file in MODULES for name in pages_of(file)}
+    # To parse all modules takes seconds: the text of one that names none is enough.
+    sources = {file: file.read_text(encoding="utf-8") for file in MODULES}
+    naming = [file for file, text in sources.items() if ".md" in text or "docs" in text]
+    told = {str(file): [text for text in texts_of(file) if re.search(r"\bdocs/|\w\.md\b", text)] for file in naming}
+    pages = {name for file in MODULES if "page(" in sources[file] for name in pages_of(file)}
     assert not {file: found for file, texts in told.items() if (found := [text for text in texts if text not in pages])}
 
 

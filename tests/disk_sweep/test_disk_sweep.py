@@ -56,6 +56,7 @@ def test_share_on_disks_that_get_full_or_read_only(namespace: tuple[str, ...]) -
     sweep("--kind", "disks", "--disk", "plain", "--victim", "commit", "--share", "300", before=namespace)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("victim", ["commit", "recover", "roll back"])
 def test_share_of_sealed_jobs_on_disks_that_get_full_or_read_only(namespace: tuple[str, ...], victim: str) -> None:
     """From the decision on: where task attempts are sealed, directories renamed as a whole, or taken back."""
