@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 import committer
-from committer.errors import CommitterError, StoreError
+from committer.errors import CommitterError, StoreError, StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.hdfs import HdfsStore
 from tests.hdfs.channel import JavaChannel
@@ -131,14 +131,24 @@ async def test_a_data_node_is_lost_while_tasks_write(servers: Servers, table: Ja
                 await asyncio.sleep(1)
         raise AssertionError(f"task {number} failed too often")
 
+    job = await committer.open_job(table.root.uri, storage_options=options)
     try:
-        async with committer.open_job(table.root.uri, storage_options=options) as job:
-            begun = asyncio.Event()
-            tasks = [asyncio.create_task(run_task(job, number, begun)) for number in range(4)]
-            await begun.wait()
-            await asyncio.to_thread(servers.kill, "dn2")
-            await asyncio.gather(*tasks)
+        begun = asyncio.Event()
+        tasks = [asyncio.create_task(run_task(job, number, begun)) for number in range(4)]
+        await begun.wait()
+        await asyncio.to_thread(servers.kill, "dn2")
+        await asyncio.gather(*tasks)
+        try:
             report = await job.commit(tasks=4)
+        except StoreUnavailableError as error:
+            # The NameNode knew of no other replica of a record when the DataNode was lost: the advice of the error.
+            await asyncio.to_thread(servers.restart, "dn2")
+            await asyncio.to_thread(servers.wait_until_whole)
+            if error.outcome == "committed":
+                report = await committer.recover(table.root.uri, job.spec.job_id, storage_options=options)
+            else:
+                report = await job.commit(tasks=4)
+        await job.close()
     finally:
         await asyncio.to_thread(servers.restart, "dn2")
     assert (report.success, report.files_committed) == (True, 4)
