@@ -20,7 +20,7 @@ from committer.stages.promotions import LISTED_IN_A_CALL, Promotion
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBack
 from committer.stages.seal import SealTasks
-from committer.stages.success_file import SetAsideSuccess
+from committer.stages.set_aside_success import SetAsideSuccess
 from committer.stages.validate_output import ValidateOutput
 
 

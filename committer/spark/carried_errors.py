@@ -75,7 +75,7 @@ def error_behind(error: BaseException) -> CommitterError | None:
 def _carried(error: CommitterError) -> _Carried:
     state = vars(error)
     return _Carried(
-        kind=type(error).__name__,
+        kind=_public_class(error).__name__,
         message=error.message,
         outcome=error.outcome,
         texts={
@@ -88,6 +88,11 @@ def _carried(error: CommitterError) -> _Carried:
         flags={key: value for key, value in state.items() if isinstance(value, bool)},
         causes=tuple(_carried(cause) for cause in error.causes if isinstance(cause, CommitterError)),
     )
+
+
+def _public_class(error: CommitterError) -> type[CommitterError]:
+    """The class that users know: a stage may raise one of its own, which derives from that."""
+    return next(one for one in type(error).__mro__ if one.__module__ == committer.errors.__name__)
 
 
 def _rebuilt(carried: _Carried) -> CommitterError | None:

@@ -30,7 +30,8 @@ from committer.stages.own_records import read_outcome
 from committer.stages.planned_file import PlannedFile
 from committer.stages.removal import remove_directory
 from committer.stages.seal import SealTasks
-from committer.stages.success_file import PLACE_TAKEN, make_room_for
+from committer.stages.set_aside_success import PLACE_TAKEN
+from committer.stages.success_file import make_room_for
 from committer.stages.take_away import take_away
 from committer.stores.helpers import exists, move_file, status_or_none
 

@@ -22,7 +22,7 @@ from committer.stages.commit_state import CommitState, looking_again
 from committer.stages.identity import is_file_of
 from committer.stages.planned_file import PlannedFile
 from committer.stages.roll_back import RollBack, RollBackRequest
-from committer.stages.success_file import SetAsideSuccess
+from committer.stages.set_aside_success import SetAsideSuccess
 from committer.stores.conditions import CONDITIONAL_DELETE
 from committer.stores.helpers import exists, status_or_none
 from committer.stores.upload_ends import end_upload, finish_upload, is_pending

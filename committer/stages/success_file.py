@@ -1,4 +1,4 @@
-"""`_SUCCESS`: an older one is set aside when publishing begins, the job's own is written when all is in place."""
+"""`_SUCCESS` is written when all is in place; an older one, or one that says what is gone, is taken away."""
 
 from __future__ import annotations
 
@@ -19,98 +19,28 @@ from committer.events import names
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath, by_hand
-from committer.records.job_state import Decision, JobOutcome
+from committer.records.job_state import JobOutcome
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import aside_is_gone, looking_again
 from committer.stages.job_directory import other_job_stands
 from committer.stages.own_records import read_outcome
 from committer.stages.planned_file import PlannedFile
 from committer.stages.publish import Published
 from committer.stages.replace_lock import is_held_since_decision
-from committer.stages.success_content import DECIDED_BY, read_success
+from committer.stages.success_content import DECIDED_BY
 from committer.stages.take_away import (
+    NotGivenBackError,
     give_back,
-    is_not_given_back,
     move_away,
-    not_given_back,
     remove_apart,
-    take_away,
     taken_place,
 )
 from committer.stages.validate_output import problem_with
 from committer.stores.conditions import CONDITIONAL_DELETE
-from committer.stores.helpers import create_exclusively, move_file, status_or_none
+from committer.stores.helpers import create_exclusively, status_or_none
 
 _ROUNDS = 5
-
-PLACE_TAKEN = b"No _SUCCESS: only that none may arrive here late.\n"
-"""What takes the place of an old `_SUCCESS` that another job had set aside before."""
-
-
-class SetAsideSuccess(Stage[Decision, None]):
-    """Moves the `_SUCCESS` whose identity the decision recorded into the job's directory; no other one.
-
-    It says that a destination is complete, which it no longer is once the first file is published. Hadoop deletes it
-    in job setup, so a job that never commits leaves a complete destination without it.
-
-    Preconditions: the decision stands, nothing is published yet (or the commit is being finished).
-    Postconditions: the recorded `_SUCCESS` is not at the destination; rollback puts it back.
-    Cost: 2 calls when there was one, else none; one more where an answer was lost.
-    """
-
-    name = "job_stage_set_aside_success"
-
-    async def execute(self, value: Decision) -> None:
-        """Looks, moves; again when an answer was lost."""
-        try:
-            await self._set_aside(value)
-        except StoreOutcomeUnknownError:
-            await looking_again(lambda: self._set_aside(value))
-            await self._bar_late_move(value)
-
-    async def _bar_late_move(self, value: Decision) -> None:
-        """Takes the place that a request without answer would move `_SUCCESS` to: it could come late, for a new one.
-
-        The old one is not at the destination any more. Needless where a rename is told what to move.
-        """
-        can = self.context.store.capabilities
-        if can.conditional_rename or not can.identity_through_rename or value.success_identity is None:
-            return
-        with contextlib.suppress(StoreNotFoundError, StoreIsADirectoryError):
-            await create_exclusively(self.context.store, self.context.layout.superseded / SUCCESS, PLACE_TAKEN)
-
-    async def _set_aside(self, value: Decision) -> None:
-        layout, store = self.context.layout, self.context.store
-        if not (value.success_present and value.config.mark_successful_jobs):
-            return
-        aside = layout.superseded / SUCCESS
-        try:
-            status = await store.status(layout.success)
-            if status.is_directory or status.identity != value.success_identity:
-                return
-            if status.identity is None and await self._speaks_for_this_job():
-                return
-            await move_file(store, layout.success, aside, identity=status.identity)
-        except StoreNotFoundError as error:
-            if error.path in ("", str(layout.success)):
-                return
-            raise aside_is_gone(self.context, self.name, layout.success) from error
-        except StorePreconditionError:
-            # Another one stands there since it was looked at.
-            return
-        except StoreExistsError:
-            # Moved before: by a link whose old name was not yet removed, or by another driver, which may have written
-            # the job's own marker since this one looked.
-            standing, kept = await status_or_none(store, layout.success), await status_or_none(store, aside)
-            if standing is None or kept is None or kept.identity is None:
-                return
-            if standing.identity == kept.identity == value.success_identity:
-                await take_away(self.context, layout.success, layout.superseded, identity=kept.identity)
-
-    async def _speaks_for_this_job(self) -> bool:
-        found = await read_success(self.context)
-        return found is not None and found.jobId == self.context.layout.job_id
+_READ = "read"
 
 
 class SaveSuccess(Stage[SuccessData, None]):
@@ -165,20 +95,11 @@ class SaveSuccess(Stage[SuccessData, None]):
                         store, layout.success, data, temporary=temporary, durable=self.context.durable
                     )
                 except StoreNotFoundError as error:
-                    # What was in the way is gone as it is read; or the job's directory is, or the destination.
-                    was_in_the_way = error.operation == "read"
-                    if not was_in_the_way and temporary is None:
-                        raise
-                    if not was_in_the_way or temporary is None or not await _is_unfinished(self.context, self._outcome):
+                    if not await self._directory_stands(error, temporary):
                         temporary = None
                         if await self._is_past():
                             return
                     if not tries_left:
-                        if was_in_the_way:
-                            error.message = (
-                                "what stands in the way of the job's own _SUCCESS cannot be read: it is a link that "
-                                "leads nowhere, or other jobs took it away each time"
-                            )
                         raise
                     continue
                 if found == data:
@@ -196,6 +117,19 @@ class SaveSuccess(Stage[SuccessData, None]):
                 outcome="committed",
                 next_step=f"remove {by_hand(layout.success)} by hand",
             ) from error
+
+    async def _directory_stands(self, error: StoreNotFoundError, temporary: StorePath | None) -> bool:
+        """Whether it was not the job's directory that a put missed, but another `_SUCCESS`, gone as it was read."""
+        if error.operation == _READ:
+            error.message = (
+                "what stands in the way of the job's own _SUCCESS cannot be read: it is a link that leads nowhere, or "
+                "other jobs took it away each time"
+            )
+            return temporary is not None and await _is_unfinished(self.context, self._outcome)
+        if temporary is None:
+            # The destination itself is gone.
+            raise error
+        return False
 
     async def _is_past(self) -> bool:
         """Whether another job replaced what this one, which is gone, published, or may be about to."""
@@ -337,19 +271,19 @@ async def _give_back_newest(context: StageContext, place: StorePath, *, of_this_
                 if not _is_older(there, newest) or (of_this_engine and not _is_of_this_engine(there)):
                     return
             if not tries_left:
-                raise not_given_back(place, success, failure[0], or_older=True) from failure[0]
+                raise NotGivenBackError(place, success, failure[0], or_older=True) from failure[0]
             try:
                 if standing is not None:
                     await move_away(context, success, another, identity=standing.identity)
-                await give_back(store, place, success)
+                await give_back(store, place, success, or_older=True)
                 return
             except (StoreExistsError, StoreOutcomeUnknownError) as error:
                 held.append(another)
                 failure = [error]
     except (StoreError, OutcomeUnknownError) as error:
-        if is_not_given_back(error) and str(place) in error.message:
+        if isinstance(error, NotGivenBackError) and error.place == place:
             raise
-        raise not_given_back(place, success, error, or_older=True) from error
+        raise NotGivenBackError(place, success, error, or_older=True) from error
 
 
 async def _is_unfinished(context: StageContext, outcome: JobOutcome | None) -> bool:

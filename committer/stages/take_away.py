@@ -33,7 +33,33 @@ from committer.stores.base import Store
 from committer.stores.helpers import children_of, create_exclusively, move_file, status_or_none
 
 _NOTHING: Final = b"Nothing: only that nothing may arrive here late.\n"
-_GIVE_BACK: Final = "give_back"
+
+
+class NotGivenBackError(OutcomeUnknownError):
+    """Another job's file may lie in what this job's clean-up deletes.
+
+    Args:
+        place: Where it may lie.
+        path: From where it was taken.
+        cause: Why it did not go back.
+        or_older: It is a `_SUCCESS`, and goes back also where an older one stands by now.
+
+    Attributes:
+        place: Where it may lie.
+    """
+
+    def __init__(self, place: StorePath, path: StorePath, cause: CommitterError, *, or_older: bool = False) -> None:
+        older = ", or an older one by the timestamp in it," if or_older else ""
+        super().__init__(
+            f"another job's {path.name} was moved to {place} by mistake, or may have been, and it could not be moved "
+            f"back: {cause.message}",
+            operation="give_back",
+            path=path,
+            next_step=f"look at {by_hand(place)} before anything of this job is cleaned up: if a file stands there, "
+            f"and none{older} at {by_hand(path)}, move it there by hand",
+            causes=[cause],
+        )
+        self.place = place
 
 
 async def take_away(context: StageContext, path: StorePath, into: StorePath, *, identity: str | None) -> bool:
@@ -100,19 +126,25 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
     try:
         taken = await status_or_none(store, place)
     except StoreError as error:
-        raise not_given_back(place, path, error) from error
+        raise NotGivenBackError(place, path, error) from error
     if taken is None or taken.identity == identity:
         return taken is not None
     await give_back(store, place, path)
     return False
 
 
-async def give_back(store: Store, place: StorePath, path: StorePath) -> None:
+async def give_back(store: Store, place: StorePath, path: StorePath, *, or_older: bool = False) -> None:
     """Moves another job's file back to the name that it was taken from: 2 calls, 10 at most where answers are lost.
+
+    Args:
+        store: The store.
+        place: Where it lies.
+        path: From where it was taken.
+        or_older: As for `NotGivenBackError`.
 
     Raises:
         StoreExistsError: A third file has its name by now; what stays there goes with this job's directory.
-        OutcomeUnknownError: It could not be moved back.
+        NotGivenBackError: It could not be moved back.
     """
 
     async def move() -> None:
@@ -125,35 +157,12 @@ async def give_back(store: Store, place: StorePath, path: StorePath) -> None:
     except StoreExistsError:
         raise
     except StoreError as error:
-        raise not_given_back(place, path, error) from error
-
-
-def not_given_back(
-    place: StorePath, path: StorePath, cause: CommitterError, *, or_older: bool = False
-) -> OutcomeUnknownError:
-    """The error where another job's file may lie in what this job's clean-up deletes.
-
-    Args:
-        place: Where it may lie.
-        path: From where it was taken.
-        cause: Why it did not go back.
-        or_older: It is a `_SUCCESS`, and goes back also where an older one stands by now.
-    """
-    older = ", or an older one by the timestamp in it," if or_older else ""
-    return OutcomeUnknownError(
-        f"another job's {path.name} was moved to {place} by mistake, or may have been, and it could not be moved back: "
-        f"{cause.message}",
-        operation=_GIVE_BACK,
-        path=path,
-        next_step=f"look at {by_hand(place)} before anything of this job is cleaned up: if a file stands there, and "
-        f"none{older} at {by_hand(path)}, move it there by hand",
-        causes=[cause],
-    )
+        raise NotGivenBackError(place, path, error, or_older=or_older) from error
 
 
 def is_not_given_back(error: CommitterError) -> bool:
     """Whether an error, or one of several, says that another job's file may lie in what a clean-up deletes."""
-    return any(isinstance(one, OutcomeUnknownError) and one.operation == _GIVE_BACK for one in (error, *error.causes))
+    return any(isinstance(one, NotGivenBackError) for one in (error, *error.causes))
 
 
 async def remove_apart(
@@ -219,7 +228,7 @@ async def _clear(context: StageContext, place: StorePath, path: StorePath, is_ow
     except StoreExistsError:
         raise
     except (StoreError, RecordError) as error:
-        raise not_given_back(place, path, error) from error
+        raise NotGivenBackError(place, path, error) from error
     return taken
 
 

@@ -208,22 +208,19 @@ async def mistaken(profile: str) -> tuple[Table, Steps, bytes]:
 
 
 @pytest.mark.parametrize("profile", ["local", "hdfs"])
-async def test_the_newest_of_two_markers_comes_back(profile: str) -> None:
-    """It was moved by mistake, and an older one came to its place before it could be given back."""
+@pytest.mark.parametrize(("in_its_place", "stays"), [("oldest", "newest"), ("latest", "latest")])
+async def test_a_marker_moved_by_mistake_comes_back_unless_a_newer_one_stands(
+    profile: str, in_its_place: str, stays: str
+) -> None:
+    """Another job's came to its place before it could be given back."""
     table, middle, old = await mistaken(profile)
-    table.write("_SUCCESS", old)
+    if in_its_place == "oldest":
+        table.write("_SUCCESS", old)
+    else:
+        latest = await table.job("latest", {"p=1/latest": b"latest"}, CommitterConfig(io_concurrency=1))
+        await latest.commit()
     await middle.to_the_end()
-    assert marked(table) == "newest"
-    assert table.temporary() == set()
-
-
-@pytest.mark.parametrize("profile", ["local", "hdfs"])
-async def test_a_marker_that_was_moved_by_mistake_gives_way_to_a_newer_one(profile: str) -> None:
-    table, middle, _old = await mistaken(profile)
-    latest = await table.job("latest", {"p=1/latest": b"latest"}, CommitterConfig(io_concurrency=1))
-    await latest.commit()
-    await middle.to_the_end()
-    assert marked(table) == "latest"
+    assert marked(table) == stays
     assert table.temporary() == set()
 
 

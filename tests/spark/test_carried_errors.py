@@ -17,14 +17,18 @@ from committer.errors import (
     JobNotFoundError,
     JobUndecidedError,
     MultipleError,
+    OutcomeUnknownError,
     PreflightError,
     RecordError,
     StoreNotFoundError,
+    StorePermissionError,
     StoreThrottledError,
     TargetExistsError,
 )
+from committer.paths import StorePath
 from committer.spark.carried_errors import error_behind, to_caller
 from committer.spark.datasource import CommitterDataSource
+from committer.stages.take_away import NotGivenBackError
 
 from .test_failures import SCHEMA
 
@@ -75,6 +79,14 @@ def test_every_class_comes_back(kind: type[CommitterError]) -> None:
 def test_what_a_class_holds_besides_comes_back(error: CommitterError, attribute: str) -> None:
     found = error_behind(as_spark_tells(error))
     assert getattr(found, attribute) == getattr(error, attribute)
+
+
+def test_a_class_of_a_stage_comes_back_as_the_public_one() -> None:
+    place, path = StorePath("file", "", "/a/_temporary/J/taken-1"), StorePath("file", "", "/a/_SUCCESS")
+    error = NotGivenBackError(place, path, StorePermissionError("refused"))
+    found = error_behind(as_spark_tells(error))
+    assert type(found) is OutcomeUnknownError
+    assert str(found) == str(error)
 
 
 def test_the_failures_behind_an_error_come_back() -> None:

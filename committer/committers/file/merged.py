@@ -17,7 +17,7 @@ from committer.stages.commit_state import CommitState
 from committer.stages.manifest_forms import ManifestForms
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBack, RollBackRequest
-from committer.stages.success_file import SetAsideSuccess
+from committer.stages.set_aside_success import SetAsideSuccess
 from committer.stages.task_output import TaskOutput
 from committer.stages.validate_output import ValidateOutput
 from committer.stores.base import FileStatus

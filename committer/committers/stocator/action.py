@@ -14,7 +14,7 @@ from committer.stages.planned_file import PlannedFile
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBack
 from committer.stages.roll_back_uploads import RollBackUploads
-from committer.stages.success_file import SetAsideSuccess
+from committer.stages.set_aside_success import SetAsideSuccess
 from committer.stages.validate_output import ValidateOutput
 
 DIRECT_NEEDS: Final[Mapping[str, str]] = {
