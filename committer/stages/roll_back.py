@@ -31,7 +31,7 @@ from committer.stages.planned_file import PlannedFile
 from committer.stages.removal import remove_directory
 from committer.stages.seal import SealTasks
 from committer.stages.set_aside_success import PLACE_TAKEN
-from committer.stages.success_file import make_room_for
+from committer.stages.success_file import give_back_moved, make_room_for
 from committer.stages.take_away import take_away
 from committer.stores.helpers import exists, move_file, status_or_none
 
@@ -303,6 +303,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         except (StoreNotFoundError, RecordError):
             return
         outcome = await read_outcome(context.store, context.layout)
+        await give_back_moved(context, kept, outcome, of_this_engine=True)
         await make_room_for(context, kept, outcome, of_this_engine=True)
 
     async def _restore(self, aside: StorePath, fact: Fact) -> None:

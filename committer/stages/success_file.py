@@ -31,13 +31,15 @@ from committer.stages.success_content import DECIDED_BY
 from committer.stages.take_away import (
     NotGivenBackError,
     give_back,
+    is_taken_place,
+    is_told,
     move_away,
     remove_apart,
     taken_place,
 )
 from committer.stages.validate_output import problem_with
 from committer.stores.conditions import CONDITIONAL_DELETE
-from committer.stores.helpers import create_exclusively, status_or_none
+from committer.stores.helpers import children_of, create_exclusively, status_or_none
 
 _ROUNDS = 5
 _READ = "read"
@@ -235,13 +237,43 @@ async def make_room_for(
     try:
         await move_away(context, layout.success, place, identity=standing.identity)
     except StoreExistsError:
-        await _give_back_newest(context, place, of_this_engine=of_this_engine)
+        await _give_back_newest(context, [place], of_this_engine=of_this_engine)
     except StoreOutcomeUnknownError:
         pass
     return True
 
 
-async def _give_back_newest(context: StageContext, place: StorePath, *, of_this_engine: bool) -> None:
+async def give_back_moved(
+    context: StageContext, value: SuccessData, outcome: JobOutcome | None, *, of_this_engine: bool = False
+) -> None:
+    """Gives back a newer `_SUCCESS` than this one, which another driver of the job moved by mistake before it died.
+
+    For a driver that goes on in its place, before it marks the job as finished: until then no job replaces what a
+    newer marker names. One listing where a rename is not told what to move, some 5 more for what lies there; else, and
+    for the driver that ended the job, no call.
+
+    Args:
+        context: The job.
+        value: What is to stand there. What is older was taken away on purpose.
+        outcome: The job's outcome as this driver knows it; None when it is gone.
+        of_this_engine: As for `make_room_for`.
+
+    Raises:
+        OutcomeUnknownError: It could not be given back. Nothing was deleted.
+    """
+    if is_told(context.store) or outcome is None or outcome.finished or outcome.driver == context.driver:
+        return
+    held: list[StorePath] = []
+    for child in await children_of(context.store, context.layout.drivers):
+        if is_taken_place(child.path):
+            marker = _decoded(await _content(context, child.path))
+            if marker is not None and marker.timestamp > value.timestamp:
+                held.append(child.path)
+    if held:
+        await _give_back_newest(context, held, of_this_engine=of_this_engine)
+
+
+async def _give_back_newest(context: StageContext, taken_to: list[StorePath], *, of_this_engine: bool) -> None:
     """Gives back a marker that was taken by mistake, in whose place another stands by now, unless that is newer.
 
     Where a rename is not told what to move, and several jobs end at once. What is taken away for that may be another's
@@ -249,14 +281,14 @@ async def _give_back_newest(context: StageContext, place: StorePath, *, of_this_
 
     Args:
         context: The job.
-        place: Where the marker was taken to.
+        taken_to: Where the marker was taken to; where there are several, the newest is given back.
         of_this_engine: As for `make_room_for`.
 
     Raises:
         OutcomeUnknownError: It could not be given back: others kept coming, or a call was refused. Nothing was deleted.
     """
     store, success = context.store, context.layout.success
-    held, failure = [place], list[StoreError]()
+    held, failure, place = [*taken_to], list[StoreError](), taken_to[0]
     try:
         # The last round only looks: what was taken in the one before may be the newest.
         for tries_left in reversed(range(_ROUNDS + 1)):

@@ -32,6 +32,7 @@ from committer.stages.commit_state import looking_again
 from committer.stores.base import Store
 from committer.stores.helpers import children_of, create_exclusively, move_file, status_or_none
 
+_TAKEN: Final = "taken-"
 _NOTHING: Final = b"Nothing: only that nothing may arrive here late.\n"
 
 
@@ -86,7 +87,12 @@ async def take_away(context: StageContext, path: StorePath, into: StorePath, *, 
 
 def taken_place(context: StageContext, into: StorePath) -> StorePath:
     """A name in a directory of the job that no other driver uses, for what is taken away."""
-    return into / f"taken-{context.runtime.nonce()}"
+    return into / f"{_TAKEN}{context.runtime.nonce()}"
+
+
+def is_taken_place(path: StorePath) -> bool:
+    """Whether `taken_place` names files so."""
+    return path.name.startswith(_TAKEN)
 
 
 async def move_away(context: StageContext, path: StorePath, place: StorePath, *, identity: str | None) -> bool:
@@ -148,9 +154,13 @@ async def give_back(store: Store, place: StorePath, path: StorePath, *, or_older
     """
 
     async def move() -> None:
-        # Unless an earlier try did.
+        # Unless an earlier try did, or another driver of the job.
         if await status_or_none(store, place) is not None:
-            await move_file(store, place, path)
+            try:
+                await move_file(store, place, path)
+            except StoreNotFoundError as error:
+                if error.path != str(place):
+                    raise
 
     try:
         await looking_again(move)

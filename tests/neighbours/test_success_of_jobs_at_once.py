@@ -5,94 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import Self
 
-import msgspec
 import pytest
 
 import committer
-from committer import CommitterConfig
-from committer.errors import OutcomeUnknownError, StoreNotFoundError
-from committer.records.success import decode_success, encode_success
+from committer.errors import StoreNotFoundError
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.neighbours.meeting import Connection, Party, Table, publishes
+from tests.neighbours.ending import UNMARKED, job, marked, puts, reads, three
+from tests.neighbours.meeting import Connection, Table
 
 PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
-UNMARKED = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
-
-
-def puts(call: Call) -> bool:
-    return call.operation == "put" and call.path.name == "_SUCCESS"
-
-
-def moves(call: Call) -> bool:
-    return call.operation == "rename_file" and call.path.name == "_SUCCESS"
-
-
-def reads(call: Call) -> bool:
-    return call.operation == "read" and call.path.name == "_SUCCESS"
-
-
-class Steps:
-    """A commit that stands still right before each call that is named, until it is told to go on."""
-
-    def __init__(self, party: Party) -> None:
-        self.party = party
-        self._stops, self._goes = asyncio.Event(), asyncio.Event()
-        self._until: Callable[[Call], bool] | None = None
-        self._running: asyncio.Task[None] | None = None
-        party.store.before_call = self._before
-
-    async def _before(self, call: Call) -> None:
-        if self._until is not None and self._until(call):
-            self._until = None
-            self._goes.clear()
-            self._stops.set()
-            await self._goes.wait()
-
-    async def until(self, what: Callable[[Call], bool]) -> Self:
-        """Goes on to the next call of that kind, and stands still before it."""
-        self._until = what
-        await self._go()
-        assert self._until is None, "no such call"
-        return self
-
-    async def to_the_end(self) -> None:
-        await self._go()
-        assert self._running is not None
-        await self._running
-        if self.party.error is not None:
-            raise self.party.error
-
-    async def _go(self) -> None:
-        self._stops.clear()
-        self._goes.set()
-        if self._running is None:
-            self._running = asyncio.create_task(self.party.commit())
-            self._running.add_done_callback(lambda _done: self._stops.set())
-        if self._until is not None:
-            await self._stops.wait()
-
-
-async def job(table: Table, name: str) -> Steps:
-    return Steps(await table.job(name, {f"p=1/{name}": name.encode()}, CommitterConfig(io_concurrency=1)))
-
-
-def marked(table: Table) -> str | None:
-    found = table.all_files().get("_SUCCESS")
-    return decode_success(found, source="").jobId if found else None
-
-
-async def three(profile: str) -> tuple[Table, Steps, Steps]:
-    """The middle and the newest job, about to put their `_SUCCESS`, which that of the oldest one refuses."""
-    table = Table(profile)
-    # All are set up and decided before one of them writes it: else the decision names the one to set aside.
-    oldest, middle, newest = [await job(table, name) for name in ("oldest", "middle", "newest")]
-    for each in (oldest, middle, newest):
-        await each.until(puts)
-    await oldest.to_the_end()
-    assert marked(table) == "oldest"
-    return table, middle, newest
 
 
 @PROFILES
@@ -189,108 +111,6 @@ async def test_a_marker_that_goes_as_a_driver_whose_directory_is_gone_reads_it(p
     table.remove("_SUCCESS")
     await newest.to_the_end()
     assert marked(table) == "newest"
-    assert table.temporary() == set()
-
-
-# -- a rename that is not told what to move --------------------------------------------------------------------------
-
-
-async def mistaken(profile: str) -> tuple[Table, Steps, bytes]:
-    """The middle job has moved the newest one's marker for the oldest one's; and the bytes of a third one's."""
-    table, middle, newest = await three(profile)
-    old = table.all_files()["_SUCCESS"]
-    await middle.until(moves)
-    await newest.to_the_end()
-    assert marked(table) == "newest"
-    await middle.until(lambda call: call.path.name.startswith("taken-"))
-    assert marked(table) is None
-    return table, middle, old
-
-
-@pytest.mark.parametrize("profile", ["local", "hdfs"])
-@pytest.mark.parametrize(("in_its_place", "stays"), [("oldest", "newest"), ("latest", "latest")])
-async def test_a_marker_moved_by_mistake_comes_back_unless_a_newer_one_stands(
-    profile: str, in_its_place: str, stays: str
-) -> None:
-    """Another job's came to its place before it could be given back."""
-    table, middle, old = await mistaken(profile)
-    if in_its_place == "oldest":
-        table.write("_SUCCESS", old)
-    else:
-        latest = await table.job("latest", {"p=1/latest": b"latest"}, CommitterConfig(io_concurrency=1))
-        await latest.commit()
-    await middle.to_the_end()
-    assert marked(table) == stays
-    assert table.temporary() == set()
-
-
-@pytest.mark.parametrize("profile", ["local", "hdfs"])
-async def test_a_marker_that_cannot_be_given_back_is_told_of(profile: str) -> None:
-    """An older one comes each time the way is clear: the error says where the newest one lies, and it stays there."""
-    table, middle, old = await mistaken(profile)
-    newest = next(data for name, data in table.all_files().items() if "/taken-" in name and data != old)
-
-    async def in_the_way(call: Call) -> None:
-        if call.destination is not None and call.destination.name == "_SUCCESS":
-            table.write("_SUCCESS", old)
-
-    middle.party.store.before_call = in_the_way
-    with pytest.raises(OutcomeUnknownError) as caught:
-        await middle.to_the_end()
-    [where] = [name for name, data in table.all_files().items() if data == newest]
-    assert f"{table.dest}/{where}" in caught.value.next_step
-
-
-@pytest.mark.parametrize("profile", ["local", "hdfs"])
-@pytest.mark.parametrize("refused", range(8))
-async def test_a_marker_moved_by_mistake_stays_where_the_error_says_when_a_call_is_refused(
-    profile: str, refused: int
-) -> None:
-    """Any call from the first look at what was moved: a recovery that came then would delete it."""
-    table, middle, old = await mistaken(profile)
-    newest = next(data for name, data in table.all_files().items() if "/taken-" in name and data != old)
-    table.write("_SUCCESS", old)
-    store = middle.party.store
-    # The first one has begun.
-    store.faults.append(Fault(kind="forbidden", call=len(store.calls) + refused))
-    with pytest.raises(OutcomeUnknownError) as caught:
-        await middle.to_the_end()
-    assert [call.fault for call in store.calls if call.fault] == ["forbidden"]
-    [where] = [name for name, data in table.all_files().items() if data == newest]
-    assert f"{table.dest}/{where}" in caught.value.next_step
-    assert "then call" in caught.value.next_step
-
-
-@pytest.mark.parametrize("profile", ["local", "hdfs"])
-async def test_a_rollback_leaves_the_marker_of_another_committer_for_one_that_it_moved_by_mistake(profile: str) -> None:
-    """Hadoop's file output committer says nothing in it, and leaves it when its job ends: it is the newest."""
-    table = Table(profile)
-    first = await table.job("first", {"p=1/first": b"first"}, CommitterConfig(io_concurrency=1))
-    await first.commit()
-    kept = decode_success(table.all_files()["_SUCCESS"], source="")
-    undone = await table.job("undone", {"p=1/undone": b"undone"}, CommitterConfig(io_concurrency=1))
-    met: list[str] = []
-
-    async def meet(call: Call) -> None:
-        if publishes(call, "undone") and not met:
-            table.write("p=1/undone", b"another's")
-        elif call.operation == "read" and str(call.path).endswith("/superseded-fenced/_SUCCESS") and "late" not in met:
-            met.append("late")
-            table.write("_SUCCESS", encode_success(msgspec.structs.replace(kept, timestamp=1, jobId="late")))
-        elif moves(call) and call.destination is not None and call.destination.name.startswith("taken-"):
-            met.append("taken")
-            table.remove("_SUCCESS")
-            newer = msgspec.structs.replace(kept, timestamp=kept.timestamp + 1, jobId="newer")
-            table.write("_SUCCESS", encode_success(newer))
-        elif call.operation == "rename_file" and call.path.name.startswith("taken-") and "hadoop" not in met:
-            met.append("hadoop")
-            table.write("_SUCCESS", b"")
-
-    undone.store.before_call = meet
-    await undone.commit()
-    assert undone.error is not None
-    assert met == ["late", "taken", "hadoop"]
-    assert table.all_files()["_SUCCESS"] == b""
     assert table.temporary() == set()
 
 

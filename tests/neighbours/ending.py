@@ -1,0 +1,88 @@
+"""Jobs that append to one destination and end at once, each stopped where a test wants it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Self
+
+from committer import CommitterConfig
+from committer.records.success import decode_success
+from committer.testing.faults import Call
+from tests.neighbours.meeting import Party, Table
+
+UNMARKED = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
+
+
+def puts(call: Call) -> bool:
+    return call.operation == "put" and call.path.name == "_SUCCESS"
+
+
+def moves(call: Call) -> bool:
+    return call.operation == "rename_file" and call.path.name == "_SUCCESS"
+
+
+def reads(call: Call) -> bool:
+    return call.operation == "read" and call.path.name == "_SUCCESS"
+
+
+class Steps:
+    """A commit that stands still right before each call that is named, until it is told to go on."""
+
+    def __init__(self, party: Party) -> None:
+        self.party = party
+        self._stops, self._goes = asyncio.Event(), asyncio.Event()
+        self._until: Callable[[Call], bool] | None = None
+        self._running: asyncio.Task[None] | None = None
+        party.store.before_call = self._before
+
+    async def _before(self, call: Call) -> None:
+        if self._until is not None and self._until(call):
+            self._until = None
+            self._goes.clear()
+            self._stops.set()
+            await self._goes.wait()
+
+    async def until(self, what: Callable[[Call], bool]) -> Self:
+        """Goes on to the next call of that kind, and stands still before it."""
+        self._until = what
+        await self._go()
+        assert self._until is None, "no such call"
+        return self
+
+    async def to_the_end(self) -> None:
+        await self._go()
+        assert self._running is not None
+        await self._running
+        if self.party.error is not None:
+            raise self.party.error
+
+    async def _go(self) -> None:
+        self._stops.clear()
+        self._goes.set()
+        if self._running is None:
+            self._running = asyncio.create_task(self.party.commit())
+            self._running.add_done_callback(lambda _done: self._stops.set())
+        if self._until is not None:
+            await self._stops.wait()
+
+
+async def job(table: Table, name: str) -> Steps:
+    return Steps(await table.job(name, {f"p=1/{name}": name.encode()}, CommitterConfig(io_concurrency=1)))
+
+
+def marked(table: Table) -> str | None:
+    found = table.all_files().get("_SUCCESS")
+    return decode_success(found, source="").jobId if found else None
+
+
+async def three(profile: str) -> tuple[Table, Steps, Steps]:
+    """The middle and the newest job, about to put their `_SUCCESS`, which that of the oldest one refuses."""
+    table = Table(profile)
+    # All are set up and decided before one of them writes it: else the decision names the one to set aside.
+    oldest, middle, newest = [await job(table, name) for name in ("oldest", "middle", "newest")]
+    for each in (oldest, middle, newest):
+        await each.until(puts)
+    await oldest.to_the_end()
+    assert marked(table) == "oldest"
+    return table, middle, newest

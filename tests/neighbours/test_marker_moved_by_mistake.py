@@ -1,0 +1,336 @@
+"""`_SUCCESS` of a newer job, moved by mistake where a rename is not told what to move: it comes back, whoever does it."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import takewhile
+
+import msgspec
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.errors import CommitterError, JobRolledBackError, OutcomeUnknownError
+from committer.records.success import decode_success, encode_success
+from committer.stages.take_away import is_not_given_back
+from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash
+from tests.neighbours.ending import UNMARKED, Steps, marked, moves, puts, three
+from tests.neighbours.meeting import Connection, Table, publishes
+
+BLIND = pytest.mark.parametrize("profile", ["local", "hdfs"])
+ONE_BY_ONE = CommitterConfig(io_concurrency=1)
+
+
+def gives_back(call: Call) -> bool:
+    return call.operation == "rename_file" and call.path.name.startswith("taken-")
+
+
+def taken(table: Table) -> list[str]:
+    """Where markers lie that were taken away, the first one first."""
+    return [name for name in table.all_files() if "/taken-" in name]
+
+
+async def mistaken(profile: str) -> tuple[Table, Steps, bytes]:
+    """The middle job has moved the newest one's marker for the oldest one's; and the bytes of a third one's."""
+    table, middle, newest = await three(profile)
+    old = table.all_files()["_SUCCESS"]
+    await middle.until(moves)
+    await newest.to_the_end()
+    assert marked(table) == "newest"
+    await middle.until(lambda call: call.path.name.startswith("taken-"))
+    assert marked(table) is None
+    return table, middle, old
+
+
+@BLIND
+@pytest.mark.parametrize(("in_its_place", "stays"), [("oldest", "newest"), ("latest", "latest")])
+async def test_a_marker_moved_by_mistake_comes_back_unless_a_newer_one_stands(
+    profile: str, in_its_place: str, stays: str
+) -> None:
+    """Another job's came to its place before it could be given back."""
+    table, middle, old = await mistaken(profile)
+    if in_its_place == "oldest":
+        table.write("_SUCCESS", old)
+    else:
+        latest = await table.job("latest", {"p=1/latest": b"latest"}, ONE_BY_ONE)
+        await latest.commit()
+    await middle.to_the_end()
+    assert marked(table) == stays
+    assert table.temporary() == set()
+
+
+@BLIND
+async def test_a_marker_that_cannot_be_given_back_is_told_of(profile: str) -> None:
+    """An older one comes each time the way is clear: the error says where the newest one lies, and it stays there."""
+    table, middle, old = await mistaken(profile)
+    newest = next(data for name, data in table.all_files().items() if "/taken-" in name and data != old)
+
+    async def in_the_way(call: Call) -> None:
+        if call.destination is not None and call.destination.name == "_SUCCESS":
+            table.write("_SUCCESS", old)
+
+    middle.party.store.before_call = in_the_way
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await middle.to_the_end()
+    [where] = [name for name, data in table.all_files().items() if data == newest]
+    assert f"{table.dest}/{where}" in caught.value.next_step
+
+
+@BLIND
+@pytest.mark.parametrize("kind", ["unanswered", "lost", "late", "again", "forbidden", "crash_before", "crash_after"])
+async def test_a_marker_moved_by_mistake_is_not_lost_whatever_a_call_meets(profile: str, kind: FaultKind) -> None:
+    """Any call from the first look at what was moved: after one recovery the newest stands, or the error says where."""
+    for number in range(11):
+        table, middle, old = await mistaken(profile)
+        [lies] = taken(table)
+        newest = table.all_files()[lies]
+        table.write("_SUCCESS", old)
+        store = middle.party.store
+        # The first one has begun.
+        store.faults.append(Fault(kind=kind, call=len(store.calls) + number, delay_s=0.001))
+        failed, told = False, ""
+        try:
+            await middle.to_the_end()
+        except SimulatedCrash:
+            failed = True
+        except CommitterError as error:
+            failed, told = True, error.next_step if is_not_given_back(error) else ""
+        assert kind in {call.fault for call in store.calls}
+        if kind == "forbidden" and number < 8:
+            assert told, number
+        if told:
+            [where] = [name for name, data in table.all_files().items() if data == newest]
+            assert f"{table.dest}/{where}" in told, number
+            assert "then call" in told
+        if failed:
+            await recovered(table)
+        else:
+            assert marked(table) == "newest", number
+        if kind in ("late", "again"):
+            await asyncio.sleep(0.002)
+        assert marked(table) == "newest", number
+        assert table.temporary() == set()
+
+
+# -- a driver that died before it gave it back -------------------------------------------------------------------------
+
+
+async def recovered(table: Table) -> Connection:
+    """What the driver of a recovery sent, which ended the middle job."""
+    sent = Connection(table.space)
+    await committer.recover(table.dest, "middle", storage_options={"store": sent})
+    return sent
+
+
+@BLIND
+@pytest.mark.parametrize("in_its_place", ["nothing", "oldest", "latest"])
+async def test_a_recovery_gives_back_what_a_driver_that_died_had_moved_by_mistake(
+    profile: str, in_its_place: str
+) -> None:
+    """Also where that one only stands still: it goes on when all is done, and finds nothing left to give back."""
+    table, middle, old = await mistaken(profile)
+    if in_its_place == "oldest":
+        table.write("_SUCCESS", old)
+    elif in_its_place == "latest":
+        latest = await table.job("latest", {"p=1/latest": b"latest"}, ONE_BY_ONE)
+        await latest.commit()
+    await recovered(table)
+    stays = "latest" if in_its_place == "latest" else "newest"
+    assert marked(table) == stays
+    assert table.temporary() == set()
+    await middle.to_the_end()
+    assert marked(table) == stays
+    assert table.temporary() == set()
+
+
+@BLIND
+async def test_two_drivers_of_a_job_give_the_same_marker_back(profile: str) -> None:
+    """Each right before its rename: the other one's was first, and that is no failure."""
+    for first in ("driver", "recovery"):
+        table, middle, _old = await mistaken(profile)
+        await middle.until(gives_back)
+        sent = Connection(table.space)
+        going, goes = asyncio.Event(), asyncio.Event()
+
+        async def before(call: Call, going: asyncio.Event = going, goes: asyncio.Event = goes) -> None:
+            if gives_back(call):
+                going.set()
+                await goes.wait()
+
+        sent.before_call = before
+        running = asyncio.create_task(committer.recover(table.dest, "middle", storage_options={"store": sent}))
+        await asyncio.wait_for(going.wait(), timeout=10)
+        if first == "driver":
+            await middle.to_the_end()
+            goes.set()
+            await running
+        else:
+            goes.set()
+            await running
+            await middle.to_the_end()
+        assert marked(table) == "newest"
+        assert table.temporary() == set()
+
+
+@BLIND
+async def test_a_recovery_gives_back_the_newest_of_the_markers_that_drivers_had_moved(profile: str) -> None:
+    """The driver before died as well, when it had moved away what stood in the way, and that was newer still."""
+    table, _middle, old = await mistaken(profile)
+    table.write("_SUCCESS", old)
+
+    async def meet(call: Call) -> None:
+        if moves(call):
+            table.remove("_SUCCESS")
+            newest = decode_success(table.all_files()[taken(table)[0]], source="")
+            later = msgspec.structs.replace(newest, timestamp=newest.timestamp + 1, jobId="later")
+            table.write("_SUCCESS", encode_success(later))
+
+    dying = Connection(table.space)
+    dying.before_call = meet
+    dying.faults.append(Fault(kind="crash_after", operation="rename_file", path="_SUCCESS"))
+    with pytest.raises(SimulatedCrash):
+        await committer.recover(table.dest, "middle", storage_options={"store": dying})
+    assert len(taken(table)) == 2
+    assert marked(table) is None
+    await recovered(table)
+    assert marked(table) == "later"
+    assert table.temporary() == set()
+
+
+@BLIND
+async def test_a_recovery_that_cannot_give_a_marker_back_says_where_it_lies(profile: str) -> None:
+    """And cleans nothing up, so that the next one can."""
+    table, _middle, old = await mistaken(profile)
+    [where] = taken(table)
+    table.write("_SUCCESS", old)
+    refused = Connection(table.space)
+    refused.faults.append(Fault(kind="forbidden", operation="rename_file", path=where))
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await committer.recover(table.dest, "middle", storage_options={"store": refused})
+    assert where in taken(table)
+    assert f"{table.dest}/{where}" in caught.value.next_step
+    assert "then call" in caught.value.next_step
+    await recovered(table)
+    assert marked(table) == "newest"
+    assert table.temporary() == set()
+
+
+@BLIND
+async def test_a_recovery_leaves_a_marker_that_was_taken_away_on_purpose(profile: str) -> None:
+    """An older one than the job's own: it does not come back for a moment either."""
+    table, middle, _newest = await three(profile)
+    await middle.until(moves)
+    middle.party.store.faults.append(Fault(kind="crash_after", operation="rename_file", path="_SUCCESS"))
+    with pytest.raises(SimulatedCrash):
+        await middle.to_the_end()
+    assert len(taken(table)) == 1
+    sent = await recovered(table)
+    assert not [call for call in sent.calls if gives_back(call)]
+    assert marked(table) == "middle"
+
+
+@BLIND
+async def test_a_marker_does_not_come_back_once_the_job_is_finished(profile: str) -> None:
+    """From then on another job may have replaced what it names, and have left no marker."""
+    table, middle, newest = await three(profile)
+    await middle.until(moves)
+    dying = Connection(table.space)
+    dying.faults.append(Fault(kind="crash_after", operation="put", path="outcome"))
+    with pytest.raises(SimulatedCrash):
+        await committer.recover(table.dest, "middle", storage_options={"store": dying})
+    await newest.to_the_end()
+    middle.party.store.faults.append(Fault(kind="crash_after", operation="rename_file", path="_SUCCESS"))
+    with pytest.raises(SimulatedCrash):
+        await middle.to_the_end()
+    assert "newest" in [decode_success(table.all_files()[name], source="").jobId for name in taken(table)]
+    later = await table.job("later", {"p=1/later": b"later"}, UNMARKED)
+    await later.commit()
+    assert later.error is None
+    await recovered(table)
+    assert marked(table) is None
+    assert set(table.files()) == {"p=1/later"}
+
+
+@pytest.mark.parametrize(("profile", "more"), [("local", 1), ("hdfs", 1), ("adls", 0), ("s3", 0)])
+async def test_only_a_recovery_looks_for_moved_markers_and_only_where_renames_are_blind(
+    profile: str, more: int
+) -> None:
+    """One listing, which a driver that ends its own job does not send."""
+    table, middle, _newest = await three(profile)
+
+    def looks(calls: list[Call]) -> int:
+        before = takewhile(lambda call: not puts(call), calls)
+        return sum(call.operation == "list" and call.path.name.startswith("drivers-") for call in before)
+
+    await middle.to_the_end()
+    assert looks(middle.party.store.calls) == 0
+    table, middle, _newest = await three(profile)
+    assert looks((await recovered(table)).calls) == more
+
+
+@BLIND
+async def test_a_recovery_that_rolls_back_gives_back_what_was_moved_by_mistake(profile: str) -> None:
+    """The driver that put the old `_SUCCESS` back had moved a newer one than that for an older one, and died."""
+    table = Table(profile)
+    first = await table.job("first", {"p=1/first": b"first"}, ONE_BY_ONE)
+    await first.commit()
+    kept = decode_success(table.all_files()["_SUCCESS"], source="")
+    undone = await table.job("undone", {"p=1/undone": b"undone"}, ONE_BY_ONE)
+    met: list[str] = []
+
+    async def meet(call: Call) -> None:
+        if publishes(call, "undone") and not met:
+            met.append("met")
+            table.write("p=1/undone", b"another's")
+        elif call.operation == "read" and str(call.path).endswith("/superseded-fenced/_SUCCESS") and "late" not in met:
+            met.append("late")
+            table.write("_SUCCESS", encode_success(msgspec.structs.replace(kept, timestamp=1, jobId="late")))
+        elif moves(call) and call.destination is not None and call.destination.name.startswith("taken-"):
+            met.append("taken")
+            table.remove("_SUCCESS")
+            newer = msgspec.structs.replace(kept, timestamp=kept.timestamp + 1, jobId="newer")
+            table.write("_SUCCESS", encode_success(newer))
+
+    undone.store.before_call = meet
+    undone.store.faults.append(Fault(kind="crash_before", operation="status", path="taken-"))
+    with pytest.raises(SimulatedCrash):
+        await undone.commit()
+    assert met == ["met", "late", "taken"]
+    assert marked(table) is None
+    with pytest.raises(JobRolledBackError):
+        await committer.recover(table.dest, "undone", storage_options=table.options)
+    assert marked(table) == "newer"
+    assert table.temporary() == set()
+
+
+@BLIND
+async def test_a_rollback_leaves_the_marker_of_another_committer_for_one_that_it_moved_by_mistake(profile: str) -> None:
+    """Hadoop's file output committer says nothing in it, and leaves it when its job ends: it is the newest."""
+    table = Table(profile)
+    first = await table.job("first", {"p=1/first": b"first"}, ONE_BY_ONE)
+    await first.commit()
+    kept = decode_success(table.all_files()["_SUCCESS"], source="")
+    undone = await table.job("undone", {"p=1/undone": b"undone"}, ONE_BY_ONE)
+    met: list[str] = []
+
+    async def meet(call: Call) -> None:
+        if publishes(call, "undone") and not met:
+            table.write("p=1/undone", b"another's")
+        elif call.operation == "read" and str(call.path).endswith("/superseded-fenced/_SUCCESS") and "late" not in met:
+            met.append("late")
+            table.write("_SUCCESS", encode_success(msgspec.structs.replace(kept, timestamp=1, jobId="late")))
+        elif moves(call) and call.destination is not None and call.destination.name.startswith("taken-"):
+            met.append("taken")
+            table.remove("_SUCCESS")
+            newer = msgspec.structs.replace(kept, timestamp=kept.timestamp + 1, jobId="newer")
+            table.write("_SUCCESS", encode_success(newer))
+        elif call.operation == "rename_file" and call.path.name.startswith("taken-") and "hadoop" not in met:
+            met.append("hadoop")
+            table.write("_SUCCESS", b"")
+
+    undone.store.before_call = meet
+    await undone.commit()
+    assert undone.error is not None
+    assert met == ["late", "taken", "hadoop"]
+    assert table.all_files()["_SUCCESS"] == b""
+    assert table.temporary() == set()
