@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Self
 
+import pytest
+
+import committer
 from committer import CommitterConfig
 from committer.records.success import decode_success
-from committer.testing.faults import Call
-from tests.neighbours.meeting import Party, Table
+from committer.testing.faults import Call, Fault, SimulatedCrash
+from tests.neighbours.meeting import Connection, Party, Table
 
 UNMARKED = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
 
@@ -86,3 +89,11 @@ async def three(profile: str) -> tuple[Table, Steps, Steps]:
     await oldest.to_the_end()
     assert marked(table) == "oldest"
     return table, middle, newest
+
+
+async def finish_and_die(table: Table, name: str) -> None:
+    """A recovery of a job that dies when it has marked it as finished: nothing is cleaned up."""
+    dying = Connection(table.space)
+    dying.faults += [Fault(kind="crash_after", operation=how, path="outcome") for how in ("put", "replace_file")]
+    with pytest.raises(SimulatedCrash):
+        await committer.recover(table.dest, name, storage_options={"store": dying})

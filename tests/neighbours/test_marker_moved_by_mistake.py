@@ -14,7 +14,7 @@ from committer.errors import CommitterError, JobRolledBackError, OutcomeUnknownE
 from committer.records.success import decode_success, encode_success
 from committer.stages.take_away import is_not_given_back
 from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash
-from tests.neighbours.ending import UNMARKED, Steps, marked, moves, puts, three
+from tests.neighbours.ending import UNMARKED, Steps, finish_and_die, marked, moves, puts, three
 from tests.neighbours.meeting import Connection, Table, publishes
 
 BLIND = pytest.mark.parametrize("profile", ["local", "hdfs"])
@@ -234,10 +234,7 @@ async def test_a_marker_does_not_come_back_once_the_job_is_finished(profile: str
     """From then on another job may have replaced what it names, and have left no marker."""
     table, middle, newest = await three(profile)
     await middle.until(moves)
-    dying = Connection(table.space)
-    dying.faults.append(Fault(kind="crash_after", operation="put", path="outcome"))
-    with pytest.raises(SimulatedCrash):
-        await committer.recover(table.dest, "middle", storage_options={"store": dying})
+    await finish_and_die(table, "middle")
     await newest.to_the_end()
     middle.party.store.faults.append(Fault(kind="crash_after", operation="rename_file", path="_SUCCESS"))
     with pytest.raises(SimulatedCrash):

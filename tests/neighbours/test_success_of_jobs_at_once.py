@@ -10,8 +10,8 @@ import pytest
 
 import committer
 from committer.errors import StoreNotFoundError
-from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.neighbours.ending import UNMARKED, job, marked, puts, reads, three
+from committer.testing.faults import Call, FaultyStore
+from tests.neighbours.ending import UNMARKED, finish_and_die, job, marked, puts, reads, three
 from tests.neighbours.meeting import Connection, Table
 
 PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
@@ -66,10 +66,7 @@ async def test_a_recovery_that_died_ended_the_job_whose_marker_was_refused(profi
     table, middle, newest = await three(profile)
     await newest.until(reads)
     await middle.until(puts)
-    dying = Connection(table.space)
-    dying.faults += [Fault(kind="crash_after", operation=name, path="outcome") for name in ("put", "replace_file")]
-    with pytest.raises(SimulatedCrash):
-        await committer.recover(table.dest, "newest", storage_options={"store": dying})
+    await finish_and_die(table, "newest")
     await middle.to_the_end()
     assert marked(table) == "newest"
     table.remove("_SUCCESS")
@@ -79,6 +76,33 @@ async def test_a_recovery_that_died_ended_the_job_whose_marker_was_refused(profi
     await newest.to_the_end()
     assert marked(table) is None
     assert set(table.files()) == {"p=1/later"}
+    assert table.temporary() == set()
+
+
+@pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])
+async def test_a_recovery_that_died_ended_the_job_of_a_driver_that_stands_before_its_put(profile: str) -> None:
+    """What replaced the job's data leaves no marker: the driver that wakes takes its own away, which the mark tells."""
+    table = Table(profile)
+    slow = await (await job(table, "slow")).until(puts)
+    await finish_and_die(table, "slow")
+    table.remove("_SUCCESS")
+    later = await table.job("later", {"p=1/later": b"later"}, UNMARKED)
+    await later.commit()
+    assert later.error is None
+    await slow.to_the_end()
+    assert marked(table) is None
+    assert set(table.files()) == {"p=1/later"}
+    assert table.temporary() == set()
+
+
+@PROFILES
+async def test_a_driver_whose_job_another_one_marked_leaves_the_marker_of_files_that_stand(profile: str) -> None:
+    table = Table(profile)
+    slow = await (await job(table, "slow")).until(puts)
+    await finish_and_die(table, "slow")
+    table.remove("_SUCCESS")
+    await slow.to_the_end()
+    assert marked(table) == "slow"
     assert table.temporary() == set()
 
 
