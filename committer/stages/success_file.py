@@ -261,7 +261,7 @@ async def give_back_moved(
     Raises:
         OutcomeUnknownError: It could not be given back. Nothing was deleted.
     """
-    if is_told(context.store) or outcome is None or outcome.finished or outcome.driver == context.driver:
+    if is_told(context.store) or outcome is None or outcome.driver == context.driver:
         return
     held: list[StorePath] = []
     for child in await children_of(context.store, context.layout.drivers):
