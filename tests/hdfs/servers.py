@@ -79,6 +79,18 @@ class Servers:
         self._wait(lambda: len(self.hdfs.getDataNodeStats()) == len(DATA_NODES), "DataNodes that report")
         self._wait(lambda: not self._in_safe_mode(), "the end of safe mode")
 
+    def wait_until_on_both(self, file: str) -> None:
+        """Waits until the active NameNode knows of a replica of a file on either DataNode."""
+        path = self.path(file)
+        status = self.hdfs.getFileStatus(path)
+        self._wait(
+            lambda: all(
+                len(block.getHosts()) == len(DATA_NODES)
+                for block in self.hdfs.getFileBlockLocations(status, 0, status.getLen())
+            ),
+            f"{file} on both DataNodes",
+        )
+
     def kill(self, name: str) -> None:
         """SIGKILL."""
         process = self._processes.pop(name)
