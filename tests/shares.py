@@ -3,11 +3,11 @@
 Tests that need a server, Java or other processes are dear: the default run takes one in forty-eight of them, others at
 each commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it; but tests that need Spark
 take too long even there, so that they take turns: both runs of a commit together take one in sixteen, and `-m slow` the rest.
-One that starts a Spark of its own, which takes a quarter of a minute or more, has its turns in the second run alone. A
-run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in` crosses many
-parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. So does, by
-half, every test of four cases or more in the folders that cross situations, faults and stores. What shares a
-server or a Java runs in one worker of xdist, where it is started once.
+One that starts a Spark of its own, which takes a quarter of a minute or more, runs in one commit of forty-eight, in the
+second run. A run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in`
+crosses many parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. Of a
+test of four cases or more in the folders that cross situations, faults and stores a run takes half, of sixteen or more a
+quarter. What shares a server or a Java runs in one worker of xdist, where it is started once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from tests.rotation import first_of, rotated
 ONE_IN: Final = 48
 # Of what needs Spark both runs of a commit take one in so many.
 SPARK_ONE_IN: Final = 16
-# What one situation, kind of fault or store after the other meets in the engine: a test there of so many cases or more takes
-# turns, half of them at each commit.
-CROSSING: Final = frozenset({"engine", "guarantees", "neighbours", "publishing", "stages"})
+# What one situation, kind of fault, store or command after the other meets: a test there of so many cases or more takes turns,
+# half of them at each commit, or a quarter.
+CROSSING: Final = frozenset({"cli", "engine", "guarantees", "neighbours", "publishing", "stages"})
 CASES: Final = 4
+MANY_CASES: Final = 16
 # A file with so many tests, each a matter of milliseconds, goes to one worker whole. xdist looks at all that a worker has
 # had whenever one ends: ten thousand tests that go one by one take half a minute of a processor.
 SMALL_TESTS: Final = 40
@@ -104,7 +105,8 @@ def leave_to_ci(items: Sequence[pytest.Item]) -> None:
         for number, item in enumerate(those):
             turn = (number - first) % ONE_IN
             # Two shares of one test could miss each other at every commit.
-            if turn % SPARK_ONE_IN and _needs_spark(item) and not _takes_turns(item):
+            spark_one_in = ONE_IN if _starts_a_spark(item) else SPARK_ONE_IN
+            if turn % spark_one_in and _needs_spark(item) and not _takes_turns(item):
                 item.add_marker(pytest.mark.slow)
             elif turn or _starts_a_spark(item):
                 item.add_marker(pytest.mark.full)
@@ -113,7 +115,7 @@ def leave_to_ci(items: Sequence[pytest.Item]) -> None:
 def take_turns(items: Sequence[pytest.Item]) -> None:
     """Leaves to `slow` what is not in this commit's share of a test, or class of tests, that is marked `one_in`.
 
-    And half of what crosses several cases without that mark.
+    And half, or three quarters, of what crosses several cases without that mark.
     """
     if os.environ.get(_VARIABLE):
         return
@@ -139,7 +141,8 @@ def take_turns(items: Sequence[pytest.Item]) -> None:
     for name, those in crosses.items():
         if len(those) >= CASES:
             # Of one function some cases may be marked, and have turns of their own.
-            tests[f"{name} crosses"], shares[f"{name} crosses"] = those, 2
+            tests[f"{name} crosses"] = those
+            shares[f"{name} crosses"] = 4 if len(those) >= MANY_CASES else 2
     for name, those in tests.items():
         taken = {id(item) for item in rotated(those, shares[name], name)}
         for item in those:

@@ -94,7 +94,7 @@ def test_a_test_that_starts_a_spark_of_its_own_has_its_turns_in_ci_alone(monkeyp
         shares.leave_to_ci(items)
         assert all(item.left_out or item.is_slow for item in items)
         taken += [item.number for item in items if not item.is_slow]
-    assert sorted(taken) == sorted([*range(80)] * (shares.ONE_IN // shares.SPARK_ONE_IN))
+    assert sorted(taken) == list(range(80))
 
 
 def test_a_test_of_spark_that_takes_turns_by_itself_has_no_other_share() -> None:
@@ -182,17 +182,16 @@ def test_of_a_cross_with_slow_ones_a_run_takes_a_share_of_the_others(
 
 
 @pytest.mark.parametrize("folder", sorted(shares.CROSSING))
-def test_a_test_of_several_cases_runs_half_of_them_and_then_the_others(
-    folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("cases", "turns"), [(shares.CASES, 2), (shares.MANY_CASES - 1, 2), (shares.MANY_CASES, 4)])
+def test_the_cases_of_a_test_take_turns(folder: str, cases: int, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
-    for offset in range(2):
+    for offset in range(turns):
         monkeypatch.setenv(rotation.VARIABLE, str(offset))
-        several = [Item(number, folder=folder) for number in range(shares.CASES)]
+        several = [Item(number, folder=folder) for number in range(cases)]
         several += [Item(99, folder=folder, marks=("slow",))]
         shares.take_turns(several)
         taken += [item.number for item in several if not item.is_slow]
-    assert sorted(taken) == list(range(shares.CASES))
+    assert sorted(taken) == list(range(cases))
 
 
 def test_few_cases_those_with_a_server_and_those_elsewhere_take_no_turns() -> None:

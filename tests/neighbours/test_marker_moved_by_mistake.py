@@ -1,4 +1,4 @@
-"""`_SUCCESS` of a newer job, moved by mistake where a rename is not told what to move: it comes back, whoever does it."""
+"""`_SUCCESS` of a newer job, moved by mistake where a rename is not told what to move: it comes back, by that driver or another one."""
 
 from __future__ import annotations
 
