@@ -28,7 +28,7 @@ from committer.stages.publish import Published
 from committer.stages.release_lock import release_lock
 from committer.stages.removal import removal_of, remove_emptied
 from committer.stages.success_content import is_unmarked, success_data
-from committer.stages.success_file import SaveSuccess, give_back_moved, withdraw_success
+from committer.stages.success_file import SaveSuccess, withdraw_success
 from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import walk
 
@@ -145,9 +145,6 @@ class _Committed:
             more=self.kept.diagnostics,
             committed_at=self._committed_at,
         )
-        if not self._holds_lock:
-            # With the lock what was taken away is older, whatever it says.
-            await give_back_moved(context, self._marker, self.outcome)
         saving = SaveSuccess(context, outcome=self.outcome, replacing=self._holds_lock, published=self._published)
         await saving.run(self._marker)
         await sync_directories(context, [context.layout.destination])

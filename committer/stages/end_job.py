@@ -190,23 +190,21 @@ async def mark_finished(context: StageContext, outcome: JobOutcome, *, created: 
         Whether the job stood until now, and no other driver had marked it, as far as a put is told what it replaces;
         False where another one did the rest, or an answer was lost.
     """
-    layout, store, by_this_one = context.layout, context.store, True
+    layout, store = context.layout, context.store
     kept = context.config.outcome_kept and outcome.outcome == "committed"
     record = encode_record(msgspec.structs.replace(outcome, finished=True, kept=kept))
     temporary = layout.temporary_of(layout.outcome, context.driver)
     try:
         if CONDITIONAL_REPLACE.of(store) is not None:
-            marked = await _MarkOver(context, record, temporary, created).put()
-            if marked is None:
+            if not await _MarkOver(context, record, temporary, created).put():
                 return False
-            by_this_one = marked
         else:
             # A lost answer is no harm: the second time it writes what it wrote the first.
             await looking_again(lambda: store.put(layout.outcome, record, temporary=temporary, durable=context.durable))
     except StoreNotFoundError:
         return False
     if store.capabilities.refuses_late_writes or await exists(store, layout.decision):
-        return by_this_one
+        return True
     if not kept:
         await remove_records(context, [layout.outcome])
         await remove_emptied(context)
@@ -232,9 +230,10 @@ class _MarkOver:
         self._temporary = temporary
         self._seen = seen
 
-    async def put(self) -> bool | None:
-        """Whether it was not marked before; None where none of this setup stands. One call; 3 where it was not seen
-        before. Where an answer was lost it may say False of its own mark.
+    async def put(self) -> bool:
+        """Whether an outcome of this setup stood, and was not marked before: one call; 3 where it was not seen before.
+
+        Where an answer was lost it may say False of its own mark.
         """
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -245,7 +244,7 @@ class _MarkOver:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    async def _try(self) -> bool | None:
+    async def _try(self) -> bool:
         context, store = self._context, self._context.store
         path, seen = context.layout.outcome, self._seen
         self._seen = None
@@ -253,9 +252,7 @@ class _MarkOver:
             # In this order: what is read then is what was seen, or the put is refused.
             seen = await status_or_none(store, path)
             standing = await read_own_outcome(store, context.layout)
-            if seen is None or standing is None:
-                return None
-            if standing.finished:
+            if seen is None or standing is None or standing.finished:
                 return False
         able = CONDITIONAL_REPLACE.required(store, "put", path)
         await able.replace_file(path, self._record, seen=seen, temporary=self._temporary)

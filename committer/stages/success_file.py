@@ -22,6 +22,7 @@ from committer.paths import StorePath, by_hand
 from committer.records.job_state import JobOutcome
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.stages.base import Stage, StageContext
+from committer.stages.identity import is_regular
 from committer.stages.job_directory import other_job_stands
 from committer.stages.own_records import read_outcome
 from committer.stages.planned_file import PlannedFile
@@ -88,6 +89,9 @@ class SaveSuccess(Stage[SuccessData, None]):
         data = encode_success(value)
         # Below the job's directory: on a disk this write fails once another driver has finished the job.
         temporary = layout.success_temporary(self.context.driver) if self._outcome is not None else None
+        if not self._replacing:
+            # With the lock what was taken away is older, whatever it says.
+            await give_back_moved(self.context, value, self._outcome)
         try:
             if temporary is None and await self._is_past():
                 return
@@ -248,9 +252,8 @@ async def give_back_moved(
 ) -> None:
     """Gives back a newer `_SUCCESS` than this one, which another driver of the job moved by mistake before it died.
 
-    For a driver that goes on in its place, before it marks the job as finished: until then no job replaces what a
-    newer marker names. One listing where a rename is not told what to move, some 5 more for what lies there; else, and
-    for the driver that ended the job, no call.
+    For a driver that goes on in its place, while the job is not finished. One listing where a rename is not told what
+    to move, some 6 calls more for what lies there; else, and for the driver that ended the job, no call.
 
     Args:
         context: The job.
@@ -265,23 +268,24 @@ async def give_back_moved(
         return
     held: list[StorePath] = []
     for child in await children_of(context.store, context.layout.drivers):
-        if is_taken_place(child.path):
+        if is_taken_place(child.path) and is_regular(child):
             marker = _decoded(await _content(context, child.path))
             if marker is not None and marker.timestamp > value.timestamp:
                 held.append(child.path)
-    if held:
+    # Once the job is finished another one may have replaced what a newer marker names, and have left none.
+    if held and await _is_unfinished(context, outcome):
         await _give_back_newest(context, held, of_this_engine=of_this_engine)
 
 
 async def _give_back_newest(context: StageContext, taken_to: list[StorePath], *, of_this_engine: bool) -> None:
-    """Gives back a marker that was taken by mistake, in whose place another stands by now, unless that is newer.
+    """Gives back the newest of markers that were taken by mistake, unless a newer one stands in its place by now.
 
     Where a rename is not told what to move, and several jobs end at once. What is taken away for that may be another's
     by mistake, too: the newest of all stands in the end.
 
     Args:
         context: The job.
-        taken_to: Where the marker was taken to; where there are several, the newest is given back.
+        taken_to: Where they were taken to.
         of_this_engine: As for `make_room_for`.
 
     Raises:

@@ -91,7 +91,7 @@ def taken_place(context: StageContext, into: StorePath) -> StorePath:
 
 
 def is_taken_place(path: StorePath) -> bool:
-    """Whether `taken_place` names files so."""
+    """Whether a file has a name that `taken_place` gives."""
     return path.name.startswith(_TAKEN)
 
 

@@ -70,8 +70,21 @@ class Steps:
             await self._stops.wait()
 
 
-async def job(table: Table, name: str) -> Steps:
-    return Steps(await table.job(name, {f"p=1/{name}": name.encode()}, CommitterConfig(io_concurrency=1)))
+def stop_before(store: Connection, what: Callable[[Call], bool]) -> tuple[asyncio.Event, asyncio.Event]:
+    """Has the first such call of a store wait: the first event says that it does, the second one lets it go on."""
+    stands, goes = asyncio.Event(), asyncio.Event()
+
+    async def before(call: Call) -> None:
+        if what(call) and not stands.is_set():
+            stands.set()
+            await goes.wait()
+
+    store.before_call = before
+    return stands, goes
+
+
+async def job(table: Table, name: str, partition: int = 1) -> Steps:
+    return Steps(await table.job(name, {f"p={partition}/{name}": name.encode()}, CommitterConfig(io_concurrency=1)))
 
 
 def marked(table: Table) -> str | None:
@@ -79,11 +92,16 @@ def marked(table: Table) -> str | None:
     return decode_success(found, source="").jobId if found else None
 
 
-async def three(profile: str) -> tuple[Table, Steps, Steps]:
-    """The middle and the newest job, about to put their `_SUCCESS`, which that of the oldest one refuses."""
+async def three(profile: str, *, newest_in: int = 1) -> tuple[Table, Steps, Steps]:
+    """The middle and the newest job, about to put their `_SUCCESS`, which that of the oldest one refuses.
+
+    All write into one partition; the newest one may write into another.
+    """
     table = Table(profile)
     # All are set up and decided before one of them writes it: else the decision names the one to set aside.
-    oldest, middle, newest = [await job(table, name) for name in ("oldest", "middle", "newest")]
+    oldest, middle, newest = [
+        await job(table, name, partition) for name, partition in (("oldest", 1), ("middle", 1), ("newest", newest_in))
+    ]
     for each in (oldest, middle, newest):
         await each.until(puts)
     await oldest.to_the_end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import takewhile
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,10 +12,11 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, OutcomeUnknownError
-from committer.records.success import decode_success, encode_success
+from committer.records.success import SuccessData, decode_success, encode_success
 from committer.stages.take_away import is_not_given_back
-from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash
-from tests.neighbours.ending import UNMARKED, Steps, finish_and_die, marked, moves, puts, three
+from committer.stores.local import LocalStore
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
+from tests.neighbours.ending import UNMARKED, Steps, finish_and_die, marked, moves, puts, stop_before, three
 from tests.neighbours.meeting import Connection, Table
 
 BLIND = pytest.mark.parametrize("profile", ["local", "hdfs"])
@@ -150,16 +152,9 @@ async def test_two_drivers_of_a_job_give_the_same_marker_back(profile: str) -> N
         table, middle, _old = await mistaken(profile)
         await middle.until(gives_back)
         sent = Connection(table.space)
-        going, goes = asyncio.Event(), asyncio.Event()
-
-        async def before(call: Call, going: asyncio.Event = going, goes: asyncio.Event = goes) -> None:
-            if gives_back(call):
-                going.set()
-                await goes.wait()
-
-        sent.before_call = before
+        stands, goes = stop_before(sent, gives_back)
         running = asyncio.create_task(committer.recover(table.dest, "middle", storage_options={"store": sent}))
-        await asyncio.wait_for(going.wait(), timeout=10)
+        await asyncio.wait_for(stands.wait(), timeout=10)
         if first == "driver":
             await middle.to_the_end()
             goes.set()
@@ -271,6 +266,57 @@ async def test_a_marker_does_not_come_back_once_the_job_is_finished(profile: str
     await recovered(table)
     assert marked(table) is None
     assert set(table.files()) == {"p=1/later"}
+
+
+@BLIND
+async def test_a_marker_does_not_come_back_where_the_job_was_finished_after_a_recovery_had_looked_at_it(
+    profile: str,
+) -> None:
+    """A driver finished it and died, the marker was moved, and a job without one replaced what that names."""
+    table, middle, newest = await three(profile, newest_in=2)
+    await middle.until(moves)
+    await newest.to_the_end()
+    sent = Connection(table.space)
+    stands, goes = stop_before(sent, lambda call: call.operation == "list" and call.path.name.startswith("drivers-"))
+    running = asyncio.create_task(committer.recover(table.dest, "middle", storage_options={"store": sent}))
+    await asyncio.wait_for(stands.wait(), timeout=10)
+    await finish_and_die(table, "middle")
+    middle.party.store.faults.append(Fault(kind="crash_after", operation="rename_file", path="_SUCCESS"))
+    with pytest.raises(SimulatedCrash):
+        await middle.to_the_end()
+    later = await table.job("later", {"p=2/later": b"later"}, UNMARKED)
+    await later.commit()
+    assert later.error is None
+    goes.set()
+    await running
+    assert marked(table) == "middle"
+    assert set(table.files()) == {"p=1/oldest", "p=1/middle", "p=2/later"}
+
+
+@pytest.mark.allow_blocking("the test itself makes the link, and looks at it")
+async def test_a_recovery_passes_over_a_link_that_a_driver_had_moved_away(tmp_path: Path) -> None:
+    """It led to an older marker, and was moved on purpose."""
+    table, old = tmp_path / "table", tmp_path / "old"
+    old.write_bytes(encode_success(SuccessData(timestamp=1, jobId="old")))
+    store, came = FaultyStore(LocalStore()), list[Path]()
+
+    async def link(call: Call) -> None:
+        if puts(call) and not came:
+            came.append(table / "_SUCCESS")
+            came[0].symlink_to(old)
+
+    store.before_call = link
+    store.faults.append(Fault(kind="crash_after", operation="rename_file", path="/_SUCCESS"))
+    with pytest.raises(SimulatedCrash):
+        async with committer.open_job(table, job_id="j", storage_options={"store": store}) as job:
+            async with job.task_attempt(task=0) as task, task.open("a") as file:
+                await file.write(b"a")
+    [moved] = table.rglob("taken-*")
+    assert moved.readlink() == old
+    await committer.recover(table, "j")
+    assert decode_success(came[0].read_bytes(), source="").jobId == "j"
+    assert sorted(path.name for path in table.iterdir()) == ["_SUCCESS", "a"]
+    assert old.read_bytes()
 
 
 @pytest.mark.parametrize(("profile", "more"), [("local", 1), ("hdfs", 1), ("adls", 0), ("s3", 0)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -12,8 +13,8 @@ from committer import CommitterConfig
 from committer.errors import JobRolledBackError
 from committer.records.success import decode_success, encode_success
 from committer.testing.faults import Call, Fault, SimulatedCrash
-from tests.neighbours.ending import finish_and_die, marked, moves
-from tests.neighbours.meeting import Party, Table, publishes
+from tests.neighbours.ending import UNMARKED, finish_and_die, marked, moves, stop_before
+from tests.neighbours.meeting import Connection, Party, Table, publishes
 
 BLIND = pytest.mark.parametrize("profile", ["local", "hdfs"])
 ONE_BY_ONE = CommitterConfig(io_concurrency=1)
@@ -94,3 +95,31 @@ async def test_a_recovery_gives_back_what_a_rollback_that_died_had_moved_by_mist
     else:
         assert (marked(table) == "newer") == (meanwhile == "nothing")
     assert table.temporary() == set()
+
+
+@BLIND
+async def test_a_rollback_leaves_a_newer_marker_where_the_job_was_finished_after_it_had_looked(profile: str) -> None:
+    """A driver finished it and died, the marker was moved, and a job without one replaced what that names."""
+    table, met = Table(profile), list[str]()
+    sent = Connection(table.space)
+    stands, goes = stop_before(
+        sent, lambda call: call.operation == "read" and str(call.path).endswith("/superseded-fenced/_SUCCESS")
+    )
+    running = list[asyncio.Task[committer.JobReport]]()
+
+    async def finished() -> None:
+        running.append(asyncio.create_task(committer.recover(table.dest, "undone", storage_options={"store": sent})))
+        await asyncio.wait_for(stands.wait(), timeout=10)
+        await finish_and_die(table, "undone")
+
+    undone = await undone_beside_others(table, met, finished)
+    undone.store.faults.append(Fault(kind="crash_before", operation="status", path="taken-"))
+    with pytest.raises(SimulatedCrash):
+        await undone.commit()
+    later = await table.job("later", {"p=2/later": b"later"}, UNMARKED)
+    await later.commit()
+    assert later.error is None
+    goes.set()
+    with pytest.raises(JobRolledBackError):
+        await running[0]
+    assert marked(table) == "first"
