@@ -1,9 +1,8 @@
 """What the default run leaves to CI, and which tests one worker keeps together.
 
 Tests that need a server, Java or other processes are dear: the default run takes one in forty-eight of them, others at
-each commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it; but tests that need Spark
-take too long even there, so that they take turns: both runs of a commit together take one in sixteen, and `-m slow` the rest.
-One that starts a Spark of its own, which takes a quarter of a minute or more, runs in one commit of forty-eight, in the
+each commit (tests/rotation.py). `.ci/run` runs more of them right after it, which are marked `full`: both runs of a commit
+together take one in two, of tests that need Spark, which take longest, one in sixteen, and `-m slow` the rest. One that starts a Spark of its own, which takes a quarter of a minute or more, runs in one commit of forty-eight, in the
 second run. A run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in`
 crosses many parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. Of a
 test of four cases or more in the folders that cross situations, faults and stores a run takes half, of sixteen or more a
@@ -22,12 +21,12 @@ import pytest
 from tests.rotation import first_of, rotated
 
 ONE_IN: Final = 48
-# Of what needs Spark both runs of a commit take one in so many.
+# Of what is dear both runs of a commit take one in so many: neighbours in a file take turns, mostly cases of one test.
+DEAR_ONE_IN: Final = 2
 SPARK_ONE_IN: Final = 16
-# What one situation, kind of fault, store or command after the other meets: a test there of so many cases or more takes turns,
-# half of them at each commit, or a quarter.
+# What one situation, kind of fault, store or command after the other meets: the cases of a test there take turns, half of them
+# at each commit, or a quarter where there are so many.
 CROSSING: Final = frozenset({"cli", "engine", "guarantees", "neighbours", "publishing", "stages"})
-CASES: Final = 4
 MANY_CASES: Final = 16
 # A file with so many tests, each a matter of milliseconds, goes to one worker whole. xdist looks at all that a worker has
 # had whenever one ends: ten thousand tests that go one by one take half a minute of a processor.
@@ -105,8 +104,7 @@ def leave_to_ci(items: Sequence[pytest.Item]) -> None:
         for number, item in enumerate(those):
             turn = (number - first) % ONE_IN
             # Two shares of one test could miss each other at every commit.
-            spark_one_in = ONE_IN if _starts_a_spark(item) else SPARK_ONE_IN
-            if turn % spark_one_in and _needs_spark(item) and not _takes_turns(item):
+            if turn % _one_in(item) and not _takes_turns(item):
                 item.add_marker(pytest.mark.slow)
             elif turn or _starts_a_spark(item):
                 item.add_marker(pytest.mark.full)
@@ -139,7 +137,7 @@ def take_turns(items: Sequence[pytest.Item]) -> None:
         ):
             crosses.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, those in crosses.items():
-        if len(those) >= CASES:
+        if len(those) > 1:
             # Of one function some cases may be marked, and have turns of their own.
             tests[f"{name} crosses"] = those
             shares[f"{name} crosses"] = 4 if len(those) >= MANY_CASES else 2
@@ -175,6 +173,13 @@ def _rank(item: pytest.Item) -> int:
     if _is_dear(item):
         return len(_LONGEST)
     return len(_LONGEST) + (1 if mark else 2)
+
+
+def _one_in(item: pytest.Item) -> int:
+    """The share of the tests like this one that both runs of a commit take."""
+    if _starts_a_spark(item):
+        return ONE_IN
+    return SPARK_ONE_IN if _needs_spark(item) else DEAR_ONE_IN
 
 
 def _takes_turns(item: pytest.Item) -> bool:
