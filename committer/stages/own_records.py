@@ -77,6 +77,14 @@ async def read_own_outcome(store: Store, layout: JobLayout) -> JobOutcome | None
     return outcome if outcome is not None and is_of(outcome.setup, layout.setup_name) else None
 
 
+async def is_unfinished(store: Store, layout: JobLayout, outcome: JobOutcome | None) -> bool:
+    """Whether the outcome that a driver knows still stands, and no driver has finished the job. One call."""
+    if outcome is None:
+        return False
+    now = await read_outcome(store, layout)
+    return now is not None and not now.finished and (now.driver, now.created) == (outcome.driver, outcome.created)
+
+
 async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
     """Reads the intent that a recovery goes by, None when no driver began to commit the job: one call an intent.
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from committer.errors import (
     JobStateError,
     OutcomeUnknownError,
-    RecordError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotEmptyError,
@@ -19,19 +18,19 @@ from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath, by_hand
 from committer.records.job_state import Fact, JobOutcome
-from committer.records.success import decode_success
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, is_forward_only, looking_again
 from committer.stages.decided_facts import FactList, Facts
 from committer.stages.end_job import EndJob
 from committer.stages.fence import fence, fenced_tasks
 from committer.stages.identity import is_file_of, is_regular, stands_as_directory, stood_there
+from committer.stages.older_success import give_back_moved, make_room_for
 from committer.stages.own_records import read_outcome
 from committer.stages.planned_file import PlannedFile
 from committer.stages.removal import remove_directory
 from committer.stages.seal import SealTasks
 from committer.stages.set_aside_success import PLACE_TAKEN
-from committer.stages.success_file import give_back_moved, make_room_for
+from committer.stages.success_content import marker_at
 from committer.stages.take_away import take_away
 from committer.stores.helpers import exists, move_file, status_or_none
 
@@ -297,10 +296,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
     async def _make_room_for_success(self, aside: StorePath) -> None:
         """Has an older `_SUCCESS` than that one make room: a driver that was stopped, of a job long over, wrote it."""
         context = self.context
-        try:
-            data = await context.store.read(aside, limit=context.config.record_size_limit)
-            kept = decode_success(data, source=str(aside))
-        except (StoreNotFoundError, RecordError):
+        kept = await marker_at(context, aside)
+        if kept is None:
             return
         outcome = await read_outcome(context.store, context.layout)
         await give_back_moved(context, kept, outcome, of_this_engine=True)

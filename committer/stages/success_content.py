@@ -169,7 +169,7 @@ async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
     if not asked:
         return False
     try:
-        return (await _read(context)).jobId == context.layout.job_id
+        return (await _read(context, context.layout.success)).jobId == context.layout.job_id
     except StoreNotFoundError:
         return True
     except (StoreError, RecordError):
@@ -179,12 +179,26 @@ async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
 async def read_success(context: StageContext) -> SuccessData | None:
     """The `_SUCCESS` at the destination; None when there is none that can be read. One call."""
     try:
-        return await _read(context)
-    except (StoreNotFoundError, StoreIsADirectoryError, RecordError):
+        return await marker_at(context, context.layout.success)
+    except StoreIsADirectoryError:
         return None
 
 
-async def _read(context: StageContext) -> SuccessData:
-    path = context.layout.success
+async def marker_at(context: StageContext, path: StorePath) -> SuccessData | None:
+    """The `_SUCCESS` that lies at a path; None when it is gone, or says nothing. One call."""
+    try:
+        return await _read(context, path)
+    except (StoreNotFoundError, RecordError):
+        return None
+
+
+def is_same_decision(found: SuccessData | None, value: SuccessData) -> bool:
+    """Whether a marker that was read speaks of the same decision of the same job."""
+    if found is None or found.jobId != value.jobId:
+        return False
+    return found.diagnostics.get(DECIDED_BY) == value.diagnostics.get(DECIDED_BY)
+
+
+async def _read(context: StageContext, path: StorePath) -> SuccessData:
     data = await context.store.read(path, limit=context.config.record_size_limit)
     return decode_success(data, source=str(path))
