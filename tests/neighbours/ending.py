@@ -11,7 +11,7 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.records.success import decode_success
-from committer.testing.faults import Call, Fault, SimulatedCrash
+from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash
 from tests.neighbours.meeting import Connection, Party, Table
 
 UNMARKED = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
@@ -27,6 +27,28 @@ def moves(call: Call) -> bool:
 
 def reads(call: Call) -> bool:
     return call.operation == "read" and call.path.name == "_SUCCESS"
+
+
+def gives_back(call: Call) -> bool:
+    return call.operation == "rename_file" and call.path.name.startswith("taken-")
+
+
+def lists_moved(call: Call) -> bool:
+    """Where drivers of a job keep what they moved away."""
+    return call.operation == "list" and call.path.name.startswith("drivers-")
+
+
+def reads_moved(call: Call) -> bool:
+    return call.operation == "read" and call.path.name.startswith("taken-")
+
+
+LOOKS_AT_MOVED = [(lists_moved, 1), (reads_moved, 1), (reads_moved, 2)]
+"""The calls with which a recovery finds a newer marker that was moved: which kind, and which of them."""
+
+
+def taken(table: Table) -> list[str]:
+    """Where markers lie that were taken away, the first one first."""
+    return [name for name in table.all_files() if "/taken-" in name]
 
 
 class Steps:
@@ -60,6 +82,12 @@ class Steps:
         if self.party.error is not None:
             raise self.party.error
 
+    async def dies(self) -> None:
+        """Where it stands."""
+        self.party.store.faults.append(Fault(kind="crash_before"))
+        with pytest.raises(SimulatedCrash):
+            await self.to_the_end()
+
     async def _go(self) -> None:
         self._stops.clear()
         self._goes.set()
@@ -81,6 +109,19 @@ def stop_before(store: Connection, what: Callable[[Call], bool]) -> tuple[asynci
 
     store.before_call = before
     return stands, goes
+
+
+def fails_from(store: Connection, kind: FaultKind, what: Callable[[Call], bool], number: int) -> None:
+    """Has that call of its kind fail, and each try of it."""
+    seen = 0
+
+    async def before(call: Call) -> None:
+        nonlocal seen
+        seen += what(call)
+        if what(call) and seen == number:
+            store.faults.append(Fault(kind=kind, operation=call.operation, path=str(call.path), times=None))
+
+    store.before_call = before
 
 
 async def job(table: Table, name: str, partition: int = 1) -> Steps:

@@ -16,20 +16,25 @@ from committer.records.success import SuccessData, decode_success, encode_succes
 from committer.stages.take_away import is_not_given_back
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
-from tests.neighbours.ending import UNMARKED, Steps, finish_and_die, marked, moves, puts, stop_before, three
+from tests.neighbours.ending import (
+    LOOKS_AT_MOVED,
+    UNMARKED,
+    Steps,
+    fails_from,
+    finish_and_die,
+    gives_back,
+    lists_moved,
+    marked,
+    moves,
+    puts,
+    stop_before,
+    taken,
+    three,
+)
 from tests.neighbours.meeting import Connection, Table
 
 BLIND = pytest.mark.parametrize("profile", ["local", "hdfs"])
 ONE_BY_ONE = CommitterConfig(io_concurrency=1)
-
-
-def gives_back(call: Call) -> bool:
-    return call.operation == "rename_file" and call.path.name.startswith("taken-")
-
-
-def taken(table: Table) -> list[str]:
-    """Where markers lie that were taken away, the first one first."""
-    return [name for name in table.all_files() if "/taken-" in name]
 
 
 async def mistaken(profile: str) -> tuple[Table, Steps, bytes]:
@@ -211,6 +216,38 @@ async def test_a_recovery_that_cannot_give_a_marker_back_says_where_it_lies(prof
 
 
 @BLIND
+@pytest.mark.parametrize("kind", ["unavailable", "forbidden", "unanswered", "lost", "crash_before", "crash_after"])
+async def test_a_recovery_that_cannot_look_at_moved_markers_leaves_them_to_the_next_one(
+    profile: str, kind: FaultKind
+) -> None:
+    """Neither its listing, nor what it reads of one: it cleans nothing up, and its error says what does."""
+    for what, number in LOOKS_AT_MOVED:
+        table, middle, old = await mistaken(profile)
+        await middle.dies()
+        [where] = taken(table)
+        newest = table.all_files()[where]
+        table.write("_SUCCESS", old)
+        failing = Connection(table.space)
+        fails_from(failing, kind, what, number)
+        try:
+            await committer.recover(table.dest, "middle", storage_options={"store": failing})
+        except SimulatedCrash:
+            assert kind.startswith("crash")
+        except CommitterError as error:
+            assert error.outcome == "committed"
+            assert "committer.recover(" in error.next_step
+            # Once it knows that one is to be given back, it says so.
+            assert (f"{table.dest}/{where}" in error.next_step) == (number == 2)
+        else:
+            raise AssertionError(kind)
+        assert table.all_files()[where] == newest
+        assert marked(table) == "oldest"
+        await recovered(table)
+        assert marked(table) == "newest"
+        assert table.temporary() == set()
+
+
+@BLIND
 async def test_a_recovery_leaves_a_marker_that_was_taken_away_on_purpose(profile: str) -> None:
     """An older one than the job's own: it does not come back for a moment either."""
     table, middle, _newest = await three(profile)
@@ -277,7 +314,7 @@ async def test_a_marker_does_not_come_back_where_the_job_was_finished_after_a_re
     await middle.until(moves)
     await newest.to_the_end()
     sent = Connection(table.space)
-    stands, goes = stop_before(sent, lambda call: call.operation == "list" and call.path.name.startswith("drivers-"))
+    stands, goes = stop_before(sent, lists_moved)
     running = asyncio.create_task(committer.recover(table.dest, "middle", storage_options={"store": sent}))
     await asyncio.wait_for(stands.wait(), timeout=10)
     await finish_and_die(table, "middle")
@@ -328,7 +365,7 @@ async def test_only_a_recovery_looks_for_moved_markers_and_only_where_renames_ar
 
     def looks(calls: list[Call]) -> int:
         before = takewhile(lambda call: not puts(call), calls)
-        return sum(call.operation == "list" and call.path.name.startswith("drivers-") for call in before)
+        return sum(map(lists_moved, before))
 
     await middle.to_the_end()
     assert looks(middle.party.store.calls) == 0

@@ -10,10 +10,19 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import JobRolledBackError
+from committer.errors import CommitterError, JobRolledBackError
 from committer.records.success import decode_success, encode_success
-from committer.testing.faults import Call, Fault, SimulatedCrash
-from tests.neighbours.ending import UNMARKED, finish_and_die, marked, moves, stop_before
+from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash
+from tests.neighbours.ending import (
+    LOOKS_AT_MOVED,
+    UNMARKED,
+    fails_from,
+    finish_and_die,
+    marked,
+    moves,
+    stop_before,
+    taken,
+)
 from tests.neighbours.meeting import Connection, Party, Table, publishes
 
 BLIND = pytest.mark.parametrize("profile", ["local", "hdfs"])
@@ -95,6 +104,41 @@ async def test_a_recovery_gives_back_what_a_rollback_that_died_had_moved_by_mist
     else:
         assert (marked(table) == "newer") == (meanwhile == "nothing")
     assert table.temporary() == set()
+
+
+@BLIND
+@pytest.mark.parametrize("kind", ["unavailable", "forbidden", "unanswered", "lost", "crash_before", "crash_after"])
+async def test_a_rollback_that_cannot_look_at_moved_markers_leaves_them_to_the_next_one(
+    profile: str, kind: FaultKind
+) -> None:
+    """Neither its listing, nor what it reads of one: it cleans nothing up, and its error says what does."""
+    for what, number in LOOKS_AT_MOVED:
+        table = Table(profile)
+        undone = await undone_beside_others(table, [])
+        undone.store.faults.append(Fault(kind="crash_before", operation="status", path="taken-"))
+        with pytest.raises(SimulatedCrash):
+            await undone.commit()
+        [where] = taken(table)
+        newer = table.all_files()[where]
+        failing = Connection(table.space)
+        fails_from(failing, kind, what, number)
+        try:
+            await committer.recover(table.dest, "undone", storage_options={"store": failing})
+        except SimulatedCrash:
+            assert kind.startswith("crash")
+        except CommitterError as error:
+            # Once it knows that one is to be given back, it says so.
+            told = number == 2
+            assert error.outcome == ("unknown" if told else "partial")
+            assert "committer.recover(" in error.next_step
+            assert (f"{table.dest}/{where}" in error.next_step) == told
+        else:
+            raise AssertionError(kind)
+        assert table.all_files()[where] == newer
+        with pytest.raises(JobRolledBackError):
+            await committer.recover(table.dest, "undone", storage_options=table.options)
+        assert marked(table) == "newer"
+        assert table.temporary() == set()
 
 
 @BLIND
