@@ -14,7 +14,7 @@ from committer.records.success import decode_success
 from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash
 from tests.neighbours.meeting import Connection, Party, Table
 
-UNMARKED = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
+_UNMARKED = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
 
 
 def puts(call: Call) -> bool:
@@ -156,3 +156,17 @@ async def finish_and_die(table: Table, name: str) -> None:
     dying.faults += [Fault(kind="crash_after", operation=how, path="outcome") for how in ("put", "replace_file")]
     with pytest.raises(SimulatedCrash):
         await committer.recover(table.dest, name, storage_options={"store": dying})
+
+
+async def replace_unmarked(table: Table, partition: int = 1) -> None:
+    """A job replaces a partition, with the file `later`, and leaves no `_SUCCESS`."""
+    later = await table.job("later", {f"p={partition}/later": b"later"}, _UNMARKED)
+    await later.commit()
+    assert later.error is None
+
+
+async def end_when_replaced(table: Table, goes: asyncio.Event, running: asyncio.Task[committer.JobReport]) -> None:
+    """A job without `_SUCCESS` replaces partition 2, then a recovery that stood still goes on to its end."""
+    await replace_unmarked(table, 2)
+    goes.set()
+    await running

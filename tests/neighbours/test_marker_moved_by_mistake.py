@@ -18,8 +18,8 @@ from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.neighbours.ending import (
     LOOKS_AT_MOVED,
-    UNMARKED,
     Steps,
+    end_when_replaced,
     fails_from,
     finish_and_die,
     gives_back,
@@ -27,6 +27,7 @@ from tests.neighbours.ending import (
     marked,
     moves,
     puts,
+    replace_unmarked,
     stop_before,
     taken,
     three,
@@ -297,9 +298,7 @@ async def test_a_marker_does_not_come_back_once_the_job_is_finished(profile: str
     with pytest.raises(SimulatedCrash):
         await middle.to_the_end()
     assert "newest" in [decode_success(table.all_files()[name], source="").jobId for name in taken(table)]
-    later = await table.job("later", {"p=1/later": b"later"}, UNMARKED)
-    await later.commit()
-    assert later.error is None
+    await replace_unmarked(table)
     await recovered(table)
     assert marked(table) is None
     assert set(table.files()) == {"p=1/later"}
@@ -321,11 +320,7 @@ async def test_a_marker_does_not_come_back_where_the_job_was_finished_after_a_re
     middle.party.store.faults.append(Fault(kind="crash_after", operation="rename_file", path="_SUCCESS"))
     with pytest.raises(SimulatedCrash):
         await middle.to_the_end()
-    later = await table.job("later", {"p=2/later": b"later"}, UNMARKED)
-    await later.commit()
-    assert later.error is None
-    goes.set()
-    await running
+    await end_when_replaced(table, goes, running)
     assert marked(table) == "middle"
     assert set(table.files()) == {"p=1/oldest", "p=1/middle", "p=2/later"}
 

@@ -15,7 +15,7 @@ from committer.records.success import decode_success, encode_success
 from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash
 from tests.neighbours.ending import (
     LOOKS_AT_MOVED,
-    UNMARKED,
+    end_when_replaced,
     fails_from,
     finish_and_die,
     marked,
@@ -160,10 +160,6 @@ async def test_a_rollback_leaves_a_newer_marker_where_the_job_was_finished_after
     undone.store.faults.append(Fault(kind="crash_before", operation="status", path="taken-"))
     with pytest.raises(SimulatedCrash):
         await undone.commit()
-    later = await table.job("later", {"p=2/later": b"later"}, UNMARKED)
-    await later.commit()
-    assert later.error is None
-    goes.set()
     with pytest.raises(JobRolledBackError):
-        await running[0]
+        await end_when_replaced(table, goes, running[0])
     assert marked(table) == "first"

@@ -11,7 +11,7 @@ import pytest
 import committer
 from committer.errors import StoreNotFoundError
 from committer.testing.faults import Call, FaultyStore
-from tests.neighbours.ending import UNMARKED, finish_and_die, job, marked, puts, reads, three
+from tests.neighbours.ending import finish_and_die, job, marked, puts, reads, replace_unmarked, three
 from tests.neighbours.meeting import Connection, Table
 
 PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
@@ -47,9 +47,7 @@ async def test_another_driver_ends_the_job_whose_marker_was_refused(
     await middle.to_the_end()
     assert marked(table) == "newest"
     table.remove("_SUCCESS")
-    later = await table.job("later", {"p=1/later": b"later"}, UNMARKED)
-    await later.commit()
-    assert later.error is None
+    await replace_unmarked(table)
     sent = len(newest.party.store.calls)
     await newest.to_the_end()
     if stops_before is reads:
@@ -70,9 +68,7 @@ async def test_a_recovery_that_died_ended_the_job_whose_marker_was_refused(profi
     await middle.to_the_end()
     assert marked(table) == "newest"
     table.remove("_SUCCESS")
-    later = await table.job("later", {"p=1/later": b"later"}, UNMARKED)
-    await later.commit()
-    assert later.error is None
+    await replace_unmarked(table)
     await newest.to_the_end()
     assert marked(table) is None
     assert set(table.files()) == {"p=1/later"}
@@ -86,9 +82,7 @@ async def test_a_recovery_that_died_ended_the_job_of_a_driver_that_stands_before
     slow = await (await job(table, "slow")).until(puts)
     await finish_and_die(table, "slow")
     table.remove("_SUCCESS")
-    later = await table.job("later", {"p=1/later": b"later"}, UNMARKED)
-    await later.commit()
-    assert later.error is None
+    await replace_unmarked(table)
     await slow.to_the_end()
     assert marked(table) is None
     assert set(table.files()) == {"p=1/later"}
