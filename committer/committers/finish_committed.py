@@ -11,7 +11,7 @@ from committer.committers.listing import KeptList, keep_list, store_of
 from committer.committers.publish_action import PublishAction
 from committer.committers.reports import save_report
 from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError
-from committer.flow.together import together
+from committer.flow.together import settled, together
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
 from committer.logs import job_logger
@@ -152,22 +152,27 @@ class _Committed:
     async def mark_and_release(self) -> None:
         """Marks the outcome as finished, releases the lock, and looks what there is to clean; all at once.
 
-        A lock that is held is released after the mark: the next job that takes it looks for it.
+        A lock that is held is released after the mark: the next job that takes it looks for it. Neither is cut short
+        where the other one fails, as both may move what is another job's. A `_SUCCESS` that came when the job was over
+        is withdrawn all the same then.
         """
         context = self._context
-        await together(
-            *([] if self._holds_lock else [release_lock(context)]),
-            *([self._mark()] if self.fresh else []),
+        ended = await together(
+            *([] if self._holds_lock else [settled(release_lock(context))]),
+            *([settled(self._mark())] if self.fresh else []),
             *([] if context.config.cleanup_skipped else [self._look_what_to_clean()]),
         )
+        if self._overtaken and self._marker is not None:
+            await withdraw_success(context, self._marker, self._published)
+        for error in ended:
+            if isinstance(error, Exception):
+                raise error
         if self._holds_lock:
             await release_lock(context)
 
     async def _mark(self) -> None:
         if self.outcome is not None and not await mark_finished(self._context, self.outcome, created=self._created):
             self._overtaken = True
-            if self._marker is not None:
-                await withdraw_success(self._context, self._marker, self._published)
 
     async def _look_what_to_clean(self) -> None:
         # What cannot be looked at now the cleanup looks for itself, and fails, or not.

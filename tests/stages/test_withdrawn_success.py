@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from itertools import count
 
@@ -57,6 +58,14 @@ def _swap_before_move(place: MemoryPlace, lost: Collection[str] = ()) -> None:
             place.faults(Fault(kind=kind, call=call.number))
 
     place.store.before_call = before
+
+
+async def _turns(until: asyncio.Event | None = None) -> None:
+    """Lets all that runs beside this one take some steps, or come so far."""
+    for _turn in range(200):
+        if until is not None and until.is_set():
+            return
+        await asyncio.sleep(0)
 
 
 def _markers(place: MemoryPlace) -> dict[str, bytes]:
@@ -212,3 +221,36 @@ async def test_the_driver_that_moved_another_jobs_says_so(profile: str) -> None:
     assert (puts, data) == (2, OTHERS)
     assert caught.value.outcome == "committed"
     assert f"{place.dest}/{where}" in caught.value.next_step
+
+
+@pytest.mark.parametrize("profile", ["local", "hdfs"])
+async def test_another_jobs_comes_back_though_the_lock_cannot_be_looked_at_meanwhile(profile: str) -> None:
+    """The driver looks for the lock as it marks the job: that this fails does not cut short what follows the mark."""
+    place, over, moved = MemoryPlace(profile), asyncio.Event(), asyncio.Event()
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, {"part-0": b"data"})
+
+    async def before(call: Call) -> None:
+        if call.operation == "status" and call.path.name.startswith("taken-"):
+            moved.set()
+            await _turns()
+        if "_SUCCESS" not in place.all_files():
+            return
+        if call.operation == "put" and call.path.name == "outcome":
+            # Another driver ends the job, and a later one replaces what it published, and leaves no marker.
+            await committer.recover(place.dest, "j", storage_options={"store": FaultyStore(place.space.store())})
+            place.remove("part-0")
+            over.set()
+        elif call.operation == "rename_file" and call.path.name == "_SUCCESS":
+            place.remove("_SUCCESS")
+            place.write("_SUCCESS", OTHERS)
+        elif call.operation == "read" and call.path.name == ".replace-lock":
+            await over.wait()
+            await _turns(moved)
+            place.faults(Fault(kind="forbidden", call=call.number))
+
+    place.store.before_call = before
+    with pytest.raises(CommitterError):
+        await job.commit()
+    assert moved.is_set()
+    assert _markers(place) == {"_SUCCESS": OTHERS}
