@@ -40,6 +40,7 @@ from committer.stages.decide import DecideCommit, remove_plan, remove_side_files
 from committer.stages.intent import own_intent, withdraw
 from committer.stages.job_directory import JobDirectory
 from committer.stages.origin import lost_its_setup
+from committer.stages.success_file import NotWithdrawnError
 from committer.stages.take_away import is_not_given_back
 
 _log = job_logger("committer.committers")
@@ -88,6 +89,7 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
 
     ====================================================  =======================================
     another job's file may lie where a clean-up deletes   the error
+    a `_SUCCESS` may stand whose files are gone           the error
     where the job stands cannot be seen                   the error
     it is over                                            it is gone
     another decision stands                               the error
@@ -96,11 +98,8 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
     nothing of that                                       the error
     ====================================================  =======================================
     """
-    if is_not_given_back(error):
-        told, recover = _told(call, step, error), call.context.recover_call()
-        if recover not in told.next_step:
-            told.next_step = f"{told.next_step}, then call {recover}"
-        raise told from error
+    if is_not_given_back(error) or isinstance(error, NotWithdrawnError):
+        _raise_told(call, step, error, recover=call.context.recover_call())
     try:
         now = await call.look()
     except CommitterError as unseen:
@@ -151,8 +150,10 @@ def _to_be_taken_back(call: JobCall, step: Step, error: CommitterError) -> Refus
     return definite_refusal(error)
 
 
-def _raise_told(call: JobCall, step: Step, error: CommitterError) -> NoReturn:
+def _raise_told(call: JobCall, step: Step, error: CommitterError, *, recover: str = "") -> NoReturn:
     told = _told(call, step, error)
+    if recover not in told.next_step:
+        told.next_step = f"{told.next_step}, then call {recover}"
     if told is error:
         # From itself it would lose what caused it.
         raise told

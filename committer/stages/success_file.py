@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from committer.errors import (
+    CommitterError,
     JobStateError,
     RecordError,
     StoreIsADirectoryError,
@@ -24,7 +25,7 @@ from committer.stages.own_records import is_unfinished
 from committer.stages.planned_file import PlannedFile
 from committer.stages.publish import Published
 from committer.stages.success_content import is_same_decision, marker_at
-from committer.stages.take_away import remove_apart
+from committer.stages.take_away import is_not_given_back, remove_apart
 from committer.stages.validate_output import problem_with
 from committer.stores.conditions import CONDITIONAL_DELETE
 from committer.stores.helpers import create_exclusively, status_or_none
@@ -35,6 +36,28 @@ _UNREADABLE = (
     "what stands in the way of the job's own _SUCCESS cannot be read: it is a link that leads nowhere, or other jobs "
     "took it away each time"
 )
+
+
+class NotWithdrawnError(JobStateError):
+    """A `_SUCCESS` of this job stands, or may, though files that it names are gone; no recovery looks at it.
+
+    Args:
+        context: The job.
+        cause: Why it was not looked at, or not taken away.
+    """
+
+    def __init__(self, context: StageContext, cause: CommitterError) -> None:
+        job_id, success = context.layout.job_id, context.layout.success
+        super().__init__(
+            f"_SUCCESS of job {job_id} was written when another driver had ended the job, and it could not be seen to "
+            f"that it names no files that are gone: {cause.message}",
+            operation="withdraw_success",
+            path=success,
+            outcome="committed",
+            next_step=f"look at {by_hand(success)}: if it is of job {job_id}, and files that it names are gone, "
+            "remove it by hand",
+            causes=[cause],
+        )
 
 
 class SaveSuccess(Stage[SuccessData, None]):
@@ -151,10 +174,20 @@ async def withdraw_success(context: StageContext, value: SuccessData, published:
 
     Raises:
         OutcomeUnknownError: Another job's may lie in the directory that was made. Nothing was deleted.
+        NotWithdrawnError: A call failed, and it may stand.
     """
-    if published is None or not published.named or await _still_stands(context, published):
+    if published is None or not published.named:
         # A driver that knows no file by its identity found the marker, which an earlier one wrote, and lets it be.
         return False
+    try:
+        return not await _still_stands(context, published) and await _withdraw(context, value)
+    except CommitterError as error:
+        if is_not_given_back(error):
+            raise
+        raise NotWithdrawnError(context, error) from error
+
+
+async def _withdraw(context: StageContext, value: SuccessData) -> bool:
     layout, store = context.layout, context.store
 
     def is_own(data: bytes) -> bool:

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 import committer
-from committer.errors import StoreNotFoundError
-from committer.testing.faults import Call, FaultyStore
-from tests.neighbours.ending import finish_and_die, job, marked, puts, reads, replace_unmarked, three
+from committer.errors import CommitterError, StoreNotFoundError
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
+from tests.neighbours.ending import Steps, finish_and_die, job, marked, puts, reads, replace_unmarked, three
 from tests.neighbours.meeting import Connection, Table
 
 PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
@@ -75,18 +75,71 @@ async def test_a_recovery_that_died_ended_the_job_whose_marker_was_refused(profi
     assert table.temporary() == set()
 
 
-@pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])
-async def test_a_recovery_that_died_ended_the_job_of_a_driver_that_stands_before_its_put(profile: str) -> None:
-    """What replaced the job's data leaves no marker: the driver that wakes takes its own away, which the mark tells."""
+LATE = pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])
+
+
+async def marked_and_replaced(profile: str) -> tuple[Table, Steps]:
+    """A driver stands right before its put; its job is marked as finished, and replaced by one that leaves no marker."""
     table = Table(profile)
     slow = await (await job(table, "slow")).until(puts)
     await finish_and_die(table, "slow")
     table.remove("_SUCCESS")
     await replace_unmarked(table)
+    return table, slow
+
+
+@LATE
+async def test_a_recovery_that_died_ended_the_job_of_a_driver_that_stands_before_its_put(profile: str) -> None:
+    """What replaced the job's data leaves no marker: the driver that wakes takes its own away, which the mark tells."""
+    table, slow = await marked_and_replaced(profile)
     await slow.to_the_end()
     assert marked(table) is None
     assert set(table.files()) == {"p=1/later"}
     assert table.temporary() == set()
+
+
+def withdrawing(profile: str) -> list[tuple[str, str]]:
+    """With what a driver takes its own marker away: each call, and what is in its path."""
+    takes = [("make_directory", "/ended-"), ("rename_file", "/_SUCCESS"), ("delete_directory", "/ended-")]
+    looks = [("status", "/p=1/slow"), ("status", "/_SUCCESS"), ("read", "/_SUCCESS")]
+    return [*looks, *(takes if profile == "adls" else [("delete_file_if", "/_SUCCESS")])]
+
+
+@LATE
+@pytest.mark.parametrize("kind", ["unanswered", "lost", "late", "again"])
+async def test_a_marker_is_taken_away_though_an_answer_is_lost(profile: str, kind: FaultKind) -> None:
+    for operation, path in withdrawing(profile):
+        table, slow = await marked_and_replaced(profile)
+        faults = [Fault(kind=kind, operation=operation, path=path, delay_s=0.001)]
+        slow.party.store.faults += faults
+        await slow.to_the_end()
+        for late in list(slow.party.store.under_way):
+            await late
+        assert kind in {call.fault for call in slow.party.store.calls}, operation
+        assert marked(table) is None, operation
+        assert set(table.files()) == {"p=1/later"}
+        assert table.temporary() == set()
+
+
+@LATE
+@pytest.mark.parametrize("kind", ["forbidden", "unavailable"])
+async def test_a_marker_that_cannot_be_taken_away_is_told_of(profile: str, kind: FaultKind) -> None:
+    """Its files may be gone, and no recovery looks at it: the error says to remove it by hand, then to recover the job."""
+    for operation, path in withdrawing(profile):
+        table, slow = await marked_and_replaced(profile)
+        slow.party.store.faults.append(Fault(kind=kind, operation=operation, path=path, times=None))
+        with pytest.raises(CommitterError) as caught:
+            await slow.to_the_end()
+        assert caught.value.outcome == "committed"
+        step = caught.value.next_step
+        assert f"look at {table.dest}/_SUCCESS: if it is of job slow" in step, operation
+        assert step.index("remove it by hand") < step.index("committer.recover(")
+        if "_SUCCESS" in table.all_files():
+            table.remove("_SUCCESS")
+        await committer.recover(table.dest, "slow", storage_options=table.options)
+        assert marked(table) is None
+        assert set(table.files()) == {"p=1/later"}
+        assert table.temporary() == set()
 
 
 @PROFILES

@@ -254,3 +254,36 @@ async def test_another_jobs_comes_back_though_the_lock_cannot_be_looked_at_meanw
         await job.commit()
     assert moved.is_set()
     assert _markers(place) == {"_SUCCESS": OTHERS}
+
+
+@pytest.mark.parametrize(("profile", "last"), [("local", 2), ("hdfs", 2), ("adls", 1), ("gcs", 1), ("s3", 1)])
+async def test_the_driver_that_cannot_take_its_own_away_says_so_though_its_job_is_gone(profile: str, last: int) -> None:
+    """Another driver ended the job, so that this one would report that: the marker, which may not be true, would stay."""
+    place, puts = MemoryPlace(profile), 0
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, {"part-0": b"data"})
+
+    async def before(call: Call) -> None:
+        nonlocal puts
+        if call.operation != "put" or call.path.name != "_SUCCESS":
+            return
+        puts += 1
+        if puts == 1:
+            options = {"store": FaultyStore(place.space.store())}
+            await committer.recover(place.dest, "j", storage_options=options)
+        if puts == last:
+            # A later job replaces what it published.
+            place.remove("part-0")
+            place.faults(Fault(kind="forbidden", operation="status", path="/part-0", times=None))
+        place.remove("_SUCCESS")
+
+    place.store.before_call = before
+    with pytest.raises(CommitterError) as caught:
+        await job.commit()
+    assert puts == last
+    assert "_SUCCESS" in place.all_files()
+    error = caught.value
+    assert error.outcome == "committed"
+    assert f"look at {place.dest}/_SUCCESS: if it is of job j" in error.next_step
+    assert "no right" in error.message
+    assert error.__cause__ is error.causes[0]
