@@ -98,7 +98,7 @@ def open_job(
         reached = shown_options(destination, storage_options)
         try:
             with advising(lambda: reached):
-                identity = await chosen.setup_job(context)
+                context = await chosen.setup_job(context)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await context.store.close()
@@ -113,7 +113,6 @@ def open_job(
             spec.delivery,
             extra={"job": spec.job_id},
         )
-        context = replace(context, setup_identity=identity, proved=True)
         return Job(context, attached=False, display=display, reached=reached)
 
     return Opening(make, "open_job")

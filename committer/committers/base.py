@@ -15,6 +15,7 @@ from committer.committers.job_commit import JobCommit
 from committer.committers.plan import plan_job
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
+from committer.committers.setting_up import set_up
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, TaskError
 from committer.flow.workers import run_workers
@@ -136,10 +137,10 @@ class Committer(ABC):
         """The context of the same job, of which more is known by now."""
         return replace(context, spec=spec, layout=self.layout(spec), forms=self.forms(spec))
 
-    async def setup_job(self, context: StageContext) -> str | None:
-        """Runs `SetupJob`."""
+    async def setup_job(self, context: StageContext) -> StageContext:
+        """Runs `SetupJob`; returns the job as it was set up."""
         with audit(ji=context.layout.job_id):
-            return await SetupJob(context, self.needs).run(None)
+            return await set_up(context, lambda job: SetupJob(job, self.needs), self.known_as)
 
     async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
         """Runs `SetupTask`."""

@@ -31,7 +31,7 @@ from committer.stages.other_setup import delete_seen
 from committer.stages.own_records import OWN_RECORD_LIMIT
 from committer.stages.removal import remove_records
 from committer.stores.base import FileStatus
-from committer.stores.helpers import children_of, create_exclusively, status_or_none
+from committer.stores.helpers import children_of, create_once, status_or_none
 
 _CLAIM_TRIES = 10
 
@@ -43,6 +43,9 @@ class SetupJob(Stage[None, str | None]):
         context: The job.
         needs: What the committer needs of the store: capabilities, each with what it is to say.
 
+    Attributes:
+        given_up: Whether it failed since the answer to the setup record's put was lost, and nothing of it was left.
+
     Preconditions: the store can what the committer needs; the job's directory holds no record of any job: what a driver
     left there that died in a setup, or came to a job of this id that was over, does not keep the id.
     Postconditions: the setup record and the directories for task attempts and their records stand; the store proved
@@ -52,6 +55,9 @@ class SetupJob(Stage[None, str | None]):
     here survives a power loss, those of the destination and its parents too.
     Returns: the setup record's identity, on stores that take late writes: a driver that decides tells it by that from
     one that a late request makes after a cleanup.
+    A setup record whose answer was lost, and that does not stand then, is given up (`given_up`), and not put again: it
+    may have stood and been ended, and who ended it would take the job for that one. The job is set up under another
+    name then (`committer.committers.setting_up`).
     Failure modes: `JobExistsError` changes nothing, and neither does a first call that is refused or cannot be made (no
     credentials, no such server); any other failure, and a cancellation, removes what was made below `_temporary`, so
     that the id is free again; where that fails too the error says so.
@@ -66,15 +72,16 @@ class SetupJob(Stage[None, str | None]):
 
     def __init__(self, context: StageContext, needs: Mapping[str, str]) -> None:
         super().__init__(context)
-        self._needs = needs
-        self._began_to_make = False
+        setup = JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver)
+        self._needs, self._claimed_as = needs, encode_record(setup)
+        self._began_to_make = self._lost = False
+        self.given_up: bool = False
 
     async def execute(self, value: None) -> str | None:
         """Claims, makes, proves."""
         layout, store = self.context.layout, self.context.store
         check_store(self.context, self._needs, operation=self.name)
-        setup = JobSetup(spec=self.context.spec, created=self.context.timestamp(), owner=self.context.driver)
-        claim = encode_record(setup)
+        claim = self._claimed_as
         missing = await missing_directories(self.context, layout.temporary)
         for root in sorted(layout.roots):
             missing += await missing_directories(self.context, layout.target(root))
@@ -121,10 +128,21 @@ class SetupJob(Stage[None, str | None]):
                 raise
             # Also while claiming: a create that was cancelled or whose answer was lost may have come through.
             free = await remove_job_directory(self.context, claim)
+            self.given_up = self._lost and free
             if isinstance(error, CommitterError):
                 self._say_what_is_left(error, free=free)
             raise
         return identity
+
+    async def take_back(self) -> bool:
+        """Removes what this setup made after it was given up: its record came late, and no driver goes by it.
+
+        One call, and those of the removal.
+
+        Returns:
+            Whether it stood there, and nothing of it is left.
+        """
+        return await self._stands(self._claimed_as) and await remove_job_directory(self.context, self._claimed_as)
 
     def _say_what_is_left(self, error: CommitterError, *, free: bool) -> None:
         job_id = self.context.layout.job_id
@@ -250,7 +268,10 @@ class SetupJob(Stage[None, str | None]):
         remains = await self._remains()
         if remains is not None:
             self._began_to_make = True
-            found = await create_exclusively(store, layout.setup, claim, durable=self.context.durable)
+            found = await create_once(store, layout.setup, claim, durable=self.context.durable)
+            if isinstance(found, StoreOutcomeUnknownError):
+                self._lost = True
+                raise found
             if found == claim and not await self._is_taken(claim):
                 return [remains.children[name] for name in remains.intents]
         raise JobExistsError(

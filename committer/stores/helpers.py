@@ -157,6 +157,19 @@ async def create_exclusively(
     return created.data
 
 
+async def create_once(
+    store: Store, path: StorePath, data: bytes, *, durable: bool = False, limit: int = RECORD_LIMIT_BYTES
+) -> bytes | StoreOutcomeUnknownError:
+    """Does what `create_exclusively` does, but never sends its request a second time: for what must not stand twice.
+
+    Returns:
+        What stands there; or the error of the answer that was lost, where nothing does: it stood there and was deleted
+        since, or it never came, or it is still to come.
+    """
+    created = await _create(store, path, data, None, durable=durable, limit=limit, tries=1)
+    return created.data if isinstance(created, Created) else created
+
+
 async def create_or_read(
     store: Store,
     path: StorePath,
@@ -186,8 +199,18 @@ async def create_or_read(
             there or not. Or, with `durable`, it stands but may not survive a power loss.
         RecordError: The winner's content is longer than `limit`.
     """
+    created = await _create(store, path, data, temporary, durable=durable, limit=limit, tries=_TRIES)
+    if isinstance(created, Created):
+        return created
+    raise created
+
+
+async def _create(
+    store: Store, path: StorePath, data: bytes, temporary: StorePath | None, *, durable: bool, limit: int, tries: int
+) -> Created | StoreOutcomeUnknownError:
+    """What stands there; or the error of the first lost answer, where nothing did after each of so many tries."""
     lost: StoreOutcomeUnknownError | None = None
-    for tries_left in reversed(range(_TRIES)):
+    for tries_left in reversed(range(tries)):
         try:
             return Created(data, await store.put(path, data, exclusive=True, temporary=temporary, durable=durable))
         except StoreNotFoundError:
@@ -219,7 +242,7 @@ async def create_or_read(
             broken = _out_of_memory(caught, operation="read", path=path)
             raise unseen(lost or error, broken, operation="put", path=path) from caught
     assert lost is not None  # noqa: S101
-    raise lost
+    return lost
 
 
 async def move_file(

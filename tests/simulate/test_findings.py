@@ -457,3 +457,21 @@ async def test_only_blocks_that_waited_when_another_users_file_came_may_be_lost(
         await BLOCK_LISTS.required(store, "put_block", path).put_block(path, "1", b"new")
     assert watch.kept_of(attempt, [watch]) == kept
     world.forget()
+
+
+@pytest.mark.parametrize("kind", ["adls", "gcs", "s3"])
+@pytest.mark.parametrize("anew", [False, True], ids=["the only job of its id", "another job had the id"])
+def test_setup_that_an_operator_ended_before_its_driver_heard_that_it_stood(kind: str, *, anew: bool) -> None:
+    # The driver sets its job up once more, and that is another job to who ended the first one.
+    plan = JobPlan("k0" if anew else "j0", delivery="message", tasks=1, files=1, under="j0" if anew else "")
+    plans = (JobPlan("j0", delivery="message", tasks=1, files=1), plan) if anew else (plan,)
+    driver = f"{plan.job_id}.driver"
+    quiet = simulate(Scenario(1, kind, plans, forced={})).history()
+    put = next(line.split() for line in quiet if f"{driver} " in line and " put " in line and "j0/setup:" in line)
+    forced: dict[tuple[str, int], Trouble] = {(driver, int(put[2])): "lost", (driver, int(put[2]) + 1): "slow"}
+    events = (Event(0, "cleanup", plan.job_id, False, float(put[0]) + 0.02),)
+    result = simulate(Scenario(1, kind, plans, events, forced=forced))
+    clean(result)
+    lines = [line for line in result.history() if f"{driver} " in line]
+    assert sum(" put " in line and "j0/setup" in line for line in lines) == 2
+    assert any(line.endswith(f"says that {plan.job_id} is committed") for line in lines)

@@ -18,6 +18,7 @@ from committer.committers.file.forms import FileForms, layout_of
 from committer.committers.file.layout import CommittedLayout
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan
+from committer.committers.setting_up import set_up
 from committer.errors import (
     JobExistsError,
     JobStateError,
@@ -72,7 +73,7 @@ class FileCommitterV1(FileOutputCommitter):
 
     # -- setup --------------------------------------------------------------------------------------------------
 
-    async def setup_job(self, context: StageContext) -> str | None:
+    async def setup_job(self, context: StageContext) -> StageContext:
         """Runs `SetupJob`; two listings more by listing."""
         if context.spec.delivery == "message":
             return await super().setup_job(context)
@@ -123,8 +124,7 @@ class FileCommitterV1(FileOutputCommitter):
             spec = msgspec.structs.replace(context.spec, hadoop=False, setup=context.driver)
             claimed = self.known_as(context, spec)
             with suppress(JobExistsError), audit(ji=layout.job_id):
-                identity = await SetupJob(claimed, self.needs).run(None)
-                return replace(claimed, setup_identity=identity, proved=True)
+                return await set_up(claimed, lambda job: SetupJob(job, self.needs), self.known_as)
         raise no_hadoop_job(layout)
 
     # -- tasks --------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class FileCommitterV2(FileOutputCommitter):
         """Task manifests of files that are at their destinations."""
         return MergedForms()
 
-    async def setup_job(self, context: StageContext) -> str | None:
+    async def setup_job(self, context: StageContext) -> StageContext:
         """Runs `SetupJob`."""
         self.refuse_roots(context)
         if context.config.conflict_mode != "append":

@@ -109,12 +109,13 @@ class StagingCommitter(Committer):
 
     # -- setup --------------------------------------------------------------------------------------------------
 
-    async def setup_job(self, context: StageContext) -> str | None:
+    async def setup_job(self, context: StageContext) -> StageContext:
         """Runs `SetupJob`; where records are elsewhere, after a listing there."""
         async with self.opened(context) as opened:
             if opened.records is not None:
                 await _refuse_left(opened)
-            return await super().setup_job(opened)
+            made = await super().setup_job(opened)
+        return replace(made, records=context.records)
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
         """Claims the job for this engine: from now on it has a setup record, as every other.
@@ -194,7 +195,7 @@ class DirectoryCommitter(StagingCommitter):
     name = "directory"
     scope: SupersededScope = "destination"
 
-    async def setup_job(self, context: StageContext) -> str | None:
+    async def setup_job(self, context: StageContext) -> StageContext:
         """Runs `SetupJob`; with `fail` after a listing, so that no task runs for a destination that holds data.
 
         Data that comes later is refused before the decision.

@@ -14,6 +14,7 @@ import msgspec
 
 from committer.audit import audit
 from committer.committers.base import Committer
+from committer.committers.setting_up import set_up
 from committer.errors import JobExistsError, JobStateError, StoreNotADirectoryError, StoreNotFoundError
 from committer.stages.base import StageContext
 from committer.stages.job_directory import JobDirectory
@@ -54,8 +55,7 @@ async def join_hadoop(committer: Committer, context: StageContext, needs: Mappin
             raise no_job_elsewhere(layout, "attach_job")
         claimed = committer.known_as(context, msgspec.structs.replace(spec, setup=context.driver))
         with suppress(JobExistsError), audit(ji=layout.job_id):
-            identity = await _Claim(claimed, needs).run(None)
-            return replace(claimed, setup_identity=identity, proved=True)
+            return await set_up(claimed, lambda job: _Claim(job, needs), committer.known_as)
     raise no_job_elsewhere(layout, "attach_job")
 
 

@@ -74,9 +74,10 @@ class LateCalls:
             setup = decode_record(data, JobSetup, source="setup").spec.setup
             if own is None and call.operation.removesuffix(" (late)") == "put":
                 watch.claims.add(setup)
-            elif own is not None and watch.setups is not None:
-                watch.setups.add(setup)
-                self._began.setdefault(caller.setup, processes)
+            elif own is not None:
+                watch.note_setup(setup)
+                if watch.setups is not None:
+                    self._began.setdefault(caller.setup, processes)
 
     def _replaces_record(self, watch: JobWatch, caller: Caller, paths: Sequence[str]) -> bool:
         within = (path for path in paths if path.startswith(watch.places))

@@ -20,6 +20,8 @@ class JobWatch:
     driver may create them once more for a job that is cleaned up, and takes them back.
 
     Of an id that is set up anew each setup is a job of its own: what counts is of that setup, which its records name.
+    A driver whose setup record was ended before it heard that it stood sets its job up once more, under another name:
+    what was decided of the one before is of a job that is over.
 
     Args:
         job_id: The job.
@@ -82,6 +84,18 @@ class JobWatch:
         self._said: str | None = None
         self._decision: bytes | None = None
         self._outcome: bytes | None = None
+        self._names: set[str] = set()
+        self._given_up: set[str] = set()
+
+    def note_setup(self, setup: str) -> None:
+        """A setup record of its driver stands, of that name."""
+        if setup not in self._names and self.aborted and not self.ledger.attempts:
+            self._given_up |= self._names
+            self.aborted = self._over = False
+            self._decision = None
+        self._names.add(setup)
+        if self.setups is not None:
+            self.setups.add(setup)
 
     @property
     def committed(self) -> bool:
@@ -153,12 +167,13 @@ class JobWatch:
     def stands(self) -> bool:
         """Whether its setup record stands."""
         data = self._world.read(f"{self.own}setup")
-        if data is None or (self.setups is None and not self.claims):
+        if data is None or (self.setups is None and not self.claims and not self._given_up):
             return data is not None
         return self._is_own(decode_record(data, JobSetup, source="setup").spec.setup)
 
     def _is_own(self, setup: str) -> bool:
-        return setup not in self.claims if self.setups is None else setup in self.setups
+        own = setup not in self.claims if self.setups is None else setup in self.setups
+        return own and setup not in self._given_up
 
     def _note_decision(self, data: bytes) -> str | None:
         changed = self._decision is not None

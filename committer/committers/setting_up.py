@@ -1,0 +1,60 @@
+"""Setting a job up under a name that no setup had that may have been ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from committer.errors import JobExistsError, StoreOutcomeUnknownError
+from committer.spec import JobSpec
+from committer.stages.base import StageContext
+from committer.stages.setup_job import SetupJob
+
+_TRIES: Final = 5
+
+
+async def set_up(
+    context: StageContext,
+    make: Callable[[StageContext], SetupJob],
+    known_as: Callable[[StageContext, JobSpec], StageContext],
+) -> StageContext:
+    """Runs `SetupJob`; under another name of the setup where it gave up one whose record may have stood.
+
+    A cleanup may have found that record, and stand still before it deletes what it found. It tells setups apart by
+    their names, and would delete what stands under the same one.
+
+    Args:
+        context: The job.
+        make: Makes the stage.
+        known_as: Makes the context of the same job, of which more is known.
+
+    Returns:
+        The job as it was set up.
+    """
+    given_up: list[SetupJob] = []
+    for tries_left in reversed(range(_TRIES)):
+        stage = make(context)
+        try:
+            identity = await stage.run(None)
+        except StoreOutcomeUnknownError:
+            if not (tries_left and stage.given_up):
+                raise
+            given_up.append(stage)
+        except JobExistsError:
+            # What stands there may be a record that was given up, and came late.
+            if not (tries_left and await _take_back(given_up)):
+                raise
+        else:
+            return replace(context, setup_identity=identity, proved=True)
+        context = known_as(context, msgspec.structs.replace(context.spec, setup=context.runtime.nonce()))
+    raise AssertionError(given_up)
+
+
+async def _take_back(given_up: list[SetupJob]) -> bool:
+    for stage in given_up:
+        if await stage.take_back():
+            return True
+    return False
