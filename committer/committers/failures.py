@@ -50,21 +50,29 @@ def definite_refusal(error: CommitterError) -> Refusal | None:
 
 
 def as_one(error: CommitterError) -> CommitterError:
-    """Several failures that mean the same as one error of their type, which has them all as `causes`; else `error`.
+    """Several failures that mean the same as one error, which has them all as `causes`; else `error`.
 
     A caller that tells a record that is not one, or an outcome that is unknown, from other failures need not know that
-    two workers met it.
+    two workers met it. The error is of the closest class that all of them are of: a caller that catches it catches
+    each of them, and no narrower one is true of all.
     """
     if not isinstance(error, MultipleError):
         return error
     first = error.causes[0]
-    if not isinstance(first, _MEANINGS) or any(type(cause) is not type(first) for cause in error.causes):
+    shared = next(kind for kind in type(first).__mro__ if all(isinstance(cause, kind) for cause in error.causes))
+    if not (issubclass(shared, _MEANINGS) and isinstance(first, CommitterError)):
         return error
-    one = copy.copy(first)
-    one.message = f"{first.message} (and {len(error.causes) - 1} more)"
+    exactly = next((cause for cause in error.causes if type(cause) is shared), None)
+    one = copy.copy(exactly) if exactly is not None else _as(shared, first)
+    one.message = f"{one.message} (and {len(error.causes) - 1} more)"
     one.args = (one.message,)
     one.outcome, one.causes = error.outcome, error.causes
     return one
+
+
+def _as(kind: type[CommitterError], error: CommitterError) -> CommitterError:
+    """An error as one of a wider class."""
+    return kind(error.message, operation=error.operation, path=error.path, next_step=error.next_step)
 
 
 def typed(error: Exception) -> CommitterError:

@@ -7,7 +7,17 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.committers.failures import as_one
-from committer.errors import MultipleError, OutcomeUnknownError, RecordError, StoreNotFoundError
+from committer.errors import (
+    JobDecidedError,
+    JobStateError,
+    JobUndecidedError,
+    MultipleError,
+    OutcomeUnknownError,
+    PreflightError,
+    RecordError,
+    StoreNotFoundError,
+    TargetExistsError,
+)
 from committer.testing.faults import Call
 from tests.neighbours.meeting import Table
 
@@ -61,3 +71,36 @@ def test_failures_of_several_meanings_stay_several() -> None:
     assert type(same) is OutcomeUnknownError
     assert same.message == "two (and 1 more)"
     assert other.message == "two"
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_failures_of_a_class_and_one_below_it_are_of_the_class(*, reverse: bool) -> None:
+    """Who catches `PreflightError` catches each of them; `TargetExistsError` is true of one alone."""
+    causes = [PreflightError("one", path="p"), TargetExistsError("two", path="t")]
+    if reverse:
+        causes.reverse()
+    one = as_one(MultipleError.of("x", causes))
+    assert type(one) is PreflightError
+    assert (one.message, one.path) == ("one (and 1 more)", "p")
+    assert one.causes == tuple(causes)
+    assert causes[reverse].message == "one"
+
+
+def test_failures_of_classes_side_by_side_are_of_the_one_above_them() -> None:
+    decided = JobDecidedError("one", operation="abort", path="p", next_step="look", outcome="partial")
+    one = as_one(MultipleError.of("x", [decided, JobUndecidedError("two"), JobDecidedError("three")]))
+    assert type(one) is JobStateError
+    assert (one.message, one.operation, one.path, one.next_step) == ("one (and 2 more)", "abort", "p", "look")
+    assert one.outcome == "partial"
+
+
+def test_record_errors_of_a_stage_of_its_own_are_record_errors() -> None:
+    class OwnError(RecordError):
+        def __init__(self, record: str) -> None:
+            super().__init__(f"{record} is none")
+
+    one = as_one(MultipleError.of("x", [OwnError("a"), RecordError("b is none")]))
+    assert type(one) is RecordError
+    assert one.message == "b is none (and 1 more)"
+    assert type(as_one(MultipleError.of("x", [OwnError("a"), OwnError("b")]))) is OwnError
+    assert isinstance(as_one(MultipleError.of("x", [OwnError("a"), StoreNotFoundError("b")])), MultipleError)
