@@ -101,34 +101,39 @@ async def retry(
     unknown: CommitterError | None = None
     made = throttled = 0
     first_failed = 0.0
-    while True:
-        try:
-            return await call()
-        except Exception as error:
-            now = runtime.monotonic()
-            if not made:
-                first_failed = now
-            made += 1
-            throttled += asks_to_wait(error)
-            if isinstance(error, CommitterError) and error.outcome == "unknown":
-                unknown = error
-            if is_retryable is not None:
-                allowed = is_retryable(error)
-            else:
-                allowed = nothing_was_done(error) or (idempotent and isinstance(error, StoreOutcomeUnknownError))
-            wait = _wait(error, policy, made, runtime.random())
-            over = policy.is_used_up(made, throttled) or now - first_failed + wait > policy.budget_s
-            if not allowed or over:
-                if unknown is None or unknown is error:
+    try:
+        while True:
+            try:
+                return await call()
+            except Exception as error:
+                now = runtime.monotonic()
+                if not made:
+                    first_failed = now
+                made += 1
+                throttled += asks_to_wait(error)
+                if isinstance(error, CommitterError) and error.outcome == "unknown":
+                    unknown = error
+                if is_retryable is not None:
+                    allowed = is_retryable(error)
+                else:
+                    allowed = nothing_was_done(error) or (idempotent and isinstance(error, StoreOutcomeUnknownError))
+                wait = _wait(error, policy, made, runtime.random())
+                over = policy.is_used_up(made, throttled) or now - first_failed + wait > policy.budget_s
+                if not allowed or over:
+                    if unknown is None or unknown is error:
+                        raise
+                    if nothing_was_done(error):
+                        raise _still_unknown(unknown, error) from error
+                    if isinstance(error, CommitterError):
+                        error.outcome = "unknown"
                     raise
-                if nothing_was_done(error):
-                    raise _still_unknown(unknown, error) from error
-                if isinstance(error, CommitterError):
-                    error.outcome = "unknown"
-                raise
-            if on_retry is not None:
-                on_retry(error, made, wait)
-        await runtime.sleep(wait)
+                if on_retry is not None:
+                    on_retry(error, made, wait)
+            await runtime.sleep(wait)
+    finally:
+        # The error has this frame in its traceback: a frame that has the error makes a ring of both, with all the
+        # frames of the call and what they hold, which waits for the cycle collector.
+        unknown = None
 
 
 def _wait(error: Exception, policy: RetryPolicy, made: int, drawn: float) -> float:

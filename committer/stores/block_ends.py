@@ -63,28 +63,33 @@ async def finish_block_list(
     """
     blocks = BLOCK_LISTS.required(store, "put_block_list", path)
     lost: StoreOutcomeUnknownError | None = None
+    error: CommitterError | None = None
     tries = _TRIES
-    while True:
-        try:
-            return await blocks.put_block_list(path, block_ids, stamp=stamp, exclusive=exclusive, identity=identity)
-        except CommitterError as caught:
-            error = caught
-        if isinstance(error, StoreOutcomeUnknownError):
-            lost = lost or error
-        tells = isinstance(error, StorePartsError | StoreExistsError | StorePreconditionError)
-        if lost is None and not tells:
-            raise error
-        try:
-            found = await status_or_none(store, path)
-        except CommitterError as hidden:
-            # What cannot be looked at is not known, whatever the answer was.
-            raise unseen(error, hidden, operation="put_block_list", path=path) from error
-        if found is not None and not found.is_directory and (found.stamp, found.size) == (stamp, size):
-            return found.identity
-        tries -= 1
-        if tells or not tries:
-            raise error if lost is None or isinstance(error, StoreExistsError) else lost
-        await current_runtime().sleep(_WAIT_S)
+    try:
+        while True:
+            try:
+                return await blocks.put_block_list(path, block_ids, stamp=stamp, exclusive=exclusive, identity=identity)
+            except CommitterError as caught:
+                error = caught
+            if isinstance(error, StoreOutcomeUnknownError):
+                lost = lost or error
+            tells = isinstance(error, StorePartsError | StoreExistsError | StorePreconditionError)
+            if lost is None and not tells:
+                raise error
+            try:
+                found = await status_or_none(store, path)
+            except CommitterError as hidden:
+                # What cannot be looked at is not known, whatever the answer was.
+                raise unseen(error, hidden, operation="put_block_list", path=path) from error
+            if found is not None and not found.is_directory and (found.stamp, found.size) == (stamp, size):
+                return found.identity
+            tries -= 1
+            if tells or not tries:
+                raise error if lost is None or isinstance(error, StoreExistsError) else lost
+            await current_runtime().sleep(_WAIT_S)
+    finally:
+        # See `retry`: an error that its own frame has waits for the cycle collector, one for each file.
+        error = lost = None
 
 
 async def blocks_wait(store: Store, path: StorePath, block_ids: Collection[str]) -> bool:

@@ -200,9 +200,13 @@ async def create_or_read(
         RecordError: The winner's content is longer than `limit`.
     """
     created = await _create(store, path, data, temporary, durable=durable, limit=limit, tries=_TRIES)
-    if isinstance(created, Created):
-        return created
-    raise created
+    try:
+        if isinstance(created, Created):
+            return created
+        raise created
+    finally:
+        # See `retry`: an error that its own frame has waits for the cycle collector.
+        del created
 
 
 async def _create(
@@ -210,39 +214,44 @@ async def _create(
 ) -> Created | StoreOutcomeUnknownError:
     """What stands there; or the error of the first lost answer, where nothing did after each of so many tries."""
     lost: StoreOutcomeUnknownError | None = None
-    for tries_left in reversed(range(tries)):
-        try:
-            return Created(data, await store.put(path, data, exclusive=True, temporary=temporary, durable=durable))
-        except StoreNotFoundError:
-            raise
-        except CommitterError as caught:
-            error = caught
-        except MemoryError as caught:
-            error = _out_of_memory(caught, operation="put", path=path)
-        # A request that is still under way can land later, but then it finds the one sent next, or is found by it.
-        if isinstance(error, StoreOutcomeUnknownError):
-            lost = lost or error
-        elif lost is None and not isinstance(error, StoreExistsError):
-            raise error
-        try:
-            found = await store.read(path, limit=limit)
-            if durable:
-                await SYNC.required(store, "sync", path.parent).sync(path.parent, kind="directory")
-            return Created(found)
-        except StoreNotFoundError:
-            if isinstance(error, StoreExistsError):
+    error: CommitterError | None = None
+    try:
+        for tries_left in reversed(range(tries)):
+            try:
+                return Created(data, await store.put(path, data, exclusive=True, temporary=temporary, durable=durable))
+            except StoreNotFoundError:
                 raise
-            if not (isinstance(error, StoreOutcomeUnknownError) and tries_left):
-                break
-        except (StoreError, ConfigurationError) as hidden:
-            if lost is None:
-                raise
-            raise unseen(lost, hidden, operation="put", path=path) from lost
-        except MemoryError as caught:
-            broken = _out_of_memory(caught, operation="read", path=path)
-            raise unseen(lost or error, broken, operation="put", path=path) from caught
-    assert lost is not None  # noqa: S101
-    return lost
+            except CommitterError as caught:
+                error = caught
+            except MemoryError as caught:
+                error = _out_of_memory(caught, operation="put", path=path)
+            # A request that is still under way can land later, but then it finds the one sent next, or is found by it.
+            if isinstance(error, StoreOutcomeUnknownError):
+                lost = lost or error
+            elif lost is None and not isinstance(error, StoreExistsError):
+                raise error
+            try:
+                found = await store.read(path, limit=limit)
+                if durable:
+                    await SYNC.required(store, "sync", path.parent).sync(path.parent, kind="directory")
+                return Created(found)
+            except StoreNotFoundError:
+                if isinstance(error, StoreExistsError):
+                    raise
+                if not (isinstance(error, StoreOutcomeUnknownError) and tries_left):
+                    break
+            except (StoreError, ConfigurationError) as hidden:
+                if lost is None:
+                    raise
+                raise unseen(lost, hidden, operation="put", path=path) from lost
+            except MemoryError as caught:
+                broken = _out_of_memory(caught, operation="read", path=path)
+                raise unseen(lost or error, broken, operation="put", path=path) from caught
+        assert lost is not None  # noqa: S101
+        return lost
+    finally:
+        # Likewise.
+        error = lost = None
 
 
 async def move_file(

@@ -67,34 +67,39 @@ async def finish_upload(
     """
     uploads = UPLOADS.required(store, "complete_upload", path)
     lost: StoreError | None = None
+    error: CommitterError | None = None
     tries = _TRIES
-    while True:
-        try:
-            return await uploads.complete_upload(path, upload_id, parts, exclusive=exclusive)
-        except CommitterError as caught:
-            error = caught
-        if isinstance(error, StoreOutcomeUnknownError):
-            lost = lost or error
-        tells = isinstance(error, StoreUploadNotFoundError | StoreExistsError)
-        # Once an answer was lost no other refusal, of this request, says what became of that one.
-        if lost is None and not tells:
-            raise error
-        pends = False
-        try:
-            found = await status_or_none(store, path)
-            if not (tells or _is_meant(found, stamp, size, identity)):
-                pends = await is_pending(store, path, upload_id)
-                # It may have become the file between the two looks.
-                found = found if pends else await status_or_none(store, path)
-        except CommitterError as hidden:
-            # What cannot be looked at is not known, whatever the answer was.
-            raise unseen(error, hidden, operation="complete_upload", path=path) from error
-        if found is not None and _is_meant(found, stamp, size, identity):
-            return found.identity
-        tries -= 1
-        if not (pends and tries):
-            raise error if isinstance(error, StoreExistsError) else lost or error
-        await current_runtime().sleep(_WAIT_S)
+    try:
+        while True:
+            try:
+                return await uploads.complete_upload(path, upload_id, parts, exclusive=exclusive)
+            except CommitterError as caught:
+                error = caught
+            if isinstance(error, StoreOutcomeUnknownError):
+                lost = lost or error
+            tells = isinstance(error, StoreUploadNotFoundError | StoreExistsError)
+            # Once an answer was lost no other refusal, of this request, says what became of that one.
+            if lost is None and not tells:
+                raise error
+            pends = False
+            try:
+                found = await status_or_none(store, path)
+                if not (tells or _is_meant(found, stamp, size, identity)):
+                    pends = await is_pending(store, path, upload_id)
+                    # It may have become the file between the two looks.
+                    found = found if pends else await status_or_none(store, path)
+            except CommitterError as hidden:
+                # What cannot be looked at is not known, whatever the answer was.
+                raise unseen(error, hidden, operation="complete_upload", path=path) from error
+            if found is not None and _is_meant(found, stamp, size, identity):
+                return found.identity
+            tries -= 1
+            if not (pends and tries):
+                raise error if isinstance(error, StoreExistsError) else lost or error
+            await current_runtime().sleep(_WAIT_S)
+    finally:
+        # See `retry`: an error that its own frame has waits for the cycle collector, one for each file.
+        error = lost = None
 
 
 async def is_pending(store: Store, path: StorePath, upload_id: str) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -275,3 +277,35 @@ async def test_a_great_many_attempts_do_not_overflow() -> None:
         call = Script(*(down() for _ in range(2000)))
         policy = RetryPolicy(attempts=5000, base_s=0.001, cap_s=0.01, budget_s=1e6)
         assert await retry(call, policy=policy) == "done"
+
+
+@pytest.mark.parametrize(
+    ("then", "raises"),
+    [
+        pytest.param([], None, id="it succeeds"),
+        pytest.param([StoreExistsError], StoreExistsError, id="another failure"),
+        pytest.param([StoreUnavailableError] * 2, StoreOutcomeUnknownError, id="it is refused"),
+        pytest.param([StoreOutcomeUnknownError] * 2, StoreOutcomeUnknownError, id="answers keep being lost"),
+    ],
+)
+async def test_the_error_of_a_lost_answer_is_freed_at_once(
+    then: list[type[CommitterError]], raises: type[CommitterError] | None
+) -> None:
+    """It has the frame of the retry in its traceback: a frame that has the error makes a ring of both."""
+    lost = [StoreOutcomeUnknownError("lost"), *(kind("again") for kind in then)]
+    witness, script = weakref.ref(lost[0]), Script(*lost)
+    lost.clear()
+    gc.collect()
+    gc.disable()
+    try:
+        with use_runtime(VirtualRuntime()):
+            if raises is None:
+                await retry(script, idempotent=True)
+            else:
+                with pytest.raises(raises) as caught:
+                    await retry(script, policy=RetryPolicy(attempts=3), idempotent=True)
+                assert caught.value.outcome == "unknown"
+                del caught
+        assert witness() is None
+    finally:
+        gc.enable()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from committer.errors import (
+    CommitterError,
     ConfigurationError,
     RecordError,
     StoreConflictError,
@@ -21,6 +25,7 @@ from committer.errors import (
 )
 from committer.flow.runtime import use_runtime
 from committer.stores.base import Store
+from committer.stores.block_ends import finish_block_list
 from committer.stores.helpers import (
     create_exclusively,
     exists,
@@ -403,3 +408,59 @@ async def test_an_upload_whose_parts_keep_arriving_is_an_error(bucket: MemorySpa
     with use_runtime(VirtualRuntime(1)), pytest.raises(StoreConflictError, match="keep arriving"):
         await end_upload(store, path, upload_id)
     assert store.count("abort_upload") == 5
+
+
+# -- errors that were looked into -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def nothing_kept() -> Iterator[None]:
+    """No error of the block waits for the cycle collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+        assert [one for one in gc.get_objects() if isinstance(one, CommitterError)] == []
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("kind", "raises"), [("lost", False), ("unanswered", False), ("unanswered", True), ("", False)]
+)
+async def test_errors_of_a_creation_are_freed_at_once(space: MemorySpace, kind: FaultKind, *, raises: bool) -> None:
+    """Each has the frame of the call in its traceback: a frame that has the error makes a ring of both."""
+    faults = [Fault(kind=kind, operation="put", times=None if raises else 1)] if kind else []
+    store = FaultyStore(space.store(), faults)
+    if not kind:
+        space.write("/file", b"theirs")
+    with nothing_kept():
+        if raises:
+            with pytest.raises(StoreOutcomeUnknownError) as caught:
+                await create_exclusively(store, space.path("file"), b"mine")
+            del caught
+        else:
+            await create_exclusively(store, space.path("file"), b"mine")
+
+
+@pytest.mark.parametrize("kind", ["lost", "unanswered", ""])
+async def test_errors_of_a_completion_are_freed_at_once(bucket: MemorySpace, kind: FaultKind) -> None:
+    """A recovery meets one for each file that was made before."""
+    upload = await begun(bucket)
+    store = FaultyStore(bucket.store(), [Fault(kind=kind, operation="complete_upload")] if kind else [])
+    if not kind:
+        await bucket.store().complete_upload(bucket.path("file"), *upload)
+    with nothing_kept(), use_runtime(VirtualRuntime()):
+        await finish(store, bucket, upload)
+
+
+@pytest.mark.parametrize("kind", ["lost", "unanswered", ""])
+async def test_errors_of_a_block_list_are_freed_at_once(kind: FaultKind) -> None:
+    space = MemoryStore.space(f"helpers-{next(_numbers)}", "azure-flat")
+    inner = space.store()
+    await inner.put_block(space.path("file"), "block", b"data")
+    store = FaultyStore(inner, [Fault(kind=kind, operation="put_block_list")] if kind else [])
+    if not kind:
+        await finish_block_list(inner, space.path("file"), ["block"], stamp="mine", size=4, exclusive=True)
+    with nothing_kept(), use_runtime(VirtualRuntime()):
+        await finish_block_list(store, space.path("file"), ["block"], stamp="mine", size=4, exclusive=True)
