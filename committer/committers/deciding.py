@@ -7,11 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from committer.committers.failures import refuse_undecided, say_undecided
+from committer.committers.failures import refuse_undecided, say_frozen, say_undecided
 from committer.committers.look import Position
 from committer.committers.preparing import Prepared, find_refs, prepare
 from committer.committers.refused_output import TO_BE_ABORTED
-from committer.errors import CommitterError, JobNotFoundError, StoreOutcomeUnknownError, TargetExistsError
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    JobStateError,
+    StoreOutcomeUnknownError,
+    TargetExistsError,
+)
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, both_in_full, settled
 from committer.paths import StorePath
@@ -207,24 +213,32 @@ async def withdraw_or_say(
     is gone, one call, and the last one undoes the freeze.
     """
     failure: Exception | None = None
+    withdrawn = False
 
     async def undo() -> None:
-        nonlocal failure
+        nonlocal failure, withdrawn
         try:
             intent = declared or await own_intent(context, found)
             if intent is None:
                 return
             listing, alone = context.spec.delivery == "listing", found.intents == [intent.name]
             if listing and alone:
-                await context.forms.unfreeze(context)
+                try:
+                    await context.forms.unfreeze(context)
+                except JobStateError as frozen:
+                    # Another driver that froze them again does not rest on this intent.
+                    failure = frozen
             await withdraw(context, intent)
+            withdrawn = True
             if listing and not alone and await _is_left_open(context):
                 await context.forms.unfreeze(context)
         except Exception as hidden:
             failure = hidden
 
     in_time = await run_shielded(undo, bound_s=UNDO_BOUND_S)
-    if failure is not None or not in_time:
+    if withdrawn and (failure is not None or not in_time):
+        say_frozen(context, error, failure)
+    elif failure is not None or not in_time:
         say_undecided(context, error, "its intent could not be taken back", failure)
     elif isinstance(error, StoreOutcomeUnknownError):
         # Whatever it did, the job is not decided, and no driver goes by it.

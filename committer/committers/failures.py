@@ -22,6 +22,7 @@ from committer.errors import (
     StoreCrossDeviceError,
     StoreError,
     StoreLinkError,
+    StoreOutcomeUnknownError,
     StorePartsError,
     TargetExistsError,
     TaskError,
@@ -139,11 +140,35 @@ def say_undecided(context: StageContext, error: CommitterError, why: str, failur
         f"{error.message}; this driver published nothing, but a recovery would commit job {job_id}: {why}: {reason}"
     )
     error.outcome = "unknown"
-    links = (one.next_step for one in (error, failure) if isinstance(one, StoreLinkError))
-    cause = next(links, "remove the cause")
     back = context.recover_call(rollback=True)
+    cause = _first_of(error, failure)
     error.next_step = f"{cause}, then call {context.recover_call()} to commit it, or {back} to abort it"
     error.causes = (*error.causes, *([failure] if failure is not None else []))
+
+
+def say_frozen(context: StageContext, error: CommitterError, failure: Exception | None) -> None:
+    """Makes a refusal say that tasks cannot commit yet, because the records stay frozen; no intent stands."""
+    job_id = context.layout.job_id
+    reason = failure.message if isinstance(failure, CommitterError) else str(failure or "it took too long")
+    _log.warning("the records of job %s stay frozen: %s", job_id, reason)
+    error.message = (
+        f"{error.message}; nothing was published, but the records of job {job_id} could not be brought back, and may "
+        f"be where none of its tasks can commit: {reason}"
+    )
+    if isinstance(error, StoreOutcomeUnknownError):
+        # Whatever it did, the job is not decided, and no driver goes by it.
+        error.outcome = "unchanged"
+    again = "the same commit again, which brings them back where it is refused"
+    error.next_step = f"{_first_of(error, failure)}, then make {again}; or abort the job"
+    error.causes = (*error.causes, *([failure] if failure is not None else []))
+
+
+def _first_of(error: CommitterError, failure: Exception | None) -> str:
+    """What is to be done first, where a refusal could not be followed by what undoes the commit's beginning."""
+    steps = [one.next_step for one in (error, failure) if isinstance(one, StoreLinkError)]
+    if isinstance(failure, JobStateError):
+        steps.append(failure.next_step)
+    return steps[0] if steps else "remove the cause"
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from committer.advice import COMMIT_AGAIN
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
+    JobStateError,
     StoreConflictError,
     StoreExistsError,
     StoreIsADirectoryError,
@@ -123,6 +124,10 @@ async def unfreeze_manifests(context: StageContext) -> None:
     that commit: such requests fail.
 
     Cost: 4 calls; 2 more a late record.
+
+    Raises:
+        JobStateError: Each time that they were brought back another driver froze them again: they may be frozen now,
+            and then what tasks commit does not count.
     """
     if not can_freeze(context):
         return
@@ -132,6 +137,14 @@ async def unfreeze_manifests(context: StageContext) -> None:
         # Else another driver froze the records, or a request that came late.
         if await _keep_name(context):
             return
+    layout = context.layout
+    raise JobStateError(
+        f"the records of job {layout.job_id} stay frozen, where no task can commit any more: they were brought back "
+        f"{_TRIES} times, and another driver froze them again each time",
+        operation="unfreeze_manifests",
+        path=layout.manifests_frozen,
+        next_step=f"find out which other driver commits job {layout.job_id}, and have it stop",
+    )
 
 
 async def _bring_back(context: StageContext) -> None:

@@ -12,11 +12,13 @@ from committer.committers.context import open_context
 from committer.errors import (
     JobNotFoundError,
     JobStateError,
+    JobUndecidedError,
     StoreNotFoundError,
     TaskMissingError,
 )
 from committer.flow.runtime import use_runtime
 from committer.paths import StorePath
+from committer.stages.intent import CommitIntent, DeclareIntent
 from committer.stages.listed_records import freeze_manifests, unfreeze_manifests
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
@@ -293,3 +295,47 @@ async def test_records_are_kept_where_a_file_has_the_name_of_the_frozen_ones(pro
     assert [name.rpartition("/")[2] for name in place.files() if name.startswith("_kept/")] == [
         "task_j_m_000000-manifest.json"
     ]
+
+
+class _FreezesAgain:
+    """Another driver freezes the records whenever this one brought them back."""
+
+    def __init__(self, place: MemoryPlace, job: Job) -> None:
+        self.place, self.layout, self.other, self.rounds = place, job.spec.layout, place.space.store(), 0
+        place.store.before_call = self._before
+
+    async def _before(self, call: Call) -> None:
+        where = call.destination
+        if call.operation == "rename_file" and where is not None and where.name == "manifests-frozen":
+            self.rounds += 1
+            await self.other.rename_directory(self.layout.manifests, self.layout.manifests_frozen)
+        intent = "_temporary/j/intent"
+        if call.operation == "delete_file" and "/intent-" in str(call.path) and intent in self.place.all_files():
+            self.place.remove(intent)
+
+
+@profiles
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "another driver's intent stood"])
+async def test_records_that_another_driver_freezes_again_and_again(profile: str, *, beside: bool) -> None:
+    """No task can commit: a refusal that said nothing of that would have the caller run tasks in vain."""
+    place, job = await half_begun(profile)
+    if beside:
+        context = await open_context(job.spec, place.store, owned=False)
+        await DeclareIntent(context).run(CommitIntent(None, 2, replacing=False))
+    again = _FreezesAgain(place, job)
+    with pytest.raises(TaskMissingError, match="could not be brought back") as caught:
+        await job.commit(tasks=2)
+    place.store.before_call = None
+    assert again.rounds == 5
+    assert caught.value.outcome == "unchanged"
+    assert caught.value.next_step.startswith("find out which other driver commits job j, and have it stop, then make")
+    assert isinstance(caught.value.causes[-1], JobStateError)
+    with pytest.raises(JobUndecidedError):
+        await committer.recover(place.dest, "j", storage_options={"store": FaultyStore(place.space.store())})
+    with pytest.raises(TaskMissingError) as caught:
+        await job.commit(tasks=2)
+    assert "frozen" not in caught.value.message
+    await place.run_task(job, 1, {"a/part-1": b"1"})
+    assert (await job.commit(tasks=2)).files_committed == 2
+    assert place.files() == BOTH
+    assert place.temporary() == set()
