@@ -49,7 +49,7 @@ class Look:
     @property
     def is_no_job(self) -> bool:
         """Whether a directory of that name stands, and no job in it."""
-        return self.found is not None and not self.found.is_job
+        return self.found is not None and _is_no_job(self.found)
 
     @property
     def is_kept(self) -> bool:
@@ -82,7 +82,7 @@ class LockRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         job_id: The job that holds it; empty when its record cannot be read.
-        orphan: Whether that job's directory is gone, so that no driver will release it.
+        orphan: Whether that job's directory is gone, or holds no job, so that no driver will release it.
         created: When it was taken, as the record says.
     """
 
@@ -104,7 +104,8 @@ async def look_at(store: Store, layout: JobLayout) -> Look:
         outcome = await read_outcome(store, layout) if found.ended else None
         decision = await read_decision(store, layout) if found.decided else None
         settled = decision is not None or outcome is not None
-        intent = await read_intent(store, found) if found.intents and not settled else None
+        began = bool(found.intents) and not (settled or found.is_remains)
+        intent = await read_intent(store, found) if began else None
     except (RecordError, StoreError) as error:
         return _unread(found, error)
     return Look(found, decision, outcome, intent)
@@ -136,7 +137,12 @@ async def find_lock(store: Store, destination: StorePath) -> LockRow | None:
         found = await look_at_job(store, JobLayout(destination, lock.job_id))
     except JobNotFoundError:
         return LockRow(job_id=lock.job_id, orphan=True, created=lock.created)
-    return LockRow(job_id=lock.job_id, orphan=not found.is_job, created=lock.created)
+    return LockRow(job_id=lock.job_id, orphan=_is_no_job(found), created=lock.created)
+
+
+def _is_no_job(found: JobDirectory) -> bool:
+    """Whether no command can join what stands there; an intent alone came when its job was over and cleaned up."""
+    return found.is_remains or not found.is_job
 
 
 def _unread(found: JobDirectory, error: CommitterError) -> Look:

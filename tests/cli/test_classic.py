@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 
 import committer
+from committer.records.job_state import Intent, encode_record
 from committer.stores.memory import MemoryStore
 from tests.cli.conftest import Lake, Run
 
@@ -145,11 +147,23 @@ def test_a_cleanup_by_age_removes_what_has_a_name_that_no_job_can_have(run: Run,
     assert [path.name for path in lake.temporary.iterdir()] == ["0"]
 
 
+@pytest.mark.parametrize("intent", [False, True], ids=["nothing", "a late intent"])
 @pytest.mark.parametrize("command", ["plan", "commit", "recover", "abort"])
-def test_what_would_be_done_is_said_of_no_job_that_is_none(run: Run, lake: Lake, command: str) -> None:
+def test_what_would_be_done_is_said_of_no_job_that_is_none(run: Run, lake: Lake, command: str, *, intent: bool) -> None:
     (lake.temporary / "j").mkdir(parents=True)
+    if intent:
+        late = Intent(job_id="j", driver="dead", created="2026-11-21T00:00:00+00:00", tasks=3)
+        (lake.temporary / "j" / "intent").write_bytes(encode_record(late))
     result = run(command, lake.path, "j")
     if command == "recover":
         assert "look for a report of the job, of which no record stands any more" in result.out
         result = run(command, lake.path, "j", "--yes")
     assert (result.code, "there is no job j" in result.err) == (4, True)
+    assert "recover --rollback" not in result.err
+    if command == "abort":
+        # What it names removes it.
+        assert f"committer jobs {lake.path}" in result.err
+        [row] = run("jobs", lake.path, "--output", "json").json["jobs"]
+        _program, *words = shlex.split(row["next_step"])
+        assert run(*words, "--yes").code == 0
+        assert not (lake.temporary / "j").exists()
