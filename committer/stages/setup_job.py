@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from committer.advice import call
@@ -12,10 +12,12 @@ from committer.errors import (
     JobExistsError,
     JobNotFoundError,
     StoreCrossDeviceError,
+    StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
+    StorePermissionError,
     UnsupportedError,
 )
 from committer.events import names
@@ -62,7 +64,8 @@ class SetupJob(Stage[None, str | None]):
     credentials, no such server); any other failure, and a cancellation, removes what was made below `_temporary`, so
     that the id is free again; where that fails too the error says so.
     Cost: about 10 calls in 7 round trips, and the store's probe beside the last; with `outcome_kept` one more. On
-    stores that take late writes one look at the setup record beside the last, too. With
+    stores that take late writes one look at the setup record beside the last, too; where directories are not real, one
+    at the destination beside the first. With
     `durability="fsync"` 6 more (one look, five directories synced), one where `_temporary` is made, and two a directory
     made above it. For a failed setup 5 or 6. For a root 4. Two for an intent that was left there.
     Hadoop: ``SetupJobStage``.
@@ -255,17 +258,10 @@ class SetupJob(Stage[None, str | None]):
             # Elsewhere that was no call.
             self._began_to_make = store.capabilities.directories
         except (StoreExistsError, StoreNotADirectoryError) as error:
-            raise StoreNotADirectoryError(
-                "a file stands where a directory must be, at this path or above it: "
-                f"{error.path or layout.job_directory}",
-                operation=self.name,
-                path=layout.destination,
-                next_step="choose another destination, or remove the file",
-                causes=[error],
-            ) from error
+            raise self._file_there(error.path or str(layout.job_directory), [error]) from error
         # A directory alone claims nothing: a lost answer to its creation cannot be told from another driver's.
         # The record does. Anything else in the directory belongs to another job: Hadoop's, or one being cleaned up.
-        remains = await self._remains()
+        remains = await (self._remains() if store.capabilities.directories else self._remains_and_no_file())
         if remains is not None:
             self._began_to_make = True
             found = await create_once(store, layout.setup, claim, durable=self.context.durable)
@@ -314,6 +310,37 @@ class SetupJob(Stage[None, str | None]):
         if not found.is_remains or await stands_beside(self.context.store, self.context.layout):
             return None
         return found
+
+    async def _remains_and_no_file(self) -> JobDirectory | None:
+        """What stands in the job's directory, where a file may have the name of a directory: one call beside it.
+
+        Readers that look at the destination would find that file, and none of the job's. Files above it are not looked
+        for.
+        """
+        remains, _none = await both(self._remains(), self._refuse_file())
+        return remains
+
+    async def _refuse_file(self) -> None:
+        destination = self.context.layout.destination
+        if not destination.name:
+            # A bucket is no file.
+            return
+        try:
+            standing = await status_or_none(self.context.store, destination)
+        except StorePermissionError:
+            # A policy for the objects below a name may say nothing of the name itself.
+            return
+        if standing is not None and not standing.is_directory:
+            raise self._file_there(str(destination))
+
+    def _file_there(self, path: str, causes: Iterable[StoreError] = ()) -> StoreNotADirectoryError:
+        return StoreNotADirectoryError(
+            f"a file stands where a directory must be, at this path or above it: {path}",
+            operation=self.name,
+            path=self.context.layout.destination,
+            next_step="choose another destination, or remove the file",
+            causes=causes,
+        )
 
     async def _standing(self) -> JobDirectory:
         store, layout = self.context.store, self.context.layout

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer.errors import JobUndecidedError
+from committer.errors import JobUndecidedError, StoreNotADirectoryError
 from committer.paths import StorePath
 from tests.s3.jobs import Jobs
 from tests.s3.killed_driver import JOB, Orders
@@ -128,3 +128,11 @@ async def test_killed_at_any_call_then_ended_by_another_process(moment: int, job
     # What was begun and not listed yet has no part, and costs nothing.
     assert [upload for upload in await jobs.channel.uploads() if await jobs.channel.parts(*upload)] == []
     assert jobs.kept() == []
+
+
+async def test_a_destination_that_is_an_object_is_refused(jobs: Jobs) -> None:
+    """S3A refuses it, too: who looks at the name finds the object, and none of the job's files."""
+    await jobs.channel.write("table", b"a file")
+    with pytest.raises(StoreNotADirectoryError, match="a file stands where a directory must be"):
+        await committer.open_job(jobs.root / "table", committer=jobs.kind, storage_options=jobs.options)
+    assert await jobs.channel.files() == {"table": b"a file"}
