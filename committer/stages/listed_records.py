@@ -168,8 +168,27 @@ async def _bring_back(context: StageContext) -> None:
         if await is_frozen(context):
             raise
         # Another driver brought them back meanwhile. Where it brought none, this one may have deleted their directory.
-        with suppress(StoreNotFoundError):
-            await store.make_directory(layout.manifests, parents=False)
+        await _make_again(context)
+
+
+async def _make_again(context: StageContext) -> None:
+    """Makes the directory of records, where none is there: 2 calls, 3 where one is. Nothing where the job is gone.
+
+    It is made apart, and renamed. Where a write makes directories, a request that makes it in its place, and comes when
+    the job is over, would make those of the job again: they would look like an open job, and keep its id. What comes
+    late under this name occupies no id, and every cleanup removes it.
+    """
+    store, layout = context.store, context.layout
+    apart = layout.ended(context.runtime.nonce())
+    try:
+        await store.make_directory(apart, parents=False)
+        # Where a try came whose answer was lost, the next one finds nothing to rename.
+        await looking_again(lambda: store.rename_directory(apart, layout.manifests))
+    except StoreNotFoundError:
+        return
+    except StoreExistsError:
+        with suppress(CommitterError):
+            await store.delete_directory(apart, recursive=False)
 
 
 async def _bring_in_late(context: StageContext) -> None:

@@ -126,7 +126,7 @@ async def test_a_file_that_comes_apart_when_the_job_is_over_is_no_job(profile: s
         assert (await job.commit(tasks=2)).files_committed == 2
         await what_is_late_arrives(place)
     assert (await committer.validate(place.dest, storage_options=place.options)).ok
-    await clean_up_what_came(place, "unknown")
+    await clean_up_what_came(place)
     async with place.open_job(job_id="j") as again:
         await again.abort()
     assert place.temporary() == set()

@@ -105,21 +105,22 @@ async def _bring_back_at_once(profile: str, tasks: int, number: int) -> bool:
     return came
 
 
+_of_both = pytest.mark.parametrize("operation", ["make_directory", "rename_directory"])
+
+
 class _Overtaken:
     """A driver that deletes a late task's directory, once another has brought no records back under that very name.
 
-    So it makes the directory again. That meets trouble.
+    So it makes the directory again, apart, and renames it. One of the two meets trouble.
     """
 
-    def __init__(self, profile: str, kind: FaultKind, times: int | None) -> None:
+    def __init__(self, profile: str, operation: str, kind: FaultKind, times: int | None) -> None:
         self.place = MemoryPlace(profile)
         self.steps: list[str] = []
-        self.place.faults(
-            Fault(kind=kind, operation="make_directory", path=self._is_made_again, times=times, delay_s=3600.0)
-        )
+        self.place.faults(Fault(kind=kind, operation=operation, path=self._is_made_again, times=times, delay_s=3600.0))
 
     def _is_made_again(self, path: StorePath) -> bool:
-        return path.name == "manifests" and "overtaken" in self.steps
+        return path.name.startswith("ended-") and "overtaken" in self.steps
 
     async def refuse(self) -> tuple[Job, BaseException]:
         """Has its commit refused, as no task committed; the job, and what was raised."""
@@ -149,11 +150,14 @@ class _Overtaken:
 
 
 @profiles
+@_of_both
 @pytest.mark.parametrize("kind", ["unavailable", "unanswered", "lost", "late", "again"])
-async def test_a_directory_that_is_made_again_is_there_whatever_the_answer(profile: str, kind: FaultKind) -> None:
-    """Tasks commit on, and a later commit counts them. One that comes an hour later holds nothing."""
+async def test_a_directory_that_is_made_again_is_there_whatever_the_answer(
+    profile: str, operation: str, kind: FaultKind
+) -> None:
+    """Tasks commit on, and a later commit counts them. One that comes an hour later is no job, and keeps no id."""
     with use_runtime(VirtualRuntime()):
-        overtaken = _Overtaken(profile, kind, 1)
+        overtaken = _Overtaken(profile, operation, kind, 1)
         place = overtaken.place
         job, refused = await overtaken.refuse()
         assert isinstance(refused, TaskMissingError)
@@ -164,22 +168,22 @@ async def test_a_directory_that_is_made_again_is_there_whatever_the_answer(profi
         assert (await job.commit(tasks=2)).files_committed == 2
         await what_is_late_arrives(place)
         assert place.files() == BOTH
-        # An empty directory for records is all that a job of Hadoop's has when it begins.
-        await clean_up_what_came(place, "open")
+        await clean_up_what_came(place)
 
 
 @profiles
+@_of_both
 @pytest.mark.parametrize("kind", ["unavailable", "forbidden", "unanswered", "lost", "crash_before", "crash_after"])
-async def test_a_directory_that_cannot_be_made_again(profile: str, kind: FaultKind) -> None:
+async def test_a_directory_that_cannot_be_made_again(profile: str, operation: str, kind: FaultKind) -> None:
     """The driver says that it does not know how the job stands. No task commits into nothing, and the job ends."""
     with use_runtime(VirtualRuntime()):
-        overtaken = _Overtaken(profile, kind, None)
+        overtaken = _Overtaken(profile, operation, kind, None)
         place = overtaken.place
         job, refused = await overtaken.refuse()
         assert isinstance(refused, SimulatedCrash) or refused.outcome == "unknown"
         options: dict[str, object] = {"store": FaultyStore(place.space.store())}
         lacking = overtaken.lacks_directory
-        assert lacking == (kind not in {"lost", "crash_after"})
+        assert lacking == (operation == "make_directory" or kind not in {"lost", "crash_after"})
         # Where a write makes directories, that of a task's record does.
         if lacking and profile != "adls":
             with pytest.raises(JobStateError, match="came too late"):
