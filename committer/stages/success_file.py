@@ -49,8 +49,8 @@ class NotWithdrawnError(JobStateError):
     def __init__(self, context: StageContext, cause: CommitterError) -> None:
         job_id, success = context.layout.job_id, context.layout.success
         super().__init__(
-            f"_SUCCESS of job {job_id} was written when another driver had ended the job, and it could not be seen to "
-            f"that it names no files that are gone: {cause.message}",
+            f"_SUCCESS of job {job_id} was written when another driver had ended the job; it may name files that are "
+            f"gone, and could not be looked at, or taken away: {cause.message}",
             operation="withdraw_success",
             path=success,
             outcome="committed",
