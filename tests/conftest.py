@@ -217,7 +217,10 @@ class _Recorded(BlockingError):
 
 @pytest.fixture(scope="session")
 def _guard() -> Iterator[BlockBuster]:
-    """The guard, which a test switches on, and which stays on for the next one: each switch is sixty replacements."""
+    """The guard, which a test switches on, and which stays on for the next one: each switch is sixty replacements.
+
+    What may block is said here for all tests: what a file's name means to the guard is found out once.
+    """
     # Only what the library does counts: a test may look at the disk by itself, as an independent witness, and so
     # may the helpers that committer.testing gives to tests.
     testing = ModuleType("committer.testing")
@@ -242,6 +245,10 @@ def _guard() -> Iterator[BlockBuster]:
         function.can_block_in("multiprocessing/util.py", {"__call__"})
         # pytest's own handler writes each log record to a file.
         function.can_block_in("logging/__init__.py", {"emit"})
+        # Tests look at the disk in the middle of a store call.
+        function.can_block_in("tests/engine/places.py", {"all_files", "directories", "write", "remove"})
+        # A virtual loop has no threads: what the engine would do in one, it does at once.
+        function.can_block_in("committer/testing/virtual_loop.py", {"run_blocking"})
     with pytest.MonkeyPatch.context() as replaced:
         replaced.setattr(guard_module, "BlockingError", _Recorded)
         replaced.setattr(guard_module, "_wrap_blocking", wrap_blocking)
