@@ -14,7 +14,6 @@ from committer.committers.refused_output import TO_BE_ABORTED
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
-    JobStateError,
     StoreOutcomeUnknownError,
     TargetExistsError,
 )
@@ -27,6 +26,7 @@ from committer.stages.base import StageContext
 from committer.stages.decide import vanished
 from committer.stages.intent import CommitIntent, own_intent, withdraw
 from committer.stages.job_directory import JobDirectory, look_at_job
+from committer.stages.listed_records import FrozenAgainError
 from committer.stages.other_setup import is_another_setup
 from committer.stages.own_records import read_intent
 from committer.stages.preflight import refuse
@@ -225,7 +225,7 @@ async def withdraw_or_say(
             if listing and alone:
                 try:
                     await context.forms.unfreeze(context)
-                except JobStateError as frozen:
+                except FrozenAgainError as frozen:
                     # Another driver that froze them again does not rest on this intent.
                     failure = frozen
             await withdraw(context, intent)

@@ -36,6 +36,10 @@ _PLACE_TAKEN: Final = b"No records: only that none may arrive here late.\n"
 _TRIES: Final = 5
 
 
+class FrozenAgainError(JobStateError):
+    """Each time that records were brought back another driver of the job froze them again."""
+
+
 def aborted_suffix(layout: JobLayout) -> str:
     """How the name of a record ends that `AbortTask` has taken, while it looks whose it is."""
     return f"{ABORTED}{layout.record_suffix}.tmp"
@@ -126,7 +130,7 @@ async def unfreeze_manifests(context: StageContext) -> None:
     Cost: 4 calls; 2 more a late record.
 
     Raises:
-        JobStateError: Each time that they were brought back another driver froze them again: they may be frozen now,
+        FrozenAgainError: Each time that they were brought back another driver froze them again: they may be frozen now,
             and then what tasks commit does not count.
     """
     if not can_freeze(context):
@@ -138,7 +142,7 @@ async def unfreeze_manifests(context: StageContext) -> None:
         if await _keep_name(context):
             return
     layout = context.layout
-    raise JobStateError(
+    raise FrozenAgainError(
         f"the records of job {layout.job_id} stay frozen, where no task can commit any more: they were brought back "
         f"{_TRIES} times, and another driver froze them again each time",
         operation="unfreeze_manifests",

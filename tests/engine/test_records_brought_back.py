@@ -19,7 +19,7 @@ from committer.errors import (
 from committer.flow.runtime import use_runtime
 from committer.paths import StorePath
 from committer.stages.intent import CommitIntent, DeclareIntent
-from committer.stages.listed_records import freeze_manifests, unfreeze_manifests
+from committer.stages.listed_records import FrozenAgainError, freeze_manifests, unfreeze_manifests
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.frozen import (
@@ -333,7 +333,7 @@ async def test_records_that_another_driver_freezes_again_and_again(profile: str,
     assert again.rounds == 5
     assert caught.value.outcome == "unchanged"
     assert caught.value.next_step.startswith("find out which other driver commits job j, and have it stop, then make")
-    assert isinstance(caught.value.causes[-1], JobStateError)
+    assert isinstance(caught.value.causes[-1], FrozenAgainError)
     with pytest.raises(JobUndecidedError):
         await committer.recover(place.dest, "j", storage_options={"store": FaultyStore(place.space.store())})
     with pytest.raises(TaskMissingError) as caught:

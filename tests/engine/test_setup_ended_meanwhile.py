@@ -117,6 +117,30 @@ async def test_cleanup_that_stands_still_takes_nothing_of_the_next_setup(space: 
 
 
 @pytest.mark.parametrize("space", PROFILES, indirect=True)
+async def test_setup_record_that_comes_beside_a_kept_outcome_is_no_other_jobs(space: MemorySpace) -> None:
+    """Another name would make the outcome that of a job before, and a stream that repeats the batch would find none."""
+    path = space.path("out/_temporary/J/setup")
+    late: list[bytes] = []
+
+    class Late(Driver):
+        async def act(self) -> None:
+            late.append(space.files()[path.path])
+            await space.store().delete_file(path)
+
+    options = {"store": Late(space)}
+    config = CommitterConfig(outcome_kept=True)
+    with use_runtime(Impatient(1)):
+        job = await committer.open_job(space.path("out"), job_id="J", config=config, storage_options=options)
+        await write(job, 1)
+        assert (await job.commit()).files_committed == 1
+        await job.close()
+        space.write(path.path, late[0])
+        report = await committer.recover(space.path("out"), "J", storage_options=options)
+    assert (report.success, report.files_committed) == (True, 1)
+    assert [name for name in space.files() if "_temporary" in name] == ["/out/_temporary/J/outcome"]
+
+
+@pytest.mark.parametrize("space", PROFILES, indirect=True)
 @pytest.mark.parametrize("kind", ["unanswered", "late"])
 async def test_setup_record_that_never_came_or_comes_late_is_no_other_drivers(space: MemorySpace, kind: str) -> None:
     store = Driver(space, kind)
