@@ -28,7 +28,7 @@ from committer.job_messages import OwnAttempts, messages_of_all_attempts
 from committer.layout import check_number
 from committer.logs import job_logger
 from committer.opening import Opening
-from committer.records.publish_chunk import PublishPool
+from committer.records.publish_chunk import PublishPool, checked_pool
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
@@ -279,7 +279,7 @@ class Job(OneProcess):
         elif task_commits is None and self.spec.delivery == "message":
             task_commits = await self._attempts.only_ones(self._context)
         context = self._context = as_new_driver(self._context)
-        context = replace(context, pool=pool)
+        context = replace(context, pool=checked_pool(pool))
         self._report = await self._committer.commit_job(context, task_commits, tasks)
         return self._report
 

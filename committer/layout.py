@@ -58,8 +58,13 @@ _TASK: Final = re.compile(r"_m_(\d{6,})(?:_\d+-[0-9a-f]+)?\Z")
 _HADOOP_JOB_ID = re.compile(r"job_([A-Za-z0-9]+_\d+)\Z")
 
 
-def check_job_id(job_id: object) -> str:
+def check_job_id(job_id: object, operation: str = "open_job", shown_by: str = "") -> str:
     """Returns `job_id` when it can name a job.
+
+    Args:
+        job_id: What was given.
+        operation: The call that it was given to.
+        shown_by: The call that shows the ids of the jobs that are there; empty where the job is to be made.
 
     Raises:
         ConfigurationError: It does not match ``[A-Za-z0-9][A-Za-z0-9._-]{0,127}``.
@@ -67,8 +72,10 @@ def check_job_id(job_id: object) -> str:
     if not isinstance(job_id, str) or not is_job_id(job_id):
         raise ConfigurationError(
             f"a job id is 1 to 128 of A-Z a-z 0-9 . _ - and starts with a letter or digit, not {job_id!r}",
-            operation="open_job",
-            next_step="give another id, such as 'nightly-2026-01-31', or none: open_job draws one",
+            operation=operation,
+            next_step=f"{shown_by} shows the ids of the jobs that are there"
+            if shown_by
+            else "give another id, such as 'nightly-2026-01-31', or none: open_job draws one",
         )
     return job_id
 

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from committer.errors import ConfigurationError
 from committer.hadoop_names import instead_of
 from committer.hadoop_user import hadoop_user
 from committer.option_values import asks_for, bad_option, parse, plain_keys
@@ -55,6 +56,7 @@ def resolve(options: Mapping[str, object]) -> Resolved:
     Raises:
         ConfigurationError: A text is not of its option's kind; the error names key and value.
     """
+    _refuse_no_mapping(options)
     resolved = Resolved({}, {}, [], [])
     second: list[tuple[Option, str, object]] = []
     staging_name = _staging_name(options)
@@ -91,6 +93,16 @@ def resolve(options: Mapping[str, object]) -> Resolved:
             resolved.warnings.append(f"the option {written_as} has no effect beside {first}, which wins")
     _mean_as_staging(staging_name, resolved)
     return resolved
+
+
+def _refuse_no_mapping(options: object) -> None:
+    if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
+        raise ConfigurationError(
+            f"from_hadoop takes a mapping of option keys to values, not this {type(options).__name__}",
+            operation="from_hadoop",
+            next_step="give a dict, such as CommitterConfig.from_hadoop("
+            "{'mapreduce.manifest.committer.delete.target.files': 'true'})",
+        )
 
 
 def _warned_of_one_place(key: str, written_as: str, value: object, resolved: Resolved) -> bool:

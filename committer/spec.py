@@ -12,7 +12,7 @@ from committer.errors import ConfigurationError, RecordError
 from committer.hadoop_user import hadoop_user
 from committer.layout import JobLayout, check_job_id, check_number, check_setup
 from committer.paths import StorePath
-from committer.undecodable import UNDECODABLE
+from committer.undecodable import UNDECODABLE, encoded
 
 Delivery: TypeAlias = Literal["listing", "message"]
 
@@ -95,19 +95,19 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
     @classmethod
-    def decode(cls, data: bytes | str) -> JobSpec:
+    def decode(cls, data: bytes | bytearray | memoryview | str) -> JobSpec:
         """Reads what `encode` wrote.
 
         Raises:
             RecordError: It is not a spec.
         """
         try:
-            spec = msgspec.json.decode(data, type=cls)
+            spec = msgspec.json.decode(encoded(data), type=cls)
             check_job_id(spec.job_id)
             check_number(spec.job_attempt, "job_attempt")
             check_setup(spec.setup)
             StorePath.from_uri(spec.destination)
-        except (*UNDECODABLE, ConfigurationError) as error:
+        except (*UNDECODABLE, TypeError, ConfigurationError) as error:
             raise RecordError(
                 f"not a job spec: {error}",
                 operation="decode JobSpec",

@@ -74,7 +74,7 @@ async def find_job(
         JobStateError: The job lost its setup record, and is not decided.
         StoreLinkError: No setup record stands, but a link in the place of a directory or a record.
     """
-    check_job_id(job_id)
+    check_job_id(job_id, "find_job", call("list_jobs", str(dest)))
     store = paced(opened, config or CommitterConfig(), Statistics(), owned=False)
     layout = layout_for(store, dest, job_id)
     try:

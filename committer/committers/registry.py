@@ -61,6 +61,12 @@ def committer_for(name: str) -> Committer:
     Raises:
         UnsupportedError: There is none.
     """
+    if not isinstance(name, str):
+        raise UnsupportedError(
+            f"a committer is asked for by its name, not by a {type(name).__name__}",
+            operation="open_job",
+            next_step=f"give a text, such as {ManifestCommitter.name!r}, or leave it out",
+        )
     if is_known(name):
         return (BUILT_IN | _registered)[name]()
     step = instead_of(name) or (

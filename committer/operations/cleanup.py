@@ -227,7 +227,8 @@ async def _cleanup(
     destination = StorePath.of(dest)
     config = config_of(config) or CommitterConfig()
     age_s = age_in_seconds(older_than, operation="cleanup")
-    chosen = [check_job_id(job_id)] if job_id is not None else None
+    shown_by = call("list_jobs", str(destination))
+    chosen = [check_job_id(job_id, "cleanup", shown_by)] if job_id is not None else None
     removed: list[str] = []
     kept: dict[str, str] = {}
     given_up: dict[str, str] = {}

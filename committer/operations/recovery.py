@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+from committer.advice import call
 from committer.committers.advising import advised
 from committer.committers.context import open_context
 from committer.committers.find_job import FoundJob, find_job
@@ -102,7 +103,7 @@ async def _found(
 ) -> AsyncIterator[StageContext]:
     """The context of a job that stands, or that reports may speak of."""
     destination = StorePath.of(dest)
-    check_job_id(job_id)
+    check_job_id(job_id, "recover", call("list_jobs", str(destination)))
     choices = config_of(config)
     async with store_of_call(destination, storage_options) as store:
         try:

@@ -6,11 +6,11 @@ Both are small messages that can be pickled, and hold no secret. Neither is ever
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Final, Literal, Protocol, TypeAlias
+from typing import Annotated, Final, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 
-from committer.errors import RecordError
+from committer.errors import ConfigurationError, RecordError
 from committer.records.job_state import Fact
 from committer.records.pending_uploads import UploadEntry
 from committer.records.statistics import IOStatistics
@@ -150,6 +150,22 @@ class PublishPool(Protocol):
         one is at work.
         """
         ...
+
+
+def checked_pool(pool: object) -> PublishPool | None:
+    """Returns what a caller gave to publish with when it is a pool, or None.
+
+    Raises:
+        ConfigurationError: It is something else: to be seen before the job is decided, for the commit would stop after.
+    """
+    if pool is None or (callable(getattr(pool, "workers", None)) and callable(getattr(pool, "publish", None))):
+        return cast("PublishPool | None", pool)
+    raise ConfigurationError(
+        f"publish_with is a pool of workers, not a {type(pool).__name__}",
+        operation="commit_job",
+        next_step="give a committer.sync.ExecutorPool, or an object with the two methods of "
+        "committer.publishing.PublishPool; or leave it out",
+    )
 
 
 def digest_of_entries(entries: bytes) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from committer.errors import ConfigurationError, RecordError
-from committer.undecodable import UNDECODABLE
+from committer.undecodable import UNDECODABLE, encoded
 
 INLINE_LIMIT = 6 * 1024
 MESSAGE_LIMIT = 8 * 1024
@@ -61,7 +61,7 @@ class TaskCommit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             RecordError: It is not a task commit message, or its inline record is not the one its digest names.
         """
         try:
-            message = msgspec.json.decode(data if isinstance(data, str) else bytes(data), type=cls)
+            message = msgspec.json.decode(encoded(data), type=cls)
         except (*UNDECODABLE, TypeError) as error:
             raise RecordError(
                 f"not a task commit message: {error}",
@@ -92,11 +92,17 @@ def messages_in(task_commits: Iterable[TaskCommit] | None) -> list[TaskCommit] |
     """The messages that a caller gave for a commit, drawn once; None where it gave none.
 
     Raises:
-        ConfigurationError: One message was given in place of a list of them.
+        ConfigurationError: Something else was given in place of a list of them.
     """
     if isinstance(task_commits, TaskCommit):
         raise ConfigurationError(
             "one task commit message was given in place of a list of them",
+            operation="commit_job",
+            next_step="give task_commits=[message, ...], the task_commit of every task",
+        )
+    if task_commits is not None and not isinstance(task_commits, Iterable):
+        raise ConfigurationError(
+            f"task_commits is a list of messages, not a {type(task_commits).__name__}",
             operation="commit_job",
             next_step="give task_commits=[message, ...], the task_commit of every task",
         )

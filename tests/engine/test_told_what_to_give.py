@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import committer
-from committer import CommitterConfig, TaskCommit, sync
-from committer.errors import ConfigurationError, InvalidPathError, RecordError, TaskError
+from committer import CommitterConfig, JobSpec, TaskCommit, sync
+from committer.errors import ConfigurationError, InvalidPathError, RecordError, TaskError, UnsupportedError
 from committer.paths import StorePath
 from committer.references import resolved
 
@@ -113,6 +113,62 @@ def test_a_number_that_is_none_names_the_call_that_took_it(
         with pytest.raises(ConfigurationError, match="must be an int >= 0, not '1'") as caught:
             call(job)
         assert caught.value.operation == operation
+
+
+def test_a_pool_that_is_none_is_refused_before_the_job_is_decided(tmp_path: Path) -> None:
+    no_pool: Any = 4
+    with sync.open_job(tmp_path, job_id="j") as job:
+        write_part(job)
+        with pytest.raises(ConfigurationError, match="publish_with is a pool of workers, not a int") as caught:
+            job.commit(tasks=1, publish_with=no_pool)
+        assert "ExecutorPool" in caught.value.next_step
+        assert not (tmp_path / "_temporary" / "j" / "decision").exists()
+        assert job.commit(tasks=1).files_committed == 1
+
+
+def test_messages_that_are_no_list_are_told_to_be_one(tmp_path: Path) -> None:
+    with sync.open_job(tmp_path, delivery="message") as job:
+        message = write_part(job)
+        number: Any = 1
+        for end in (job.plan, job.commit):
+            with pytest.raises(ConfigurationError, match="task_commits is a list of messages, not a int") as caught:
+                end(task_commits=number)
+        assert "task_commits=[message, ...]" in caught.value.next_step
+        assert job.commit(task_commits=[message]).files_committed == 1
+
+
+def test_a_committer_that_is_no_name_is_told_to_be_one(tmp_path: Path) -> None:
+    no_name: Any = committer
+    with pytest.raises(UnsupportedError, match="a committer is asked for by its name, not by a module") as caught:
+        with sync.open_job(tmp_path, committer=no_name):
+            pass
+    assert "'manifest'" in caught.value.next_step
+
+
+@pytest.mark.parametrize("given", [None, "a=1", {1: "2"}])
+def test_options_of_hadoop_s_that_are_no_mapping_are_told_to_be_one(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="from_hadoop takes a mapping of option keys") as caught:
+        CommitterConfig.from_hadoop(given)
+    assert "from_hadoop({'" in caught.value.next_step
+
+
+@pytest.mark.parametrize("given", [None, 5])
+def test_a_spec_or_message_that_is_no_text_is_told_what_to_be(given: Any) -> None:
+    for decode in (JobSpec.decode, TaskCommit.decode):
+        with pytest.raises(
+            RecordError, match=r"not a (job spec|task commit message): .*not a (NoneType|int)"
+        ) as caught:
+            decode(given)
+        assert "encode() returned" in caught.value.next_step
+
+
+@pytest.mark.parametrize("call", [sync.recover, sync.attach_job, sync.cleanup], ids=["recover", "attach", "cleanup"])
+def test_an_id_that_is_none_is_told_where_ids_are_shown(tmp_path: Path, call: Callable[..., object]) -> None:
+    """Only `open_job` draws one."""
+    with pytest.raises(ConfigurationError, match="a job id is") as caught:
+        call(tmp_path, job_id="a/b")
+    assert "list_jobs" in caught.value.next_step
+    assert caught.value.operation != "open_job"
 
 
 # -- listeners -----------------------------------------------------------------------------------------------------
