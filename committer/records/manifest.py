@@ -16,6 +16,7 @@ import msgspec
 
 from committer.errors import InvalidPathError, RecordError
 from committer.file_names import check_absolute_name, check_file_name, may_be_reserved
+from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.records.hadoop_json import bad_record, decode, encode
 from committer.records.pending_uploads import UploadEntry
@@ -295,6 +296,13 @@ def _name_outside(base: StorePath, text: str, field: str, source: str, roots: Co
     """The name of what does not lie below `base`: its absolute path, if that lies below one of `roots`."""
     store = str(StorePath(base.scheme, base.authority, ""))
     refused = bad_record(_WHAT, field, f"{text} does not lie below {base}", source=source)
+    other = _other_destination(base, text)
+    if other:
+        refused.next_step = (
+            f"the job's tasks named the destination {other}: name it so, where a link leads from one to the other; "
+            "where it was moved from there, move it back"
+        )
+        raise refused
     if roots is None or not text.startswith(f"{store}/"):
         scheme, _, rest = text.partition(":")
         if f"{base.scheme}:{rest}".startswith(f"{base}/"):
@@ -310,6 +318,14 @@ def _name_outside(base: StorePath, text: str, field: str, source: str, roots: Co
             "config=CommitterConfig(absolute_roots=(...))"
         )
         raise refused from error
+
+
+def _other_destination(base: StorePath, text: str) -> str:
+    """How the tasks of this job named its destination, where they named another place than its caller; else empty."""
+    own, between, job = str(base).rpartition(f"/{TEMPORARY}/")
+    other, found, _name = text.partition(f"/{TEMPORARY}/{job}/")
+    is_other_place = other.partition(":")[2] != own.partition(":")[2]
+    return other if between and found and is_other_place else ""
 
 
 def _refuse_twice(texts: list[str], field: str, reason: str, source: str) -> None:

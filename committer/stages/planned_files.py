@@ -29,6 +29,8 @@ BYTES_IN_A_RUN = 4 << 20
 # Files that are made of what was kept before whatever else waits for the event loop runs.
 _FILES_A_TURN = 5_000
 
+_FIND_WRITER = "find out who writes into the job's directory"
+
 
 async def read_record(context: StageContext, record: str) -> bytes:
     """The bytes of a record, by its name: one call, but for records that are directories."""
@@ -207,9 +209,14 @@ class PlannedFiles:
                     field="digest",
                     path=self._context.layout.record_path(winner.record),
                     outcome="unknown",
-                    next_step="find out who writes into the job's directory" + self._else_give_up(),
+                    next_step=_FIND_WRITER + self._else_give_up(),
                 )
-            entries = _decode_again(self._context, winner, data)
+            try:
+                entries = _decode_again(self._context, winner, data)
+            except RecordError as error:
+                # One that says what to do does so for the whole job; recovery alone would fail the same way.
+                error.next_step = error.next_step or f"{_FIND_WRITER}{self._else_give_up()}"
+                raise
             await linked.add(winner.record, entries.sources)
             decoded[number] = entries.planned()
 
