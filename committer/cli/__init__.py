@@ -6,6 +6,7 @@ Each command is a function of `application`; what it finds out or does is in a m
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code; see `committer.cli.exits.Exit`.
     """
+    # A process that was started without them has none.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         from committer.cli.application import run
     except ImportError as error:
@@ -32,4 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
+    except BaseException as error:
+        # In half of the time that a short command takes its modules are loaded.
+        if not _is_interrupt(error):
+            raise
+        print("committer: interrupted; nothing was changed", file=sys.stderr)
+        return 130
     return run(sys.argv[1:] if arguments is None else arguments)
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is the cause; Python turns it into another error where a class is being made."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

@@ -33,7 +33,11 @@ Yes = Annotated[bool, Parameter(help="Do it: without this the command only says 
 Limit = Annotated[int, Parameter(help="How many entries of a list are shown as text; 20 when left out.")]
 Messages = Annotated[
     str | None,
-    Parameter(metavar="FILE", help="The winners' task commit messages, one encoded TaskCommit a line; - is stdin."),
+    Parameter(
+        metavar="FILE",
+        help="The winners' task commit messages, one encoded TaskCommit a line; - is stdin.",
+        allow_leading_hyphen=True,
+    ),
 ]
 JobAttempt = Annotated[
     int | None, Parameter(help="The job attempt of a job that Hadoop set up; the highest one when left out.")
@@ -296,7 +300,8 @@ def abort_uploads(
     plan, planned = session.run(pending.plan_abort(session, uri, older_than=age, everything=everything))
     if not session.confirmed(plan, yes=yes):
         return session.unconfirmed(plan)
-    return session.run_long(pending.run_abort(session, uri, planned), lambda: pending.interrupted(uri))
+    done = session.run_long(pending.run_abort(session, uri, planned), lambda: pending.interrupted(uri))
+    return replace(done, changed=True)
 
 
 @uploads.command(name="expect")
@@ -351,7 +356,7 @@ def _settled(
         if not session.confirmed(planned, yes=yes):
             return session.unconfirmed(planned)
         session.screen.remark(planned.notes)
-        return session.run_long(work(), interrupted(target, doing))
+        return replace(session.run_long(work(), interrupted(target, doing)), changed=True)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -367,8 +372,7 @@ def run(arguments: Sequence[str]) -> int:
         if not isinstance(answer, Answer):
             # Help or version was printed.
             return Exit.OK if arguments else Exit.USAGE
-        screen.answer(answer)
-        return answer.code
+        return screen.end(answer)
     except CycloptsError as error:
         usage = lacking(app, error, arguments) if isinstance(error, MissingArgumentError) else None
         usage = usage or ConfigurationError(str(error).strip(), operation="command line", next_step=SEE_HELP)

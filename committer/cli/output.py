@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Final, TypeAlias
 
@@ -44,6 +45,7 @@ class Answer:
         code: What the process returns.
         notes: Remarks that are no part of the answer; they go to standard error.
         final: Of a plan: whether nothing would be done, so that no question is asked.
+        changed: Whether the command did what it was confirmed to do.
     """
 
     data: dict[str, object]
@@ -51,6 +53,7 @@ class Answer:
     code: Exit = Exit.OK
     notes: Sequence[str] = field(default=())
     final: bool = False
+    changed: bool = False
 
 
 def line(text: object, style: str = "", indent: int = 0) -> Part:
@@ -184,7 +187,11 @@ class Screen:
         return not self.json and sys.stdin is not None and sys.stdin.isatty() and self.err.is_terminal
 
     def answer(self, answer: Answer) -> None:
-        """Prints an answer, then remarks about it."""
+        """Prints an answer, then remarks about it.
+
+        Raises:
+            OSError: Standard output takes nothing, as a file on a full disk.
+        """
         if self.json:
             text = json.dumps(builtins_of(answer.data), indent=2)
             # Escaped as other control characters are: a terminal may act upon it.
@@ -204,9 +211,27 @@ class Screen:
         self.aside([line(f"note: {note}", "yellow") for note in notes])
 
     def aside(self, parts: Sequence[Part]) -> None:
-        """Prints to standard error."""
+        """Prints to standard error. Where nothing can be written there, the command goes on all the same."""
         if parts:
-            _write(sys.stderr, _rendered(self.err, parts))
+            try:
+                _write(sys.stderr, _rendered(self.err, parts))
+            except OSError:
+                _discard(sys.stderr)
+
+    def end(self, answer: Answer) -> Exit:
+        """Prints the answer of a command; the exit code says what was done, also where that could not be written."""
+        try:
+            self.answer(answer)
+        except OSError as error:
+            _discard(sys.stdout)
+            unwritten = CommitterError(
+                f"the answer could not be written to standard output: {error.strerror}",
+                operation="command line",
+                next_step="free space where standard output goes, or send it elsewhere",
+            )
+            self.error(unwritten, Exit.FAILED)
+            return answer.code or (Exit.OK if answer.changed else Exit.FAILED)
+        return answer.code
 
 
 def _console(file: IO[str]) -> Console:
@@ -228,6 +253,13 @@ def _write(file: IO[str], text: str) -> None:
         file.flush()
     except BrokenPipeError:
         # Who read went away (`| head`). What was done stays done, and the exit code says so.
+        _discard(file)
+
+
+def _discard(file: IO[str]) -> None:
+    """Has a stream that takes nothing any more swallow all: what waits in it would fail again when Python ends."""
+    with suppress(OSError, ValueError):
+        number = file.fileno()
         devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, file.fileno())
+        os.dup2(devnull, number)
         os.close(devnull)

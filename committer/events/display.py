@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -118,8 +119,10 @@ class Display:
             view = board.view()
             if view is not None:
                 numbers = f": {view.numbers}" if view.numbers else ""
-                sys.stderr.write(f"[{seconds(time.monotonic() - started)}] {view.words}{numbers}\n")
-                sys.stderr.flush()
+                # On a full disk the work goes on, and so do later lines.
+                with suppress(OSError):
+                    sys.stderr.write(f"[{seconds(time.monotonic() - started)}] {view.words}{numbers}\n")
+                    sys.stderr.flush()
 
 
 def watched(

@@ -16,7 +16,7 @@ from committer import CommitterConfig
 from committer.cli.target import older
 from committer.errors import ConfigurationError
 from committer.testing.faults import Fault, SimulatedCrash
-from tests.cli.conftest import JAVA_JOB, Lake, Run
+from tests.cli.conftest import JAVA_JOB, Lake, Run, shell
 from tests.engine.places import MemoryPlace
 
 THREE = ["year=2026/part-0.csv", "year=2026/part-1.csv", "year=2026/part-2.csv"]
@@ -491,3 +491,11 @@ def test_a_cleanup_that_could_not_remove_a_job_fails(run: Run, lake: Lake) -> No
     done = run("cleanup", lake.path, "--older-than", "0s", "--yes", "--output", "json")
     assert (done.code, done.json["removed"], done.json["failed"]) == (1, ["dead"], ["damaged"])
     assert run("cleanup", lake.path, "--older-than", "7d", "--yes").code == 0
+
+
+def test_messages_are_read_from_standard_input(lake: Lake) -> None:
+    """As a word of its own: `--task-commits -`."""
+    lines = "\n".join(message.decode() for message in lake.open(delivery="message"))
+    assert shell("plan", lake.path, "open", "--task-commits", "-", stdin=lines).code == 0
+    assert shell("commit", lake.path, "open", "--task-commits", "-", "--tasks", "3", "--yes", stdin=lines).code == 0
+    assert len(lake.files()) == 3

@@ -241,3 +241,75 @@ def test_a_reader_that_goes_away_is_no_failure_of_the_command(lake: Lake, tmp_pa
     assert b"Traceback" not in done.stderr
     assert b"Exception ignored" not in done.stderr
     assert len(lake.files()) == 3
+
+
+def on_full_disk(*words: object, full: str) -> subprocess.CompletedProcess[str]:
+    """A command one of whose streams goes to a file on a full disk."""
+    with open("/dev/full", "w") as disk:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, full: disk}
+        return subprocess.run(
+            [sys.executable, "-m", "committer.cli", *map(str, words)],
+            text=True,
+            cwd=ROOT,
+            check=False,
+            timeout=300,
+            **streams,  # type: ignore[call-overload]
+        )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_the_answer_is_no_failure_of_what_was_done(lake: Lake) -> None:
+    lake.open()
+    plan = on_full_disk("plan", lake.path, "open", full="stdout")
+    done = on_full_disk("commit", lake.path, "open", "--yes", full="stdout")
+    assert [result.returncode for result in (plan, done)] == [1, 0]
+    for result in (plan, done):
+        assert "error: the answer could not be written to standard output: No space left" in result.stderr
+        assert "free space where standard output goes" in result.stderr
+        assert "Traceback" not in result.stderr
+    assert len(lake.files()) == 3
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_standard_error_keeps_no_command_from_its_work(lake: Lake) -> None:
+    """A log on the disk that the job is to make room on."""
+    lake.decided()
+    done = on_full_disk("recover", lake.path, "decided", "--yes", full="stderr")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "job decided: committed")
+    assert len(lake.files()) == 3
+
+
+def test_a_process_without_standard_streams_does_its_work(lake: Lake) -> None:
+    lake.decided()
+    command = [sys.executable, "-m", "committer.cli", "recover", str(lake.path), "decided", "--yes"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command], cwd=ROOT, check=False, timeout=300)
+    assert done.returncode == 0
+    assert len(lake.files()) == 3
+
+
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "RuntimeError('made of it') from KeyboardInterrupt()"])
+def test_ctrl_c_before_a_command_began_changes_nothing_and_says_so(lake: Lake, raised: str) -> None:
+    """Modules take half a second to load; Python makes another error of it where it makes a class."""
+    lake.open()
+    script = textwrap.dedent(
+        f"""
+        import sys
+        class Pressed:
+            def find_spec(self, name, path, target=None):
+                if name == "rich.console":
+                    raise {raised}
+        sys.meta_path.insert(0, Pressed())
+        from committer.cli import main
+        sys.exit(main(sys.argv[1:]))
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "commit", str(lake.path), "open", "--yes"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (130, "committer: interrupted; nothing was changed\n")
+    assert lake.files() == []
