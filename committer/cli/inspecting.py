@@ -10,8 +10,8 @@ import msgspec
 from rich.console import Group
 
 from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
+from committer.cli.places import records_in
 from committer.cli.session import Session
-from committer.cli.text import command
 from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig
 from committer.errors import RecordError, StoreError, StoreIsADirectoryError
@@ -70,8 +70,7 @@ async def inspect(session: Session, path: str, limit: int) -> Answer:
     try:
         record = await load_record(path, storage_options=session.storage, config=session.config)
     except StoreIsADirectoryError as error:
-        marker = f"{path.rstrip('/')}/{SUCCESS}"
-        error.next_step = f"name a file in it: `{command('inspect', marker)}`"
+        error.next_step = await records_in(session, path)
         raise
     except RecordError as error:
         return await _other(session, path, error, limit)

@@ -9,11 +9,13 @@ import msgspec
 from committer.cli.looking import LockRow, find_lock, look_at, look_at_setup
 from committer.cli.output import Answer, Part, copyable, line, styled, table
 from committer.cli.owners import Owner, count_of_hadoop, count_of_ours, is_job_id, owner_of
+from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
 from committer.cli.text import age, command
 from committer.cli.what_to_do import Advice, advice_on
 from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for
+from committer.errors import DestinationNotFoundError
 from committer.flow.workers import run_workers
 from committer.layout import TEMPORARY
 from committer.operations import JobInfo, list_jobs
@@ -62,7 +64,11 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def jobs(session: Session, uri: str) -> Answer:
-    """``committer jobs``: the rows, and what needs a person."""
+    """``committer jobs``: the rows, and what needs a person.
+
+    Raises:
+        DestinationNotFoundError: There are none, and the place lies in a directory where jobs work.
+    """
     destination = StorePath.of(uri)
     infos = await list_jobs(destination, storage_options=session.storage, config=session.config)
     store = await open_store(destination, session.storage, session.config)
@@ -77,6 +83,14 @@ async def jobs(session: Session, uri: str) -> Answer:
     finally:
         await store.close()
     ordered = [rows[info.job_id] for info in infos]
+    above = destination_above(uri)
+    if above and not ordered:
+        raise DestinationNotFoundError(
+            f"that is no destination: the jobs of {above} work there",
+            operation="list_jobs",
+            path=destination,
+            next_step=told_destination(above),
+        )
     return Answer({"destination": str(destination), "jobs": ordered, "replace_lock": lock}, _parts(uri, ordered, lock))
 
 

@@ -13,6 +13,7 @@ from committer.cli.advice import as_commands, commands_of
 from committer.cli.exits import Exit
 from committer.cli.looking import Look, find_lock, look_at
 from committer.cli.output import Answer, copyable, line, pairs
+from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
 from committer.cli.text import command
 from committer.cli.what_to_do import ways_out
@@ -22,6 +23,7 @@ from committer.errors import (
     CommitterError,
     ConfigurationError,
     DestinationBusyError,
+    DestinationNotFoundError,
     JobNotFoundError,
     JobUndecidedError,
     OutcomeKeptError,
@@ -61,7 +63,10 @@ class Target:
     @property
     def layout(self) -> JobLayout:
         """Where the job lives."""
-        return JobLayout(StorePath.of(self.uri), check_job_id(self.job_id))
+        return JobLayout(StorePath.of(self.uri), self._checked_id())
+
+    def _checked_id(self) -> str:
+        return check_job_id(self.job_id, "command line", f"`{command('jobs', self.uri)}`")
 
     def attach(self) -> Opening[Job]:
         """Joins the job."""
@@ -85,7 +90,7 @@ class Target:
         """
         store = await open_store(StorePath.of(self.uri), self.session.storage, self.session.config)
         try:
-            look = await look_at(store, layout_for(store, StorePath.of(self.uri), check_job_id(self.job_id)))
+            look = await look_at(store, layout_for(store, StorePath.of(self.uri), self._checked_id()))
         finally:
             await store.close()
         if look.link is not None:
@@ -165,7 +170,13 @@ def guided(
             else f"run the missing tasks again, or {right}; if they cannot run: `{abort_it}`"
         )
         raise
-    except JobNotFoundError as error:
+    except (DestinationNotFoundError, JobNotFoundError) as error:
+        above = destination_above(target.uri)
+        if above:
+            error.next_step = told_destination(above)
+            raise
+        if isinstance(error, DestinationNotFoundError):
+            raise
         if not (error.next_step.startswith(CORRECT_THE_PATH) or commands_of(as_commands(error.next_step))):
             error.next_step = f"`{command('jobs', target.uri)}` shows the jobs that are there"
         if target.job_id and error.operation == "look_at_job" and not error.next_step.startswith(CORRECT_THE_PATH):

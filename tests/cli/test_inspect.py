@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -248,3 +249,18 @@ def test_validate_says_first_what_it_could_not_compare(run: Run, tmp_path: Path)
     result = run("validate", dest)
     assert result.code == 1
     assert "part-1233" in result.out
+
+
+def test_a_directory_is_told_which_records_lie_in_it(run: Run, lake: Lake) -> None:
+    """Each command that is shown can be typed."""
+    lake.decided()
+    job = lake.temporary / "decided"
+    result = run("inspect", job, "--output", "json")
+    assert result.code == Exit.FAILED
+    assert "such as decision, intent, setup" in result.json["error"]["next_step"]
+    for command in result.json["error"]["commands"]:
+        assert run(*shlex.split(command)[1:]).code == 0
+    for empty in (lake.path, job / "00"):
+        commands = run("inspect", empty, "--output", "json").json["error"]["commands"]
+        assert commands == [f"committer jobs {lake.path}"]
+        assert run(*shlex.split(commands[0])[1:]).code == 0

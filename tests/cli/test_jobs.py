@@ -231,3 +231,21 @@ def test_every_committer_is_explained_for_every_store(run: Run, profile: str) ->
     stocator = "unsafe: files are visible before the job is decided"
     assert (stocator in said["others"]) == (profile != "local")
     MemoryStore.forget(space.name)
+
+
+@pytest.mark.parametrize("below", ["_temporary", "_temporary/", "_temporary/open", "_temporary/open/00"])
+def test_a_place_where_jobs_work_is_no_destination(run: Run, lake: Lake, below: str) -> None:
+    """As a path is copied from an error, or from a listing; a job stands, so that "no jobs" would be a lie."""
+    lake.open()
+    place = lake.path / below if not below.endswith("/") else f"{lake.path}/{below}"
+    for words in (("jobs", place), ("recover", place, "open"), ("commit", place, "open"), ("abort", place, "open")):
+        result = run(*words, "--output", "json")
+        assert result.code == 4, words
+        assert result.json["error"]["commands"] == [f"committer jobs {lake.path}"], words
+    assert "open" in run("jobs", lake.path).out
+
+
+def test_a_destination_whose_name_only_begins_so_is_one(run: Run, lake: Lake) -> None:
+    table = lake.path / "_temporary_table"
+    table.mkdir(parents=True)
+    assert run("jobs", table).code == 0
