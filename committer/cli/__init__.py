@@ -6,6 +6,7 @@ Each command is a function of `application`; what it finds out or does is in a m
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A process that was started without them has none.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    # What it would print of a login that failed stands in the error, too.
+    logging.getLogger("azure.identity").addHandler(logging.NullHandler())
     try:
         from committer.cli.application import run
     except ImportError as error:

@@ -135,8 +135,10 @@ class Doctor:
         return "failed", "a file in the way is replaced: one job can overwrite another's output"
 
     async def _rename_replacing(self) -> tuple[Verdict, str]:
-        if not self._store.capabilities.replacing_rename:
-            return "skipped", "the store cannot: existing_target=replace is refused or costs more"
+        can = self._store.capabilities
+        if not can.replacing_rename:
+            more = ": existing_target=replace is refused or costs more" if can.atomic_file_rename else ""
+            return "skipped", f"the store cannot{more}"
         source, target = await self._two("replaced")
         await self._store.rename_file(source, target, replace=True)
         new = await self._store.read(target, limit=100)
@@ -151,8 +153,11 @@ class Doctor:
         )
 
     async def _rename_directory(self) -> tuple[Verdict, str]:
-        if not self._store.capabilities.atomic_directory_rename:
-            return "skipped", "the store cannot: no promotion of directories, rolling back needs --force"
+        can = self._store.capabilities
+        if not can.atomic_directory_rename:
+            # Where nothing is renamed, what a rollback ends keeps other drivers out.
+            more = ": no promotion of directories, rolling back needs --force" if can.atomic_file_rename else ""
+            return "skipped", f"the store cannot{more}"
         source, target = self._room / "directory", self._room / "directory-renamed"
         await self._store.make_directory(source, parents=False)
         await self._store.put(source / "file", b"inside")

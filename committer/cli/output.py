@@ -135,7 +135,9 @@ def parts_of_error(error: BaseException) -> list[Part]:
     parts += [line(f"- {cause}", indent=2) for cause in causes[:_CAUSES] if cause not in error.message]
     if len(causes) > _CAUSES:
         parts.append(line(f"- and {len(causes) - _CAUSES:,} more", indent=2))
-    parts += [line(f"note: {note}", indent=2) for note in getattr(error, "__notes__", ())]
+    for note in getattr(error, "__notes__", ()):
+        first, *more = [text.strip() for text in note.splitlines() if text.strip()] or [""]
+        parts += [line(f"note: {first}", indent=2), *(line(text, indent=4) for text in more)]
     return parts
 
 

@@ -12,7 +12,7 @@ from committer.cli.session import Session, named
 from committer.cli.text import age, command
 from committer.errors import ConfigurationError
 from committer.paths import StorePath
-from committer.readable import count, size
+from committer.readable import count, seconds, size
 from committer.uploads import UploadInfo
 
 
@@ -98,7 +98,7 @@ def _rows(found: Sequence[UploadInfo]) -> list[dict[str, object]]:
 
 
 def _older(older_than: timedelta | None) -> str:
-    return "" if older_than is None else f" older than {older_than}"
+    return "" if older_than is None else f" older than {seconds(older_than.total_seconds())}"
 
 
 def _table(uri: str, found: Sequence[UploadInfo], sizes: bool, limit: int) -> list[Part]:

@@ -137,6 +137,14 @@ def test_every_kind_of_store(profile: str) -> None:
     assert list(space.tree) == []
 
 
+@pytest.mark.parametrize(("profile", "forced"), [("s3", False), ("azure-flat", False), ("gcs", True)])
+def test_force_is_named_only_where_a_rollback_needs_it(profile: str, forced: bool) -> None:
+    """What a rollback ends keeps other drivers out where nothing is renamed: uploads, lists of blocks."""
+    space = MemoryStore.space(f"doctor-force-{profile}", profile)
+    found = examined(space.store(), f"memory://doctor-force-{profile}/table")["rename a directory"]
+    assert (found.verdict, "--force" in found.found) == ("skipped", forced)
+
+
 def test_refused_credentials_end_the_examination(tmp_path: Path) -> None:
     store = FaultyStore(LocalStore(), [Fault(kind="forbidden", operation="status", times=None)])
     checks = examined(store, tmp_path)

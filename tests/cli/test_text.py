@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Group
 
+from committer.cli.output import Screen, parts_of_error
+from committer.errors import CommitterError
 from committer.readable import clean, seconds, size
 from tests.cli.conftest import JAVA, Lake, Run, shell
 from tests.cli.test_inspect import TRAP_MARKER
@@ -196,3 +199,14 @@ def test_options_lists_every_choice(run: Run) -> None:
     assert [row["field"] for row in listed["choices"]] == list(CommitterConfig.__struct_fields__)
     text = run("options").out
     assert all(row["key"] in text for row in listed["choices"] + listed["without_effect"])
+
+
+def test_a_note_of_many_lines_is_shown_as_lines() -> None:
+    """As azure-identity says of each credential that it tried."""
+    error = CommitterError("no token")
+    error.add_note("Attempted credentials:\n\tone: no\n\ttwo: no")
+    screen = Screen(json=False)
+    with screen.err.capture() as capture:
+        screen.err.print(Group(*parts_of_error(error)))
+    lines = [text.rstrip() for text in capture.get().splitlines()]
+    assert lines[-3:] == ["  note: Attempted credentials:", "    one: no", "    two: no"]

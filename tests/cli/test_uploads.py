@@ -42,7 +42,7 @@ def test_list(run: Run, space: MemorySpace) -> None:
     assert "other" not in result.out
     assert "parts" not in result.out
     sizes = run("uploads", "list", uri(space, "dataset1"), "--sizes", "--older-than", "1d")
-    assert "1 pending upload below" in sizes.out
+    assert f"1 pending upload below {uri(space, 'dataset1')} older than 1 d 0 h, 30 B" in sizes.out
     assert "30 B" in sizes.out
     assert "new" not in sizes.out
     assert "and 1 more" in run("uploads", "list", uri(space, "dataset1"), "--limit", 1).out

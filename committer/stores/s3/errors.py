@@ -47,12 +47,17 @@ RIGHTS: Final = (
     " the destination, s3:ListBucket and s3:ListBucketMultipartUploads on the bucket, with aws:kms also"
     f" kms:GenerateDataKey and kms:Decrypt of the key ({page('stores/s3.md#permissions')})"
 )
-SERVICES: Final = (
+_NEEDED: Final = (
     "needed are If-None-Match: * on puts and completions, If-Match on deletes, metadata kept from where an upload began"
-    " and a list of uploads; committer doctor says what is lacking"
-    f" ({page('stores/s3.md#services-that-speak-like-s3')})"
+    " and a list of uploads"
 )
+_SERVICES: Final = page("stores/s3.md#services-that-speak-like-s3")
+SERVICES: Final = f"{_NEEDED}; committer doctor says what is lacking ({_SERVICES})"
 """What a job needs of a service that speaks like S3."""
+TRIED: Final = f"{_NEEDED} ({_SERVICES})"
+"""The same where a service was tried."""
+DIFFERS: Final = f"jobs run here all the same; what each ability is for: {_SERVICES}"
+"""What is said of a service that lacks what no job needs."""
 _UNKNOWN_KEYS: Final = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity"})
 _CHECK_KEYS: Final = (
     "check access_key_id, secret_access_key and, of keys that end, session_token, or where the profile and the"

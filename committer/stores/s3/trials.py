@@ -20,7 +20,7 @@ from committer.stores.examination import Finding, Verdict
 from committer.stores.helpers import status_or_none
 from committer.stores.s3.checksums import checksum, header_of
 from committer.stores.s3.delete_trials import deletes_many, deletes_many_on_condition, deletes_on_condition
-from committer.stores.s3.errors import SERVICES
+from committer.stores.s3.errors import DIFFERS, TRIED
 from committer.stores.s3.trial_bench import NO_ETAG, STAMP, TrialBench
 from committer.stores.s3.xml import key_in
 from committer.stores.uploads import UploadPart
@@ -49,11 +49,12 @@ class Trials(TrialBench):
             return Finding(trial.name, "skipped", error.message, error.next_step)
         except CommitterError as error:
             if trial.needed:
-                return Finding(trial.name, "failed", f"{error.message}: {REFUSED}", SERVICES)
+                return Finding(trial.name, "failed", f"{error.message}: {REFUSED}", TRIED)
             said = error.message
         if not said:
             return Finding(trial.name, "ok", trial.holds)
-        return Finding(trial.name, trial.verdict, f"{said}: {trial.without}", SERVICES)
+        step = TRIED if trial.verdict == "failed" else DIFFERS
+        return Finding(trial.name, trial.verdict, f"{said}: {trial.without}", step)
 
 
 Call: TypeAlias = Callable[[TrialBench], Awaitable[str]]
