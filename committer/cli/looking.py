@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -30,6 +30,7 @@ class Look:
         is_damaged: Whether that record itself is at fault: not the store, nor a release too old to read it.
         link: A link in the place of one of its directories or records, as the error that names it; None without one.
         absent: Where nothing stands of it, the error that says so, and why none can be there.
+        is_out_of_sight: Whether its directory cannot be listed.
     """
 
     found: JobDirectory | None
@@ -40,6 +41,7 @@ class Look:
     is_damaged: bool = False
     link: StoreLinkError | None = None
     absent: JobNotFoundError | None = None
+    is_out_of_sight: bool = False
 
     @property
     def is_settled(self) -> bool:
@@ -109,6 +111,11 @@ async def look_at(store: Store, layout: JobLayout) -> Look:
     except (RecordError, StoreError) as error:
         return _unread(found, error)
     return Look(found, decision, outcome, intent)
+
+
+def out_of_sight(layout: JobLayout, error: StoreError) -> Look:
+    """A job of which nothing can be seen but that it is there."""
+    return replace(_unread(JobDirectory(layout, {}), error), is_out_of_sight=True)
 
 
 async def look_at_setup(store: Store, look: Look) -> Look:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from committer.cli.looking import LockRow, find_lock, look_at, look_at_setup
+from committer.cli.looking import LockRow, Look, find_lock, look_at, look_at_setup, out_of_sight
 from committer.cli.output import Answer, Part, copyable, line, styled, table
 from committer.cli.owners import Owner, count_of_hadoop, count_of_ours, is_job_id, owner_of
 from committer.cli.places import destination_above, told_destination
@@ -15,9 +15,9 @@ from committer.cli.text import age, command
 from committer.cli.what_to_do import Advice, advice_on
 from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for
-from committer.errors import DestinationNotFoundError
+from committer.errors import DestinationNotFoundError, StorePermissionError
 from committer.flow.workers import run_workers
-from committer.layout import TEMPORARY
+from committer.layout import TEMPORARY, JobLayout
 from committer.operations import JobInfo, list_jobs
 from committer.paths import StorePath
 from committer.readable import count
@@ -94,13 +94,21 @@ async def jobs(session: Session, uri: str) -> Answer:
     return Answer({"destination": str(destination), "jobs": ordered, "replace_lock": lock}, _parts(uri, ordered, lock))
 
 
+async def _look(store: Store, layout: JobLayout) -> Look:
+    """As `look_at`; a job whose directory this user may not read hides no other one."""
+    try:
+        return await look_at(store, layout)
+    except StorePermissionError as error:
+        return out_of_sight(layout, error)
+
+
 async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) -> JobRow:
-    look = await look_at(store, layout_for(store, destination, info.job_id))
+    look = await _look(store, layout_for(store, destination, info.job_id))
     if info.state == "unknown":
         look = await look_at_setup(store, look)
     found = look.found
-    owner: Owner = "nobody" if look.link is None else "unknown"
-    if found is not None and look.link is None:
+    owner: Owner = "unknown" if look.link is not None or look.is_out_of_sight else "nobody"
+    if found is not None and look.link is None and not look.is_out_of_sight:
         owner = await owner_of(store, found)
     records: int | None = None
     if found is not None and owner == "hadoop":

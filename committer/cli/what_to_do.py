@@ -62,6 +62,8 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
         return Advice("it ended while it was looked at")
     if look.link is not None:
         return Advice(f"{look.link.message}; {look.link.next_step}")
+    if look.is_out_of_sight:
+        return Advice(f"its directory cannot be read: {look.problem}")
     if look.problem:
         lost = ": what it did not publish is lost when it is removed" if look.is_damaged else ""
         return Advice(f"a record cannot be read: {look.problem}{lost}", f"{clean} --force" if look.is_damaged else "")

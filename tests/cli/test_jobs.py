@@ -140,6 +140,23 @@ def test_a_record_that_the_store_does_not_show_is_no_reason_to_remove_a_job(run:
     assert (row["state"], row["next_step"]) == ("unknown", "")
 
 
+def test_a_directory_that_this_user_may_not_read_hides_no_other_job(run: Run, lake: Lake) -> None:
+    """Several users write below one destination: what one of them keeps to himself stops no operator."""
+    lake.decided("seen")
+    lake.open("hidden")
+    fault = Fault(kind="forbidden", operation="list", path="_temporary/hidden", times=None)
+    register_store("file", lambda path, options: FaultyStore(LocalStore(), [fault]))
+    try:
+        found, text = rows(run, lake), run("jobs", lake.path).out
+    finally:
+        unregister_store("file")
+    assert found["seen"]["next_step"] == f"committer recover {lake.path} seen"
+    hidden = found["hidden"]
+    assert (hidden["state"], hidden["owner"], hidden["next_step"], hidden["if_dead"]) == ("unknown", "unknown", "", [])
+    assert "its directory cannot be read" in str(hidden["attention"])
+    assert "its directory cannot be read" in text
+
+
 @pytest.mark.parametrize("name", ["emptied", "damaged"])
 def test_the_command_that_is_named_removes_what_is_left(run: Run, lake: Lake, name: str) -> None:
     directory = lake.temporary / name

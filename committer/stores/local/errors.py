@@ -45,7 +45,6 @@ _SIMPLE: Final[dict[int, tuple[type[StoreError], str]]] = {
 _HOLDS_A_HANDLE: Final = frozenset({"write", "close"})
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBUSY})
-_RIGHTS: Final = "give the user of this process the right to it"
 _NOT_OFFERED: Final = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 # What the system finds out before it does anything.
@@ -106,7 +105,7 @@ def translate(
             f"the system refused: {reason}",
             operation=operation,
             path=at,
-            next_step="mount the file system for writing, or write elsewhere" if read_only else _RIGHTS,
+            next_step="mount the file system for writing, or write elsewhere" if read_only else _rights_to(at),
         )
     if number in _FULL:
         return StoreError(
@@ -164,6 +163,14 @@ def _dangling_link(path: str) -> tuple[str, str] | None:
     except OSError:
         pass
     return None
+
+
+def _rights_to(at: StorePath) -> str:
+    """Who is to be given which right: of what is not there, or cannot be seen, to what is nearest above it."""
+    nearest = at.path
+    while nearest != "/" and not os.path.lexists(nearest):
+        nearest = nearest.rpartition("/")[0] or "/"
+    return f"give the user of this process the right to {'it' if nearest == at.path else nearest}"
 
 
 def out_of_memory(operation: str, path: StorePath) -> StoreError:
