@@ -74,8 +74,8 @@ class Looks:
         path, destination = StorePath.from_uri(uri), self.destination
         outside = (path.scheme, path.authority) != (destination.scheme, destination.authority)
         if outside or not (path.is_under(destination) or root_of(path.path, self._roots)):
-            hint = "" if outside else "; if the job may have written there, give absolute_roots"
-            self.wrong.add(f"{uri}: lies outside the destination{hint}")
+            hint = "" if outside else "; where the job may write there, give absolute_roots"
+            self.wrong.add(f"{uri}: lies outside the destination; where that has two names, give the job's{hint}")
             return
         try:
             status = await self.store.status(path)

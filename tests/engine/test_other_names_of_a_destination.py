@@ -59,3 +59,17 @@ async def test_an_undecided_job_is_told_the_same_and_nothing_changes(tmp_path: P
     assert f"named the destination file:{link}: name it so" in caught.value.next_step
     assert (await job.commit(tasks=1)).files_committed == 1
     await job.close()
+
+
+async def test_validate_says_to_use_the_name_that_the_job_used(tmp_path: Path) -> None:
+    table, link = tmp_path / "table", tmp_path / "link"
+    table.mkdir()
+    link.symlink_to(table)
+    async with committer.open_job(link) as job:
+        async with job.task_attempt(task=0) as task, task.open("a") as file:
+            await file.write(b"0")
+    report = await committer.validate(table)
+    assert not report.ok
+    (wrong,) = report.wrong
+    assert wrong.startswith(f"file:{link}/a: lies outside the destination; where that has two names, give the job's;")
+    assert (await committer.validate(link)).ok

@@ -158,8 +158,8 @@ class GotTokens(Access):
             from gcloud.aio.auth import Token
         except ImportError:
             raise UnsupportedError(
-                "neither token nor an endpoint without authorisation is given: that takes gcloud-aio-auth, which gets"
-                " tokens and is not installed",
+                "gs: paths without the option token, or an endpoint that asks for none, need the package"
+                " gcloud-aio-auth, which is not installed",
                 operation="open_store",
                 next_step="pip install 'lake-committer[gcs]'",
             ) from None
