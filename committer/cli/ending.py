@@ -175,8 +175,10 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
         will = "remove what is left of the aborted job"
     elif decision is not None:
         files = f"{count(decision.files, 'file')}, {size(decision.size)}"
+        # Where none can have been moved aside, nothing needs to be said of them.
+        replaces = decision.replacing or decision.config.existing_target == "replace"
         will = (
-            f"take back what was published of {files}; old files come back"
+            f"take back what was published of {files}{'; old files come back' if replaces else ''}"
             if rollback
             else f"publish what is missing of {files}, then write _SUCCESS and remove the job's directory"
         )

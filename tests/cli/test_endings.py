@@ -499,3 +499,19 @@ def test_messages_are_read_from_standard_input(lake: Lake) -> None:
     assert shell("plan", lake.path, "open", "--task-commits", "-", stdin=lines).code == 0
     assert shell("commit", lake.path, "open", "--task-commits", "-", "--tasks", "3", "--yes", stdin=lines).code == 0
     assert len(lake.files()) == 3
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({}, False),
+        ({"conflict_mode": "replace", "superseded_scope": "destination"}, True),
+        ({"existing_target": "replace"}, True),
+    ],
+)
+def test_a_rollback_speaks_of_old_files_where_there_can_be_some(
+    run: Run, lake: Lake, choices: dict[str, str], said: bool
+) -> None:
+    lake.committed("old")
+    lake.decided(config=CommitterConfig(io_concurrency=1, **choices))  # type: ignore[arg-type]
+    assert ("old files come back" in run("recover", lake.path, "decided", "--rollback").out) is said
