@@ -59,9 +59,15 @@ class ExecutorPool:
     def __init__(
         self, make: Callable[[], Executor], workers: int, *, storage_options: Mapping[str, object] | None = None
     ) -> None:
-        if workers < 1:
+        if not callable(make):
             raise ConfigurationError(
-                f"workers must be at least 1, not {workers}",
+                f"make is called for the executor, and again where its processes die: it is no {type(make).__name__}",
+                operation="publish_with",
+                next_step="give what makes one: ExecutorPool(lambda: ProcessPoolExecutor(4), 4)",
+            )
+        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+            raise ConfigurationError(
+                f"workers must be an int of at least 1, not {workers!r}",
                 operation="publish_with",
                 next_step="give the number of processes that the executor has",
             )

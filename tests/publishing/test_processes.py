@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,9 +127,19 @@ def test_a_chunk_published_by_another_interpreter_after_the_end(tmp_path: Path) 
     check_complete(destination)
 
 
-def test_wrong_numbers_of_workers() -> None:
-    with pytest.raises(ConfigurationError):
-        ExecutorPool(partial(ProcessPoolExecutor, 1), 0)
+@pytest.mark.parametrize("workers", [0, "4", True, None])
+def test_wrong_numbers_of_workers(workers: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"at least 1, not {workers!r}"):
+        ExecutorPool(partial(ProcessPoolExecutor, 1), workers)
+
+
+def test_an_executor_in_place_of_what_makes_one() -> None:
+    """A commit would publish all by itself, and only its log would say why."""
+    made: Any = ThreadPoolExecutor(1)
+    with pytest.raises(ConfigurationError, match="it is no ThreadPoolExecutor") as caught:
+        ExecutorPool(made, 1)
+    assert "lambda: ProcessPoolExecutor(4)" in caught.value.next_step
+    made.shutdown()
 
 
 def test_the_example(tmp_path: Path) -> None:
