@@ -19,6 +19,7 @@ from committer.errors import ConfigurationError, StoreError, StoreUploadNotFound
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.operations import age_in_seconds
+from committer.operations.arguments import check_flag
 from committer.paths import Destination, StorePath
 from committer.shown import Shown
 from committer.stores.paced import PacedStore
@@ -130,6 +131,7 @@ async def abort_uploads(
         UnsupportedError: The store has no uploads.
         DestinationNotFoundError: There is no such bucket.
     """
+    check_flag(force, "force", "abort_uploads")
     if older_than is None and not force:
         raise ConfigurationError(
             "abort_uploads needs older_than, or force: the uploads of running jobs are among them",

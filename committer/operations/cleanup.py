@@ -17,6 +17,7 @@ from committer.errors import CommitterError, ConfigurationError, JobDecidedError
 from committer.events import Statistics
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout, check_job_id
+from committer.operations.arguments import check_flag
 from committer.operations.clean_job import DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED, clean_job
 from committer.operations.listing import job_ids
 from committer.operations.unfinished import end_unfinished
@@ -224,6 +225,7 @@ async def _cleanup(
             next_step=f"{call('cleanup', str(StorePath.of(dest)), job_id='ID')}, or with older_than=timedelta(days=7) "
             "in place of job_id",
         )
+    check_flag(force, "force", "cleanup")
     destination = StorePath.of(dest)
     config = config_of(config) or CommitterConfig()
     age_s = age_in_seconds(older_than, operation="cleanup")

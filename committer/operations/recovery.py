@@ -21,6 +21,7 @@ from committer.errors import (
 from committer.events import Listener
 from committer.events.display import watched
 from committer.layout import check_job_id
+from committer.operations.arguments import check_flag
 from committer.paths import Destination, StorePath
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
@@ -64,6 +65,8 @@ async def recover(
         JobRolledBackError: It was rolled back (without `rollback`).
         OutcomeUnknownError: See `next_step`; nothing was deleted.
     """
+    check_flag(rollback, "rollback", "recover")
+    check_flag(force, "force", "recover")
     told, display = watched(progress, listeners)
     try:
         async with _found(dest, job_id, config, storage_options, told) as context, AsyncExitStack() as stack:

@@ -12,6 +12,7 @@ from typing import Final, Self
 from committer import publishing as engine
 from committer.errors import ConfigurationError
 from committer.flow.runtime import current_runtime
+from committer.layout import check_number
 from committer.logs import job_logger
 from committer.records.publish_chunk import PublishAccount, PublishChunk
 from committer.sync.portal import wait_for
@@ -65,9 +66,9 @@ class ExecutorPool:
                 operation="publish_with",
                 next_step="give what makes one: ExecutorPool(lambda: ProcessPoolExecutor(4), 4)",
             )
-        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        if check_number(workers, "workers", "publish_with") < 1:
             raise ConfigurationError(
-                f"workers must be an int of at least 1, not {workers!r}",
+                f"workers must be at least 1, not {workers}",
                 operation="publish_with",
                 next_step="give the number of processes that the executor has",
             )

@@ -171,6 +171,23 @@ def test_an_id_that_is_none_is_told_where_ids_are_shown(tmp_path: Path, call: Ca
     assert caught.value.operation != "open_job"
 
 
+@pytest.mark.parametrize("given", ["false", "", 1, None])
+def test_a_text_is_no_word_for_taking_data_back_or_away(tmp_path: Path, given: Any) -> None:
+    """As an environment variable has it; any text counts as true in Python."""
+    sync.open_job(tmp_path, job_id="j").close()
+    calls: list[Callable[[], object]] = [
+        lambda: sync.recover(tmp_path, "j", rollback=given),
+        lambda: sync.recover(tmp_path, "j", force=given),
+        lambda: sync.cleanup(tmp_path, job_id="j", force=given),
+        lambda: sync.abort_uploads(tmp_path, force=given),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError, match="must be True or False") as caught:
+            call()
+        assert caught.value.outcome == "unchanged"
+    assert [job.state for job in sync.list_jobs(tmp_path)] == ["open"]
+
+
 # -- listeners -----------------------------------------------------------------------------------------------------
 
 
