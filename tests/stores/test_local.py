@@ -601,7 +601,7 @@ async def test_what_is_forced_to_the_disk_and_when(
 
 
 def test_a_refusal_names_the_nearest_place_that_is_there(root: StorePath, tmp_path: Path) -> None:
-    """Nobody can be given a right to a directory that could not be made."""
+    """An operator cannot give a right to a directory that could not be made."""
     refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     missing = translate(refused, "make_directory", root / "table" / "_temporary" / "j")
     assert missing.next_step == f"give the user of this process the right to {tmp_path}"
