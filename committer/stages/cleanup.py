@@ -191,9 +191,10 @@ class RemoveDecision(Stage[Removal | None, None]):
 async def remove_job_directory(context: StageContext, claim: bytes) -> bool:
     """Removes what a failed setup made of a job's directory: shielded, bounded, and silent.
 
-    The whole directory where the setup record is this driver's; an empty one where there is none; else it is another
-    driver's, and nothing goes but this one's directory. An outcome that an earlier job of this id keeps stays. The
-    error that brought us here is the one the user must see; what is left is found by `list_jobs`.
+    The whole directory where the setup record is this driver's, and no driver that joined the job decided it; an empty
+    one where there is none; else it is another driver's, and nothing goes but this one's directory. An outcome that an
+    earlier job of this id keeps stays. The error that brought us here is the one the user must see; what is left is
+    found by `list_jobs`.
 
     Args:
         context: The job.
@@ -214,7 +215,9 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> bool:
                     await remove_records(context, [layout.setup])
                     done = True
                     return
-                await _take_all(context)
+                if not await _take_all(context):
+                    _log.warning("job %s was decided while it was set up: it stays", layout.job_id)
+                    return
             elif layout.setup_name:
                 # No other driver's is called so.
                 await context.store.delete_directory(layout.drivers, recursive=True)
@@ -231,8 +234,12 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> bool:
     return done
 
 
-async def _take_all(context: StageContext) -> None:
+async def _take_all(context: StageContext) -> bool:
+    """Whether all of a job's directory was taken: nothing, where a decision stands in it."""
     removal = removal_of(context)
+    await removal.look()
+    if any(child.path == context.layout.decision for child in removal.children):
+        return False
     await removal.begin()
     # In this order: directories that stand without the record are taken for a job of Hadoop's.
     children = sorted(removal.children, key=lambda child: not child.is_directory)
@@ -244,6 +251,7 @@ async def _take_all(context: StageContext) -> None:
         if failures:
             raise failures[0]
     await removal.end()
+    return True
 
 
 async def _claimed(context: StageContext) -> bytes | None:

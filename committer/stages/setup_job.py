@@ -138,14 +138,22 @@ class SetupJob(Stage[None, str | None]):
         return identity
 
     async def take_back(self) -> bool:
-        """Removes what this setup made after it was given up: its record came late, and no driver goes by it.
+        """Removes the record of this setup that came after it was given up, as long as nothing goes by it.
 
-        One call, and those of the removal.
+        Another driver may have joined the job since, by its id, and have decided it: then it is that driver's. 2 calls,
+        4 where a job may keep things beside, and those of the removal.
 
         Returns:
             Whether it stood there, and nothing of it is left.
         """
-        return await self._stands(self._claimed_as) and await remove_job_directory(self.context, self._claimed_as)
+        store, layout = self.context.store, self.context.layout
+        if not await self._stands(self._claimed_as):
+            return False
+        children = (await self._standing()).children
+        rest = JobDirectory(layout, {name: child for name, child in children.items() if child.path != layout.setup})
+        if rest.intents or not rest.is_remains or await stands_beside(store, layout):
+            return False
+        return await remove_job_directory(self.context, self._claimed_as)
 
     def _say_what_is_left(self, error: CommitterError, *, free: bool) -> None:
         job_id = self.context.layout.job_id

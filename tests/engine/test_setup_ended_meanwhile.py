@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 
 import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.errors import JobExistsError, StorePermissionError
 from committer.flow.runtime import use_runtime
 from committer.records.job_state import JobSetup, decode_record
 from committer.stores.memory import MemorySpace, MemoryStore
@@ -152,3 +153,88 @@ async def test_setup_record_that_never_came_or_comes_late_is_no_other_drivers(sp
         await write(job, 1)
         assert (await job.commit()).files_committed == 1
     assert not any("_temporary" in path for path in space.files())
+
+
+class Held(FaultyStore):
+    """A store whose late request arrives when a test says so."""
+
+    async def arrive(self) -> None:
+        """It does."""
+        await self.held()
+
+    def _send_later(self, call: Call, effect: Callable[[], Awaitable[object]], delay_s: float) -> None:
+        self.held = effect
+
+
+class Joined:
+    """A driver that joins the job by its id, and decides it; it stands still before it publishes the second of its files."""
+
+    def __init__(self, space: MemorySpace) -> None:
+        self._space = space
+        self._half, self._goes_on, self._published = asyncio.Event(), asyncio.Event(), 0
+
+    async def decide(self) -> None:
+        """It comes as far as that."""
+        self._driver = asyncio.create_task(self._drive())
+        half = asyncio.create_task(self._half.wait())
+        await asyncio.wait([self._driver, half], return_when=asyncio.FIRST_COMPLETED)
+
+    async def end(self) -> committer.JobReport:
+        """It goes on."""
+        self._goes_on.set()
+        return await self._driver
+
+    async def _drive(self) -> committer.JobReport:
+        store = FaultyStore(self._space.store())
+        store.before_call = self._stand_still
+        job = await committer.attach_job(self._space.path("out"), job_id="J", storage_options={"store": store})
+        await write(job, 2)
+        return await job.commit(tasks=1)
+
+    async def _stand_still(self, call: Call) -> None:
+        to = call.destination or call.path
+        ends = call.operation in ("rename_file", "complete_upload", "put_block_list")
+        self._published += ends and to.parent == self._space.path("out")
+        if self._published == 2:
+            self._half.set()
+            await self._goes_on.wait()
+
+
+@pytest.mark.parametrize("space", ["azure-flat", "gcs", "s3"], indirect=True)
+async def test_setup_that_was_given_up_and_that_another_driver_decided_is_not_taken_back(space: MemorySpace) -> None:
+    """G4: its decision would go when half of its files are published."""
+    store, joined = Held(space.store(), [Fault(kind="late", operation="put", path="/setup")]), Joined(space)
+
+    async def before(call: Call) -> None:
+        if call.operation == "put" and call.path.name == "setup" and store.count("put") == 2:
+            await store.arrive()
+            await joined.decide()
+
+    store.before_call = before
+    with use_runtime(Impatient(1)):
+        with pytest.raises(JobExistsError):
+            await committer.open_job(space.path("out"), job_id="J", storage_options={"store": store})
+        assert (await joined.end()).files_committed == 2
+    assert {"/out/part-0", "/out/part-1", "/out/_SUCCESS"} <= space.files().keys()
+    assert "/out/_temporary/J/setup" not in space.files()
+
+
+@pytest.mark.parametrize("space", ["azure-flat", "gcs", "s3"], indirect=True)
+async def test_setup_that_fails_once_another_driver_decided_the_job_is_not_removed(space: MemorySpace) -> None:
+    """G4, likewise."""
+    store, joined = (
+        FaultyStore(space.store(), [Fault(kind="forbidden", operation="read", path="/setup")]),
+        Joined(space),
+    )
+
+    async def before(call: Call) -> None:
+        if call.operation == "read" and call.path.name == "setup" and store.count("read") == 1:
+            await joined.decide()
+
+    store.before_call = before
+    with use_runtime(Impatient(1)):
+        with pytest.raises(StorePermissionError, match="may still be there"):
+            await committer.open_job(space.path("out"), job_id="J", storage_options={"store": store})
+        assert (await joined.end()).files_committed == 2
+    assert {"/out/part-0", "/out/part-1", "/out/_SUCCESS"} <= space.files().keys()
+    assert "/out/_temporary/J/setup" not in space.files()
