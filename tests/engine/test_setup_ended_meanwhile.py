@@ -156,24 +156,36 @@ async def test_setup_record_that_never_came_or_comes_late_is_no_other_drivers(sp
 
 
 class Held(FaultyStore):
-    """A store whose late request arrives when a test says so."""
+    """A store to which the first setup record comes late: right before the second one."""
 
-    async def arrive(self) -> None:
-        """It does."""
-        await self.held()
+    came: str = ""
+
+    def __init__(self, space: MemorySpace, then: Callable[[], Awaitable[None]] | None = None) -> None:
+        super().__init__(space.store(), [Fault(kind="late", operation="put", path="/setup")])
+        self.before_call = self._before
+        self._space, self._then = space, then
 
     def _send_later(self, call: Call, effect: Callable[[], Awaitable[object]], delay_s: float) -> None:
-        self.held = effect
+        self._effect = effect
+
+    async def _before(self, call: Call) -> None:
+        if call.operation == "put" and call.path.name == "setup" and self.count("put") == 2:
+            await self._effect()
+            self.came = setup_of(self._space.files()[call.path.path])
+            if self._then is not None:
+                await self._then()
 
 
 class Joined:
-    """A driver that joins the job by its id, and decides it; it stands still before it publishes the second of its files."""
+    """A driver that joins the job by its id; it stands still before it commits the job, or before its second file is
+    published.
+    """
 
-    def __init__(self, space: MemorySpace) -> None:
-        self._space = space
+    def __init__(self, space: MemorySpace, *, decides: bool = True) -> None:
+        self._space, self._decides = space, decides
         self._half, self._goes_on, self._published = asyncio.Event(), asyncio.Event(), 0
 
-    async def decide(self) -> None:
+    async def begin(self) -> None:
         """It comes as far as that."""
         self._driver = asyncio.create_task(self._drive())
         half = asyncio.create_task(self._half.wait())
@@ -189,34 +201,47 @@ class Joined:
         store.before_call = self._stand_still
         job = await committer.attach_job(self._space.path("out"), job_id="J", storage_options={"store": store})
         await write(job, 2)
+        if not self._decides:
+            await self._stop()
         return await job.commit(tasks=1)
+
+    async def _stop(self) -> None:
+        self._half.set()
+        await self._goes_on.wait()
 
     async def _stand_still(self, call: Call) -> None:
         to = call.destination or call.path
         ends = call.operation in ("rename_file", "complete_upload", "put_block_list")
         self._published += ends and to.parent == self._space.path("out")
         if self._published == 2:
-            self._half.set()
-            await self._goes_on.wait()
+            await self._stop()
 
 
 @pytest.mark.parametrize("space", ["azure-flat", "gcs", "s3"], indirect=True)
-async def test_setup_that_was_given_up_and_that_another_driver_decided_is_not_taken_back(space: MemorySpace) -> None:
+@pytest.mark.parametrize("decides", [False, True], ids=["joined", "decided"])
+async def test_setup_that_was_given_up_and_that_another_driver_joined_is_not_taken_back(
+    space: MemorySpace, *, decides: bool
+) -> None:
     """G4: its decision would go when half of its files are published."""
-    store, joined = Held(space.store(), [Fault(kind="late", operation="put", path="/setup")]), Joined(space)
-
-    async def before(call: Call) -> None:
-        if call.operation == "put" and call.path.name == "setup" and store.count("put") == 2:
-            await store.arrive()
-            await joined.decide()
-
-    store.before_call = before
+    joined = Joined(space, decides=decides)
+    store = Held(space, joined.begin)
     with use_runtime(Impatient(1)):
         with pytest.raises(JobExistsError):
             await committer.open_job(space.path("out"), job_id="J", storage_options={"store": store})
         assert (await joined.end()).files_committed == 2
     assert {"/out/part-0", "/out/part-1", "/out/_SUCCESS"} <= space.files().keys()
     assert "/out/_temporary/J/setup" not in space.files()
+
+
+@pytest.mark.parametrize("space", PROFILES, indirect=True)
+async def test_setup_that_was_given_up_is_taken_back_where_it_comes_late(space: MemorySpace) -> None:
+    store = Held(space)
+    with use_runtime(Impatient(1)):
+        job = await committer.open_job(space.path("out"), job_id="J", storage_options={"store": store})
+        assert job.spec.setup == setup_of(space.files()["/out/_temporary/J/setup"]) != store.came
+        await write(job, 1)
+        assert (await job.commit()).files_committed == 1
+    assert not any("_temporary" in path for path in space.files())
 
 
 @pytest.mark.parametrize("space", ["azure-flat", "gcs", "s3"], indirect=True)
@@ -229,7 +254,7 @@ async def test_setup_that_fails_once_another_driver_decided_the_job_is_not_remov
 
     async def before(call: Call) -> None:
         if call.operation == "read" and call.path.name == "setup" and store.count("read") == 1:
-            await joined.decide()
+            await joined.begin()
 
     store.before_call = before
     with use_runtime(Impatient(1)):
