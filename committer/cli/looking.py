@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from committer.cli.owners import is_job_id
+from committer.committers.registry import layout_for
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreError, StoreLinkError
 from committer.layout import JobLayout
 from committer.paths import StorePath
@@ -130,7 +131,7 @@ async def look_at_setup(store: Store, look: Look) -> Look:
 
 
 async def find_lock(store: Store, destination: StorePath) -> LockRow | None:
-    """The replace lock, and whether its owner is gone: 1 or 2 calls."""
+    """The replace lock, and whether its owner is gone: 1 or 2 calls, 4 where jobs keep things beside."""
     path = JobLayout(destination, "-").replace_lock
     try:
         lock = await read_record(store, path, ReplaceLock)
@@ -141,7 +142,7 @@ async def find_lock(store: Store, destination: StorePath) -> LockRow | None:
     if not is_job_id(lock.job_id):
         return LockRow(job_id="", orphan=True)
     try:
-        found = await look_at_job(store, JobLayout(destination, lock.job_id))
+        found = await look_at_job(store, layout_for(store, destination, lock.job_id))
     except JobNotFoundError:
         return LockRow(job_id=lock.job_id, orphan=True, created=lock.created)
     return LockRow(job_id=lock.job_id, orphan=_is_no_job(found), created=lock.created)

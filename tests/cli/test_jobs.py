@@ -12,6 +12,7 @@ import pytest
 from committer import CommitterConfig
 from committer import sync as committer_sync
 from committer.committers.registry import BUILT_IN
+from committer.records.job_state import Intent, ReplaceLock, encode_record
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.stores.registry import register_store, unregister_store
@@ -183,6 +184,22 @@ def test_a_lock_with_an_owner_is_none(run: Run, lake: Lake) -> None:
     assert run("jobs", lake.path, "--output", "json").json["replace_lock"]["orphan"] is False
     (lake.temporary / ".replace-lock").write_text("{")
     assert "cannot be read" in run("jobs", lake.path).out
+
+
+@pytest.mark.parametrize("intent", [False, True], ids=["lock", "lock and intent"])
+def test_a_lock_of_a_job_of_hadoops_magic_committer_is_none(run: Run, *, intent: bool) -> None:
+    """Nothing of that is in `_temporary` but what a driver of this engine writes that commits it."""
+    space = MemoryStore.space("cli-jobs-magic", "s3")
+    when = "2026-11-21T00:00:00+00:00"
+    space.write("/t/__magic_job-J/tasks/attempt_J_m_000000_0/__base/part-0.pending", b"{}")
+    space.write("/t/_temporary/.replace-lock", encode_record(ReplaceLock(job_id="J", driver="d", created=when)))
+    if intent:
+        space.write("/t/_temporary/J/intent", encode_record(Intent(job_id="J", driver="d", created=when)))
+    try:
+        lock = run("jobs", f"memory://{space.name}/t", "--output", "json").json["replace_lock"]
+    finally:
+        MemoryStore.forget(space.name)
+    assert (lock["job_id"], lock["orphan"]) == ("J", False)
 
 
 def test_names_that_no_job_has(run: Run, lake: Lake) -> None:
