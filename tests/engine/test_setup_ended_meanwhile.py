@@ -263,3 +263,22 @@ async def test_setup_that_fails_once_another_driver_decided_the_job_is_not_remov
         assert (await joined.end()).files_committed == 2
     assert {"/out/part-0", "/out/part-1", "/out/_SUCCESS"} <= space.files().keys()
     assert "/out/_temporary/J/setup" not in space.files()
+
+
+@pytest.mark.parametrize("space", PROFILES, indirect=True)
+async def test_kept_outcome_of_an_earlier_setup_that_comes_late_ends_no_other_job(space: MemorySpace) -> None:
+    """G5: a driver that took it for the outcome of its own job would publish nothing, and say that it committed."""
+    options, config = {"store": space.store()}, CommitterConfig(outcome_kept=True, existing_target="replace")
+    outcome = space.path("out/_temporary/J/outcome")
+    with use_runtime(Impatient(1)):
+        async with committer.open_job(space.path("out"), job_id="J", config=config, storage_options=options) as earlier:
+            await write(earlier, 1)
+            await earlier.commit()
+        late = space.files()[outcome.path]
+        await space.store().delete_file(outcome)
+        await space.store().delete_file(space.path("out/part-0"))
+        async with committer.open_job(space.path("out"), job_id="J", config=config, storage_options=options) as job:
+            await write(job, 2)
+            space.write(outcome.path, late)
+            assert (await job.commit()).files_committed == 2
+    assert {"/out/part-0", "/out/part-1", "/out/_SUCCESS"} <= space.files().keys()
