@@ -24,9 +24,9 @@ ONE_IN: Final = 48
 # Of what is dear both runs of a commit take one in so many: neighbours in a file take turns, mostly cases of one test.
 DEAR_ONE_IN: Final = 2
 SPARK_ONE_IN: Final = 16
-# What one situation, kind of fault, store or command after the other meets: the cases of a test there take turns, half of them
-# at each commit, or a quarter where there are so many.
-CROSSING: Final = frozenset({"cli", "engine", "guarantees", "neighbours", "publishing", "stages"})
+# What one situation, kind of fault, store, event loop or command after the other meets: the cases of a test there take turns,
+# half of them at each commit, or a quarter where there are so many.
+CROSSING: Final = frozenset({"cli", "engine", "flow", "guarantees", "neighbours", "publishing", "stages", "stores"})
 MANY_CASES: Final = 16
 # A file with so many tests, each a matter of milliseconds, goes to one worker whole. xdist looks at all that a worker has
 # had whenever one ends: ten thousand tests that go one by one take half a minute of a processor.

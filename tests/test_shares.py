@@ -187,7 +187,7 @@ def test_the_cases_of_a_test_take_turns(folder: str, cases: int, turns: int, mon
 def test_a_single_case_those_with_a_server_and_those_elsewhere_take_no_turns() -> None:
     single = [Item(1, folder="engine")]
     dear = [Item(number, "moto_server", folder="stages") for number in range(9)]
-    elsewhere = [Item(number, folder="stores") for number in range(9)]
+    elsewhere = [Item(number, folder="simulate") for number in range(9)]
     for items in (single, dear, elsewhere):
         shares.take_turns(items)
         assert not any(item.is_slow for item in items)
