@@ -12,7 +12,7 @@ from committer.cli.owners import Owner, count_of_hadoop, count_of_ours, is_job_i
 from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
 from committer.cli.text import age, command
-from committer.cli.what_to_do import Advice, advice_on
+from committer.cli.what_to_do import FORCE, Advice, advice_on
 from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for
 from committer.errors import DestinationNotFoundError, StorePermissionError
@@ -181,7 +181,8 @@ def _what_to_do(row: JobRow) -> list[Part]:
     if row.next_step:
         parts.append(copyable(row.next_step))
     if row.otherwise:
-        parts += [line("or, to end it with nothing of it published:", indent=2), copyable(row.otherwise)]
+        alone = "once no other driver of it is alive, " if row.otherwise.endswith(FORCE) else ""
+        parts += [line(f"or, {alone}to end it with nothing of it published:", indent=2), copyable(row.otherwise)]
     if row.if_dead:
         done = count(row.task_records or 0, "task attempt" if row.delivery == "message" else "task")
         state = "" if row.attention else f"open, {done} committed; its driver may be at work. "

@@ -20,6 +20,7 @@ from committer.stages.job_stands import is_hadoops
 from committer.stores.base import Store
 from committer.stores.helpers import walk
 
+FORCE: Final = "--force"
 _KEPT: Final = "committed, and kept for a stream, which knows by it that the batch committed, and removes it later"
 
 
@@ -30,7 +31,8 @@ class Advice:
     Attributes:
         attention: What is odd; empty for a job that may just be running.
         next_step: A command that settles it, also while a driver is alive; empty when there is none.
-        otherwise: In place of it, the command that ends the job with nothing of it published.
+        otherwise: In place of it, the command that ends the job with nothing of it published; with ``--force`` where a
+            rollback does not keep other drivers out, and the operator has to know that none is alive.
         if_dead: Commands of which one settles it, once its driver is known to be dead.
     """
 
@@ -119,7 +121,8 @@ async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory, u
         if look.decision is not None and look.decision.decision == "abort":
             return Advice("aborted, but not cleaned up", clean)
         forward_only = unsafe or (look.decision is not None and _may_only_go_forward(store, look.decision))
-        otherwise = "" if forward_only else back
+        vouched = "" if store.capabilities.fences_drivers else f" {FORCE}"
+        otherwise = "" if forward_only else f"{back}{vouched}"
         return Advice("decided to be committed, not ended: part of it may be visible", recover, otherwise)
     how = look.outcome.outcome
     if not look.outcome.finished:

@@ -202,7 +202,7 @@ def advise_recovery(
     """
     if error.outcome == "unchanged":
         error.outcome = "partial"
-    recover = context.recover_call(rollback=rollback, force=rollback and not context.fences_drivers)
+    recover = context.recover_call(rollback=rollback, force=rollback and not context.store.capabilities.fences_drivers)
     if not error.next_step or (_advises_one_call(error) and "`await committer." not in error.next_step):
         error.next_step = f"{what_first(error)}, then call {recover}"
         if otherwise and not isinstance(error, StoreLinkError):

@@ -228,21 +228,13 @@ class StageContext:
         """The call that a user makes whose job is over, with something left of it; or who gives the job up."""
         return cleanup_call(self.layout, force=force)
 
-    @property
-    def fences_drivers(self) -> bool:
-        """Whether a rollback keeps every other driver of the job out: one rename takes all sources away, or each upload
-        that is ended, and each list of blocks that is used up, is a fence of its own. Elsewhere the user has to know
-        that no other driver is alive.
-        """
-        can = self.store.capabilities
-        return can.atomic_directory_rename or can.publishes_uploads or can.publishes_block_lists
-
     def taking_back(self) -> str:
         """What takes a decided job back, as a sentence."""
         if self.forms.forward_only:
             return "it cannot be taken back, for its tasks made its files visible"
-        alone = "" if self.fences_drivers else ", once no other driver of it is alive"
-        return f"{self.recover_call(rollback=True, force=not self.fences_drivers)} takes the job back{alone}"
+        fenced = self.store.capabilities.fences_drivers
+        alone = "" if fenced else ", once no other driver of it is alive"
+        return f"{self.recover_call(rollback=True, force=not fenced)} takes the job back{alone}"
 
     def else_giving_up(self) -> str:
         """What a user does who cannot mend the records of a decided job, as the end of a sentence."""

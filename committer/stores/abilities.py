@@ -142,6 +142,14 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         """Whether files become visible by lists of blocks, since none can be renamed: the committer `block-list`."""
         return self.block_lists and not self.atomic_file_rename
 
+    @property
+    def fences_drivers(self) -> bool:
+        """Whether a rollback keeps every other driver of the job out: one rename takes all sources away, or each upload
+        that is ended, and each list of blocks that is used up, is a fence of its own. Elsewhere the user has to know
+        that no other driver is alive.
+        """
+        return self.atomic_directory_rename or self.publishes_uploads or self.publishes_block_lists
+
 
 class Wrapper:
     """What wraps a store. It has the abilities that it passes on and the inner store has.

@@ -181,6 +181,26 @@ def test_a_job_that_can_only_go_forward_shows_one_end(run: Run, old: bool) -> No
     assert place.files() == ({"a": b"new"} if old else {})
 
 
+def test_a_rollback_that_keeps_no_other_driver_out_is_shown_with_what_it_takes(run: Run) -> None:
+    """GCS: a driver that is alive could go on while files are taken back, so the operator has to vouch that none is."""
+    place = MemoryPlace("gcs")
+
+    async def die() -> None:
+        job = await place.open_job(job_id="j")
+        await place.run_task(job, 0, {"a": b"new", "b": b"new"})
+        place.faults(Fault(kind="crash_before", operation="rename_file"))
+        with pytest.raises(SimulatedCrash):
+            await job.commit(tasks=1)
+
+    asyncio.run(die())
+    row = rows(run, place.dest)["j"]
+    assert row["otherwise"] == f"committer recover {place.dest} j --rollback --force"
+    said = "or, once no other driver of it is alive, to end it with nothing of it published:"
+    assert f"{said}\n  {row['otherwise']}\n" in run("jobs", place.dest).out
+    assert run(*typed(row["otherwise"]), "--yes").code == 0
+    assert (place.files(), rows(run, place.dest)) == ({}, {})
+
+
 # -- outcomes that are kept ---------------------------------------------------------------------------------------------
 
 
