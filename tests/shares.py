@@ -2,11 +2,12 @@
 
 Tests that need a server, Java or other processes are dear: the default run takes one in forty-eight of them, others at
 each commit (tests/rotation.py). `.ci/run` runs more of them right after it, which are marked `full`: both runs of a commit
-together take one in two, of tests that need Spark, which take longest, one in sixteen, and `-m slow` the rest. One that starts a Spark of its own, which takes a quarter of a minute or more, runs in one commit of forty-eight, in the
-second run. A run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in`
-crosses many parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. Of a
-test of four cases or more in the folders that cross situations, faults and stores a run takes half, of sixteen or more a
-quarter. What shares a server or a Java runs in one worker of xdist, where it is started once.
+together take one in three, of tests that need Spark, which take longest, one in sixteen, and `-m slow` the rest. One that
+starts a Spark of its own, which takes a quarter of a minute or more, runs in one commit of forty-eight, in the second run. A
+run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in` crosses many
+parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. Of a test of
+several cases in the folders that cross situations, faults and stores a run takes half, of eight cases or more a quarter. What
+shares a server or a Java runs in one worker of xdist, where it is started once.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from tests.rotation import first_of, rotated
 
 ONE_IN: Final = 48
 # Of what is dear both runs of a commit take one in so many: neighbours in a file take turns, mostly cases of one test.
-DEAR_ONE_IN: Final = 2
+DEAR_ONE_IN: Final = 3
 SPARK_ONE_IN: Final = 16
 # What one situation, kind of fault, store, event loop or command after the other meets: the cases of a test there take turns,
 # half of them at each commit, or a quarter where there are so many.
 CROSSING: Final = frozenset({"cli", "engine", "flow", "guarantees", "neighbours", "publishing", "stages", "stores"})
-MANY_CASES: Final = 16
+MANY_CASES: Final = 8
 # A file with so many tests, each a matter of milliseconds, goes to one worker whole. xdist looks at all that a worker has
 # had whenever one ends: ten thousand tests that go one by one take half a minute of a processor.
 SMALL_TESTS: Final = 40
@@ -137,6 +138,9 @@ def take_turns(items: Sequence[pytest.Item]) -> None:
         ):
             crosses.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, those in crosses.items():
+        # One whose other cases take turns of their own, as on memory spaces beside a disk, has a turn, too.
+        if len(those) == 1 and name in tests and first_of(2, name):
+            those[0].add_marker(pytest.mark.slow)
         if len(those) > 1:
             # Of one function some cases may be marked, and have turns of their own.
             tests[f"{name} crosses"] = those

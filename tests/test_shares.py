@@ -184,6 +184,18 @@ def test_the_cases_of_a_test_take_turns(folder: str, cases: int, turns: int, mon
     assert sorted(taken) == list(range(cases))
 
 
+@pytest.mark.parametrize("offset", range(2))
+def test_the_case_beside_those_that_take_turns_runs_at_every_second_commit(
+    offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(rotation.VARIABLE, str(offset))
+    on_disk = Item(0, folder="engine")
+    elsewhere = [Item(number, folder="engine", one_in=5) for number in range(1, 5)]
+    shares.take_turns([on_disk, *elsewhere])
+    assert on_disk.is_slow == bool(rotation.first_of(2, "tests/engine/test_file.py::test"))
+    assert sum(not item.is_slow for item in elsewhere) == 1
+
+
 def test_a_single_case_those_with_a_server_and_those_elsewhere_take_no_turns() -> None:
     single = [Item(1, folder="engine")]
     dear = [Item(number, "moto_server", folder="stages") for number in range(9)]

@@ -27,7 +27,7 @@ Delivery = Literal["listing", "message"]
 PROFILES = ("disk", "local", "hdfs", "adls", "gcs")
 STAGING = ("directory", "partitioned")
 EVERY_COMMITTER = (*PROFILES, "s3", "azure-flat", "directory")
-# They differ in what the conformance suite holds each to. One in five of them at each commit; the disk, and uploads, always.
+# They differ in what the conformance suite holds each to. One of them at each commit; the disk, or uploads, in half.
 TAKE_TURNS = ("local", "hdfs", "adls", "gcs")
 OF_JOBS = ("_temporary/", "__magic_job-")
 
