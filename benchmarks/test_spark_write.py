@@ -51,7 +51,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, sized: Sized) -> Iterator[SparkSession]:
+def own_spark(tmp_path_factory: pytest.TempPathFactory, sized: Sized) -> Iterator[SparkSession]:
     from pyspark import SparkContext
 
     # Where another test's session runs in this process, its settings hold; it stays.
@@ -79,15 +79,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory, sized: Sized) -> Iterator[Sp
 
 
 @pytest.fixture(scope="module")
-def has_bare(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> bool:
-    return add_bare_file_system(spark, tmp_path_factory.mktemp("classes"))
+def has_bare(own_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> bool:
+    return add_bare_file_system(own_spark, tmp_path_factory.mktemp("classes"))
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("shape", ["rows", "directories"])
 def test_spark_write(
     benchmark: BenchmarkFixture,
-    spark: SparkSession,
+    own_spark: SparkSession,
     has_bare: bool,
     tmp_path: Path,
     sized: Sized,
@@ -97,9 +97,9 @@ def test_spark_write(
     if writer in NEED_JAVAC and not has_bare:
         pytest.skip("there is no Java compiler for the bare file system")
     if shape == "rows":
-        table = rows_table(spark, sized(5_000_000, 100))
+        table = rows_table(own_spark, sized(5_000_000, 100))
     else:
-        table = directories_table(spark, sized(200_000, 40), sized(2_000, 4))
+        table = directories_table(own_spark, sized(200_000, 40), sized(2_000, 4))
     target = benchmark.pedantic(
         lambda: write_with(writer, table, tmp_path), rounds=sized(3, 1), warmup_rounds=sized(1, 0)
     )
@@ -107,7 +107,7 @@ def test_spark_write(
     if writer == DROPPED:
         assert not target.exists()
     else:
-        check(spark, table, target)
+        check(own_spark, table, target)
         # Proves which file system wrote where Spark committed: only Hadoop's own makes checksums. This engine renames
         # the files alone; checksums come along only with a whole directory of one attempt, of which there is none here.
         assert any(target.rglob(".*.crc")) == (writer == STOCK)

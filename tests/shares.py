@@ -2,7 +2,7 @@
 
 Tests that need a server, Java or other processes are dear: the default run takes one in forty-eight of them, others at
 each commit (tests/rotation.py). `.ci/run` runs more of them right after it, which are marked `full`: both runs of a commit
-together take one in three, of tests that need Spark, which take longest, one in sixteen, and `-m slow` the rest. One that
+together take one in four, of tests that need Spark, which take longest, one in sixteen, and `-m slow` the rest. One that
 starts a Spark of its own, which takes a quarter of a minute or more, runs in one commit of forty-eight, in the second run. A
 run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in` crosses many
 parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. Of a test of
@@ -23,7 +23,7 @@ from tests.rotation import first_of, rotated
 
 ONE_IN: Final = 48
 # Of what is dear both runs of a commit take one in so many: neighbours in a file take turns, mostly cases of one test.
-DEAR_ONE_IN: Final = 3
+DEAR_ONE_IN: Final = 4
 SPARK_ONE_IN: Final = 16
 # What one situation, kind of fault, store, event loop or command after the other meets: the cases of a test there take turns,
 # half of them at each commit, or a quarter where there are so many.

@@ -87,8 +87,6 @@ UNFIT = {
 }
 
 
-# Nearly each of them that a run takes starts a server and a Spark of its own.
-@pytest.mark.one_in(24)
 class TestStores:
     @pytest.mark.parametrize("case", GOLDEN)
     def test_files_names_and_metrics_are_sparks(self, place: Place, driver: Driver, case: str) -> None:
