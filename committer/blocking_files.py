@@ -6,6 +6,7 @@ import asyncio
 import io
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -89,8 +90,9 @@ class BlockingTaskFile(OneProcess, io.RawIOBase):
             return
         try:
             if self._failed:
-                self._wait(self._file.abort)
-                raise self._file._lost_a_part()
+                lost = self._file._lost_a_part()
+                self._wait(partial(self._file._abort_after, lost))
+                raise lost
             if self._buffer:
                 self._hand_over()
             self._wait(self._file.close)
@@ -98,7 +100,7 @@ class BlockingTaskFile(OneProcess, io.RawIOBase):
             self._end()
 
     def abort(self) -> None:
-        """Gives the file up: it is never part of the attempt."""
+        """Removes the file: it is never part of the attempt, which can be committed without it."""
         if self.closed:
             return
         try:
@@ -113,8 +115,11 @@ class BlockingTaskFile(OneProcess, io.RawIOBase):
             self._end()
         elif error is None:
             self.close()
-        else:
-            self.abort()
+        elif not self.closed:
+            try:
+                self._wait(partial(self._file._abort_after, error))
+            finally:
+                self._end()
 
     async def __aenter__(self) -> Self:
         self._check_open()

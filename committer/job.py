@@ -18,8 +18,8 @@ from committer.committers.fresh import as_new_driver, fresh_statistics
 from committer.committers.refused_output import naming_the_end, without_the_end
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
-from committer.errors import CommitterError, JobDecidedError, JobStateError, TaskCommitsRequiredError
-from committer.events import Listener
+from committer.errors import CommitterError, JobDecidedError, JobStateError, TaskCommitsRequiredError, TaskMissingError
+from committer.events import Listener, names
 from committer.events.display import Display
 from committer.flow.awaited import Calls, noted
 from committer.flow.one_process import OneProcess
@@ -28,8 +28,9 @@ from committer.job_messages import OwnAttempts, messages_of_all_attempts
 from committer.layout import check_number
 from committer.logs import job_logger
 from committer.opening import Opening
+from committer.readable import count
 from committer.records.publish_chunk import PublishPool, checked_pool
-from committer.records.task_commit import TaskCommit
+from committer.records.task_commit import TaskCommit, messages_in
 from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
@@ -78,6 +79,7 @@ class Job(OneProcess):
         self._reached: str = reached
         self._attempts = OwnAttempts(context.layout)
         self._report: JobReport | None = None
+        self._winners: set[int] | None = None
         self._aborted = False
         self._abort_called = False
         self._committing = asyncio.Lock()
@@ -135,7 +137,8 @@ class Job(OneProcess):
         """Opens a task attempt in this process: ``async with job.task_attempt(task=0) as task: ...``.
 
         Raises:
-            TaskError: This attempt of the task committed in this Job already: the second would replace its files.
+            TaskError: This attempt of the task is open in this Job, or committed in it: of two commits one would win. A
+                retry has another number of the attempt.
             JobNotFoundError: The job was cleaned up.
             JobDecidedError: The job is decided.
             JobStateError: This Job is being committed, or committed.
@@ -146,7 +149,6 @@ class Job(OneProcess):
         async def make() -> TaskAttempt:
             self._check_process("task_attempt")
             self._refuse_late(task)
-            self._attempts.refuse_committed(task, attempt)
             # From the first step on: a commit that begins while the attempt is being opened must not miss it.
             left = self._attempts.begin(task, attempt)
             try:
@@ -217,7 +219,7 @@ class Job(OneProcess):
         from_attempts: bool = False,
         publish_with: PublishPool | None = None,
     ) -> JobReport:
-        """Makes the output of exactly the winners visible. A second call returns the same report.
+        """Makes the output of exactly the winners visible. A second call for the same tasks returns the same report.
 
         Args:
             task_commits: The messages of the attempts that win, one a task; an empty list means zero tasks. None takes
@@ -233,7 +235,9 @@ class Job(OneProcess):
         Raises:
             TaskCommitsRequiredError: Others committed too, and no messages say who wins; or with `from_attempts`
                 several attempts of a task committed. The job stays undecided.
-            TaskMissingError, PreflightError, TargetExistsError, DestinationBusyError: Nothing was published.
+            TaskMissingError: Other tasks committed than were asked for, `task_commits` leaves out one that committed in
+                this Job, or the job was decided with other tasks, by this driver or another one (see `outcome`).
+            PreflightError, TargetExistsError, DestinationBusyError: Nothing was published.
             JobDecidedError: The job was aborted.
             JobRolledBackError: It was decided, then rolled back.
             OutcomeUnknownError: See `next_step`; nothing was deleted.
@@ -255,7 +259,9 @@ class Job(OneProcess):
         from_attempts: bool,
         pool: PublishPool | None,
     ) -> JobReport:
+        messages = messages_in(task_commits)
         if self._report is not None:
+            self._check_repeated(self._report, messages, tasks)
             return self._report
         if self._aborted:
             raise JobDecidedError(
@@ -275,13 +281,40 @@ class Job(OneProcess):
         if tasks is not None:
             check_number(tasks, "tasks", "commit_job")
         if from_attempts:
-            task_commits = await messages_of_all_attempts(self._committer, self._context, task_commits, tasks)
-        elif task_commits is None and self.spec.delivery == "message":
-            task_commits = await self._attempts.only_ones(self._context)
+            messages = await messages_of_all_attempts(self._committer, self._context, messages, tasks)
+        elif messages is None and self.spec.delivery == "message":
+            messages = await self._attempts.only_ones(self._context)
+        elif messages is not None:
+            self._attempts.check_named(messages)
+        if tasks is None and self._attempts.uncommitted:
+            _log.warning(
+                "job %s is committed without %s, the first: task %d; every attempt of it in this process failed or was "
+                "aborted. commit(tasks=N) refuses a commit without them",
+                self.job_id,
+                count(len(self._attempts.uncommitted), "task"),
+                min(self._attempts.uncommitted),
+            )
         context = self._context = as_new_driver(self._context)
         context = replace(context, pool=checked_pool(pool))
-        self._report = await self._committer.commit_job(context, task_commits, tasks)
+        self._report = await self._committer.commit_job(context, messages, tasks)
+        self._winners = None if messages is None else {message.task for message in messages}
         return self._report
+
+    def _check_repeated(self, report: JobReport, messages: list[TaskCommit] | None, tasks: int | None) -> None:
+        """Refuses a second commit that asks for other tasks than the first one committed."""
+        committed = report.statistics.counters.get(names.COMMITTER_TASKS_COMPLETED, 0)
+        named = None if messages is None else {message.task for message in messages}
+        asked = tasks if named is None or tasks is not None else len(named)
+        if asked in (None, committed) and (named is None or named == (self._winners or named)):
+            return
+        raise TaskMissingError(
+            f"job {self.job_id} is committed, with {count(committed, 'task')}; a second commit asks for {asked}, or "
+            "for other ones",
+            operation="commit_job",
+            path=self.spec.destination,
+            outcome="committed",
+            next_step="run the tasks that it lacks as a new job",
+        )
 
     def _check_awaited(self, *calls: str) -> None:
         """Refuses to go on as if these calls had not been made, where one was made and never awaited."""

@@ -7,7 +7,13 @@ from functools import partial
 
 from committer.committers.base import Committer
 from committer.committers.fresh import fresh_statistics
-from committer.errors import ConfigurationError, StoreNotFoundError, TaskCommitsRequiredError, TaskError
+from committer.errors import (
+    ConfigurationError,
+    StoreNotFoundError,
+    TaskCommitsRequiredError,
+    TaskError,
+    TaskMissingError,
+)
 from committer.layout import MANIFEST_SUFFIX, JobLayout, check_number
 from committer.paths import StorePath
 from committer.readable import count
@@ -28,32 +34,60 @@ class OwnAttempts:
         self._layout = layout
         self._messages: dict[int, TaskCommit] = {}
         self._records: set[str] = set()
+        self._begun: set[int] = set()
 
     @property
     def messages(self) -> list[TaskCommit]:
         """The message of the attempt of each task that committed last."""
         return list(self._messages.values())
 
-    def refuse_committed(self, task: int, attempt: int) -> None:
-        """Refuses a loop that does not count its tasks: of several commits of one task the last alone would win.
+    def begin(self, task: int, attempt: int) -> Callable[[], None]:
+        """Adds an attempt that is about to be opened; the caller calls the result once the attempt ended.
+
+        Of several commits of one task the last alone wins, so a number that the caller did not count would lose files.
 
         Raises:
-            TaskError: This attempt of the task committed already.
+            TaskError: This attempt of the task is open, or committed already.
         """
         message = self._messages.get(task)
+        state = "is open already" if (task, attempt) in self.open else ""
         if message is not None and message.attempt == attempt:
+            state = f"committed already, with {count(message.files, 'file')}"
+        if state:
             raise TaskError(
-                f"task {task} attempt {attempt} of job {self._layout.job_id} committed already, with "
-                f"{count(message.files, 'file')}",
+                f"task {task} attempt {attempt} of job {self._layout.job_id} {state}",
                 operation="task_attempt",
                 path=self._layout.destination.uri,
-                next_step="give each task a number of its own; to replace what this one wrote, give another attempt",
+                next_step="give each task a number of its own; to run this task again, and have one of its attempts "
+                f"win, give another attempt: job.task_attempt(task={task}, attempt={attempt + 1})",
+            )
+        self.open.append((task, attempt))
+        self._begun.add(task)
+        return partial(self.open.remove, (task, attempt))
+
+    def check_named(self, task_commits: list[TaskCommit]) -> None:
+        """Refuses messages that leave out a task which committed in this Job; what is no message is refused later.
+
+        Raises:
+            TaskMissingError: They do.
+        """
+        if not all(isinstance(message, TaskCommit) for message in task_commits):
+            return
+        named = {message.task for message in task_commits}
+        missing = next((message for task, message in self._messages.items() if task not in named), None)
+        if missing is not None:
+            raise TaskMissingError(
+                f"task {missing.task} of job {self._layout.job_id} committed in this process, and no message names it",
+                operation="commit_job",
+                path=self._layout.destination,
+                next_step="give the message of each task (`task.task_commit`), or none: the Job knows those of its own "
+                f"attempts; to leave this one out, `await job.abort_task({missing.task}, {missing.attempt})` first",
             )
 
-    def begin(self, task: int, attempt: int) -> Callable[[], None]:
-        """An attempt is about to be opened; what this returns is called once it ended."""
-        self.open.append((task, attempt))
-        return partial(self.open.remove, (task, attempt))
+    @property
+    def uncommitted(self) -> set[int]:
+        """Tasks that were run in this Job, of which no attempt committed."""
+        return self._begun - self._messages.keys()
 
     def note(self, message: TaskCommit) -> None:
         """An attempt committed, here or, where its message was lost, elsewhere."""

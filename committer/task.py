@@ -27,6 +27,7 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
+from committer.stages.names import ancestors
 from committer.stages.staged_files import make_local_directories, why_attempt_is_gone
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile, oldest_first
 from committer.stores.base import FileStatus
@@ -81,6 +82,8 @@ class TaskAttempt(OneProcess):
         self._names = TaskNames(context, self._writing.kept_at)
         self._files: dict[str, WrittenFile] = {}
         self._given_up: set[str] = set()
+        self._failed: list[str] = []
+        self._paths: set[str] = set()
         self._unfinished: set[str] = set()
         self._scan = False
         self._calls = Calls()
@@ -143,10 +146,12 @@ class TaskAttempt(OneProcess):
         return self._open_blocking(lambda: self.open_absolute(path))
 
     def _open(self, destination: str, staged: str, *, absolute: str) -> TaskFile:
-        def finished(status: FileStatus | None) -> None:
+        def finished(status: FileStatus | None, aborted: bool) -> None:
             self._unfinished.discard(destination)
             if status is None:
                 self._given_up.add(staged)
+                if not aborted:
+                    self._failed.append(destination)
             else:
                 self._files[staged] = self._writing.written(staged, status, absolute=absolute)
 
@@ -183,7 +188,8 @@ class TaskAttempt(OneProcess):
         `open` and `open_blocking` a file that is not closed keeps the attempt from being committed.
 
         Args:
-            name: Where the file goes, relative to the destination; empty for the directory itself.
+            name: Where the file goes, relative to the destination; empty for the directory itself. A name at which
+                nothing is found keeps the attempt from being committed.
 
         Raises:
             UnsupportedError: The store's files have no such paths.
@@ -195,6 +201,7 @@ class TaskAttempt(OneProcess):
         self._scan = True
         if not name:
             return base
+        self._paths.add(destination)
         return make_local_directories(self._context, base, destination)
 
     def _told_as(self) -> str:
@@ -245,11 +252,16 @@ class TaskAttempt(OneProcess):
         """Makes what was written the task's output. A second call returns the same message.
 
         Raises:
-            TaskError: A file is still open, a call was never awaited, or the attempt was aborted.
+            TaskError: A file is still open or could not be written, a call was never awaited, nothing has the name of a
+                `work_path`, or the attempt was aborted.
             JobNotFoundError: The job was cleaned up.
             JobDecidedError: The job is decided: nothing of this attempt can become part of it.
         """
         self._check_process("commit_task")
+        if self._message is not None:
+            return self._message
+        # A coroutine that was just given to create_task begins, so that a file it opens counts as still open.
+        await asyncio.sleep(0)
         if self._message is not None:
             return self._message
         self._check_open("commit_task")
@@ -262,6 +274,15 @@ class TaskAttempt(OneProcess):
                 next_step="close every file before the attempt is committed: write it in `async with task.open(name)` "
                 "or `async with task.open_blocking(name)`, or call its close; with committer.sync in "
                 "`with task.open(name)`",
+            )
+        if self._failed:
+            raise TaskError(
+                f"not written: {count(len(self._failed), 'file')}, the first: {self._failed[0]}; its block was left "
+                "with an exception, or a call of it failed",
+                operation="commit_task",
+                path=self._failed[0],
+                next_step="run the task again as a new attempt, and let the exception pass; to commit an attempt "
+                "without a file, end that with its abort() inside the block",
             )
         context, before = self._context, self._may_have_committed
         # Nothing can be opened any more: what is not in the record would be lost without a word.
@@ -299,6 +320,7 @@ class TaskAttempt(OneProcess):
                 if file.name not in files and file.name not in self._given_up:
                     self._names.check(check_file_name(file.name), file.name, "commit_task")
                     files[file.name] = file
+            self._check_paths({*files, *directories})
         settled = await self._writing.settle(list(files.values()))
         return TaskOutput(
             identity=self._identity,
@@ -307,6 +329,20 @@ class TaskAttempt(OneProcess):
             directories=directories,
             by_path=self._scan,
         )
+
+    def _check_paths(self, found: set[str]) -> None:
+        """Refuses to commit while a name of `work_path` is missing: the program that writes it may still run."""
+        missing = self._paths - found
+        if missing:
+            missing -= {parent for name in found for parent in ancestors(name)}
+        if missing:
+            raise TaskError(
+                f"nothing was written to the work_path of {count(len(missing), 'name')}, the first: {min(missing)}",
+                operation="commit_task",
+                path=min(missing),
+                next_step="wait for the program that writes it before the attempt is committed, and ask for a path "
+                "only where a file is written",
+            )
 
     @noted
     async def abort(self) -> None:

@@ -17,7 +17,7 @@ from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import bytes_of
 
 OpenWriter = Callable[[], Awaitable[FileWriter]]
-Finished = Callable[[FileStatus | None], None]
+Finished = Callable[[FileStatus | None, bool], None]
 WhyGone = Callable[[StoreNotFoundError], Awaitable[CommitterError]]
 
 IN_ANOTHER_PROCESS: Final = (
@@ -29,9 +29,10 @@ IN_ANOTHER_PROCESS: Final = (
 class TaskFile(OneProcess):
     """A file being written by a task attempt: ``async with task.open(name) as f: await f.write(b"...")``.
 
-    It becomes part of the attempt when it is closed; leaving the block with an exception gives it up. Without a block,
-    ``f = await task.open(name)`` opens it, and ``await f.close()`` or ``await f.abort()`` ends it: a file that is left
-    open keeps its attempt from being committed.
+    It becomes part of the attempt when it is closed. Leaving the block with an exception removes it and keeps the
+    attempt from being committed, as does any other failure to write it; ``await f.abort()`` removes it alone. Without
+    a block, ``f = await task.open(name)`` opens it, and ``await f.close()`` or ``await f.abort()`` ends it: a file that
+    is left open keeps its attempt from being committed, too.
 
     Attributes:
         name: Its name, relative to the destination; of a file that goes outside it, the absolute path.
@@ -62,7 +63,7 @@ class TaskFile(OneProcess):
         except BaseException:
             # No caller holds the file to close it, so it must not keep the attempt from being committed.
             self._closed = True
-            self._finished(None)
+            self._finished(None, False)
             raise
         return self
 
@@ -134,28 +135,28 @@ class TaskFile(OneProcess):
         try:
             status = await writer.close()
         except BaseException as error:
-            self._finished(None)
+            self._finished(None, False)
             if isinstance(error, StoreNotFoundError):
                 raise await self._why_gone(error) from error
             raise
         self._broken = False
-        self._finished(status)
+        self._finished(status, False)
 
     @noted
     async def abort(self) -> None:
-        """Gives the file up: it is never part of the attempt."""
+        """Removes the file: it is never part of the attempt, which can be committed without it."""
         self._check_process("abort")
         self._calls.forget(self)
-        await self._give_up()
+        await self._give_up(on_demand=True)
 
-    async def _give_up(self) -> None:
+    async def _give_up(self, *, on_demand: bool = False) -> None:
         if self._closed:
             return
         self._closed = True
         if self._opened is not None:
             # Until then the attempt cannot be committed: what is created after that is in no record.
             await self._opened.wait()
-        self._finished(None)
+        self._finished(None, on_demand)
         if self._writer is not None:
             await self._writer.abort()
 

@@ -208,12 +208,12 @@ def test_an_exception_aborts(tmp_path: Path) -> None:
     assert job.report is None
 
 
-def test_a_file_given_up_is_no_output(tmp_path: Path) -> None:
+def test_an_aborted_file_is_no_output(tmp_path: Path) -> None:
     with sync.open_job(tmp_path) as job, job.task_attempt(0) as task:
         write(task, "kept")
-        with pytest.raises(ZeroDivisionError), task.open("given-up") as file:
+        with task.open("aborted") as file:
             file.write(b"half")
-            raise ZeroDivisionError
+            file.abort()
     assert visible(tmp_path) == {"kept": b"x"}
 
 
@@ -270,13 +270,14 @@ def test_a_commit_refused_on_leaving_is_raised_and_aborted(tmp_path: Path) -> No
     assert sync.list_jobs(tmp_path) == []
 
 
-def test_a_file_that_cannot_be_opened_is_given_up(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_fails_the_attempt(tmp_path: Path) -> None:
     store = FaultyStore(LocalStore(), [Fault(kind="forbidden", operation="open_writer")])
-    with sync.open_job(tmp_path, storage_options={"store": store}) as job, job.task_attempt(0) as task:
-        with pytest.raises(StorePermissionError):
-            task.open("a")
-        write(task, "b")
-    assert visible(tmp_path) == {"b": b"x"}
+    with sync.open_job(tmp_path, storage_options={"store": store}) as job:
+        with pytest.raises(TaskError, match="not written: 1 file, the first: a"), job.task_attempt(0) as task:
+            with pytest.raises(StorePermissionError):
+                task.open("a")
+            write(task, "b")
+    assert visible(tmp_path) == {}
 
 
 def test_a_forgotten_file_is_never_finished(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ from committer.errors import (
     JobNotFoundError,
     StoreOutcomeUnknownError,
     TargetExistsError,
+    TaskMissingError,
 )
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, both_in_full, settled
 from committer.paths import StorePath
+from committer.readable import count
 from committer.records.job_state import Intent, NamedRecord
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
@@ -73,6 +75,35 @@ class Deciding:
         standing = position.found.children.get("setup") if position.found is not None else None
         if not self.recovering and is_another_setup(context, standing):
             raise vanished(context)
+
+    def check_decided(self, context: StageContext, position: Position) -> None:
+        """Refuses to carry out a decision over other tasks than this driver's caller asks for; no call.
+
+        Raises:
+            TaskMissingError: Another driver decided the job with other tasks. Nothing was changed.
+        """
+        decision, layout = position.decision, context.layout
+        if decision is None or decision.driver == context.driver or self.recovering:
+            return
+        winners, tasks = {winner.task for winner in decision.winners}, self.tasks
+        named = winners
+        if self.messages is not None:
+            tasks = tasks or len(self.messages)
+            # Hadoop may give the tasks of a job other ids than this engine.
+            named = winners if decision.hadoop else {layout.task_id(message.task) for message in self.messages}
+        if tasks in (None, len(winners)) and named == winners:
+            return
+        ended = position.outcome is not None
+        other = min(named ^ winners, default="")
+        raise TaskMissingError(
+            f"job {layout.job_id} was decided by another driver with {count(len(winners), 'task')}, and this commit is "
+            f"of {tasks}" + (f"; only one of them knows {other}" if other else ""),
+            operation="commit_job",
+            path=layout.job_directory,
+            outcome="committed" if ended else "partial",
+            next_step=f"{context.recover_call()} finishes the job as it was decided"
+            + ("; run the other tasks as a new job" if ended else f"; {context.taking_back()}"),
+        )
 
     def intent_for(self, context: StageContext) -> CommitIntent:
         """What the driver declares: the winners that are known before anything is listed."""

@@ -127,6 +127,8 @@ async def _bring_to_end(call: JobCall) -> JobReport | None:
             step = step_for(position.standing, call.wish)
             if step in CARRYING_OUT:
                 call.check_roots(position)
+            if step in (Step.PUBLISH, Step.FINISH):
+                call.deciding.check_decided(call.context, position)
             try:
                 led = await take(call, step, position)
             except Exception as error:

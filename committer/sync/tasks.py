@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-import anyio
-
 from committer import blocking_files, task_files, task_opening
 from committer import task as engine
 from committer.errors import TaskError
@@ -28,8 +26,8 @@ _IN_ANOTHER_PROCESS: Final = task_files.IN_ANOTHER_PROCESS.replace("committer.",
 class TaskFile(blocking_files.BlockingTaskFile):
     """A binary file being written by a task attempt, for any thread: ``with task.open(name) as f: f.write(b"...")``.
 
-    It becomes part of the attempt when it is closed; leaving the block with an exception gives it up. At most a
-    megabyte is held in memory.
+    It becomes part of the attempt when it is closed; leaving the block with an exception removes it and keeps the
+    attempt from being committed. At most a megabyte is held in memory.
     """
 
     _instead = _IN_ANOTHER_PROCESS
@@ -126,10 +124,10 @@ class TaskAttempt(OneProcess):
             try:
                 return TaskFile(await file, asyncio.get_running_loop())
             except BaseException as error:
-                await _give_up(file, error)
+                await file._abort_after(error)
                 raise
 
-        return wait_for(make, "open", undo=lambda _, interrupt: _give_up(file, interrupt))
+        return wait_for(make, "open", undo=lambda _, interrupt: file._abort_after(interrupt))
 
     def open_blocking(self, name: str) -> TaskFile:
         """The same as `open`: a file object for pyarrow, pandas and the like, on every store."""
@@ -220,15 +218,6 @@ class TaskAttempt(OneProcess):
 
     def _told_as(self) -> str:
         return f"task {self.task} attempt {self.attempt}"
-
-
-async def _give_up(file: task_files.TaskFile, error: BaseException) -> None:
-    """Gives a file up because of `error`, which a failure to do so must not hide."""
-    with anyio.CancelScope(shield=True):
-        try:
-            await file.abort()
-        except Exception as failure:
-            error.add_note(f"the file {file.name} could not be given up: {failure}")
 
 
 def open_task(

@@ -156,12 +156,11 @@ async def test_calls_may_be_awaited_later_and_in_any_way(place: Place) -> None:
     assert place.files() == {"gathered": b"xx", "in-a-task": b"yy"}
 
 
-async def test_a_file_given_up_leaves_nothing_to_await(place: Place) -> None:
+async def test_an_aborted_file_leaves_nothing_to_await(place: Place) -> None:
     async with place.open_job() as job, job.task_attempt(task=0) as task:
-        with suppress(ZeroDivisionError):
-            async with task.open("part-0") as file:
-                file.write(b"x")
-                raise ZeroDivisionError
+        async with task.open("part-0") as file:
+            file.write(b"x")
+            await file.abort()
         async with task.open("part-1") as file:
             await file.write(b"y")
     assert place.files() == {"part-1": b"y"}
@@ -225,13 +224,14 @@ async def test_a_blocking_file_is_closed_by_its_block(place: Place, library: str
     close()
 
 
-async def test_a_blocking_file_whose_block_fails_is_given_up(place: Place) -> None:
-    async with place.open_job() as job, job.task_attempt(task=0) as task:
-        with suppress(ZeroDivisionError):
-            async with task.open_blocking("part-0") as file:
-                await asyncio.to_thread(file.write, b"x")
-                raise ZeroDivisionError
-        assert file.closed
+async def test_a_blocking_file_whose_block_fails_fails_the_attempt(place: Place) -> None:
+    with pytest.raises(TaskError, match="not written: 1 file, the first: part-0"):
+        async with place.open_job() as job, job.task_attempt(task=0) as task:
+            with suppress(ZeroDivisionError):
+                async with task.open_blocking("part-0") as file:
+                    await asyncio.to_thread(file.write, b"x")
+                    raise ZeroDivisionError
+    assert file.closed
     assert place.files() == {}
 
 

@@ -225,7 +225,8 @@ async def test_a_record_that_cannot_be_saved_ends_its_upload(place: MemoryPlace)
             async with task.open("x") as file:
                 await file.write(b"x")
         assert pending(place) == []
-        await task.commit()
+        with pytest.raises(committer.errors.TaskError, match="not written"):
+            await task.commit()
     assert visible(place) == {}
 
 

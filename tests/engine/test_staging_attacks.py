@@ -374,7 +374,7 @@ async def test_the_directory_with_the_most_room_is_taken_made_or_not(
     monkeypatch.setattr(os, "statvfs", statvfs)
     async with place.open_job(config=CommitterConfig(staging_directories=(str(small), str(large)))) as job:
         async with place.open_task(job.spec, 0) as task:
-            assert task.work_path("x").startswith(str(large))
+            assert task.work_path().startswith(str(large))
             Path(task.work_path("y")).write_bytes(b"")
         await job.abort()
 
@@ -454,7 +454,7 @@ async def test_what_was_removed_since_a_commit_that_failed_leaves_no_upload(plac
     async with place.open_job(config=config(io_concurrency=1)) as job:
         async with place.open_task(job.spec, 0) as task:
             for name in ("a", "b"):
-                Path(task.work_path(name)).write_bytes(b"x")
+                Path(task.work_path(), name).write_bytes(b"x")
             place.faults(fault_of_record("forbidden"))
             with pytest.raises(StoreError):
                 await task.commit()

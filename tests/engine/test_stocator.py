@@ -19,6 +19,7 @@ from committer.errors import (
     JobRolledBackError,
     PreflightError,
     StoreOutcomeUnknownError,
+    TaskError,
     UnsupportedError,
 )
 from committer.paths import StorePath
@@ -271,17 +272,18 @@ async def test_a_dead_job_is_cleaned_up_with_its_objects(place: StocatorPlace) -
     assert (place.objects(), place.temporary()) == ({}, set())
 
 
-async def test_a_file_that_was_given_up_does_not_come_with_the_others(place: StocatorPlace) -> None:
-    """The answer to its put was lost: it stands there, although its writer said that it failed."""
+async def test_a_file_whose_put_failed_does_not_come_with_those_of_the_next_attempt(place: StocatorPlace) -> None:
+    """The answer to its put was lost: it exists, although its writer said that it failed."""
     job = await place.open_job(job_id="j")
-    async with place.open_task(job.spec, 0) as task:
-        place.faults(Fault(kind="lost", operation="close_writer"))
-        with pytest.raises(StoreOutcomeUnknownError):
-            async with task.open("given-up") as file:
-                await file.write(b"x")
-        assert len(place.objects()) == 1
-        async with task.open("part-0") as file:
-            await file.write(b"x")
+    with pytest.raises(TaskError, match="not written"):
+        async with place.open_task(job.spec, 0) as task:
+            place.faults(Fault(kind="lost", operation="close_writer"))
+            with pytest.raises(StoreOutcomeUnknownError):
+                async with task.open("given-up") as file:
+                    await file.write(b"x")
+            assert len(place.objects()) == 1
+    async with place.open_task(job.spec, 0, attempt=1) as task, task.open("part-0") as file:
+        await file.write(b"x")
     await job.commit(tasks=1)
     assert place.files() == {"part-0": b"x"}
     assert len(place.objects()) == 1
