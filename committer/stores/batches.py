@@ -11,9 +11,9 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar, cast
 
+from committer.flow.threads import LastingExecutor
 from committer.stores.batch_queues import HEAVY, LIGHT, MANY, WHOLE_BATCH, Call, Handed, Queue
 
 __all__ = ["HEAVY", "LIGHT", "MANY", "WHOLE_BATCH", "BatchExecutor"]
@@ -55,7 +55,7 @@ class _Lane:
         self.forks = _forks
         self.hops = 0
         self._threads = threads
-        self._executor: ThreadPoolExecutor | None = None
+        self._executor: LastingExecutor | None = None
         self._handed: dict[int, Handed] = {}
         self._light = Queue(threads, 1, _SLOW_LIGHT_CALL_S)
         # One thread is left, where there are three or more: what takes long must not keep light calls waiting.
@@ -106,8 +106,7 @@ class _Lane:
             await asyncio.shield(self._idle)
         executor, self._executor = self._executor, None
         if executor is not None:
-            # No call is left, so the threads end by themselves; joining them would block the loop.
-            executor.shutdown(wait=False)
+            executor.shutdown()
 
     async def _wait_to_the_end(self, call: Call) -> None:
         # What a thread has begun cannot be called back: its outcome must be settled before cancellation goes on.
@@ -167,7 +166,7 @@ class _Lane:
         if queue.slow:
             longest = -(-len(queue.waiting) // (self._threads - self._busy))
         if self._executor is None:
-            self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="committer-local")
+            self._executor = LastingExecutor(self._threads, "committer-local")
         self._guard()
         ticket = [None]
         batch = queue.take(longest)
@@ -207,7 +206,7 @@ class _Lane:
             return
         executor, self._executor = self._executor, None
         if executor is not None:
-            executor.shutdown(wait=False)
+            executor.shutdown()
         for handed in lost:
             del self._handed[id(handed.batch)]
             self._busy -= 1

@@ -1,8 +1,9 @@
 """The one event loop that blocking calls of a process run on, in a thread of its own.
 
 It starts with the first call. A forked child starts another one and leaves the inherited one alone: its thread does not
-exist there, its locks may be held for ever, and closing its loop would unhook the parent's. At interpreter exit what is
-still open is freed and the thread ends, within seconds; no job is decided then.
+exist there, its locks may be held for ever, and closing its loop would unhook the parent's. Threads of the program that
+still run when the main thread ends go on working here. At interpreter exit, when they ended, what is still open is
+freed and the thread ends, within seconds; no job is decided then.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from anyio.from_thread import BlockingPortal
 
 from committer.advice import to_blocking_callers
 from committer.errors import CommitterError
+from committer.flow.threads import LastingExecutor
 
 T = TypeVar("T")
 
@@ -31,6 +33,8 @@ UNWIND_BOUND_S: Final = 75.0
 EXIT_BOUND_S: Final = 5.0
 """How long the end of the interpreter waits for the loop."""
 
+
+_THREADS: Final = 32
 
 # A signal that comes right before a thread begins to wait does not wake it; Python sees it when the wait ends.
 _GLANCE_S = 1.0
@@ -170,6 +174,7 @@ class Portal:
         async with BlockingPortal() as portal:
             self._portal = portal
             self._loop = asyncio.get_running_loop()
+            self._loop.set_default_executor(LastingExecutor(_THREADS, "committer-sync"))
             self._ready.set()
             await portal.sleep_until_stopped()
 
@@ -303,7 +308,7 @@ def wait_for(
     except RuntimeError as error:
         if threading.main_thread().is_alive():
             raise
-        # Python's thread pools end with the main thread, while other threads still run.
+        # The thread pools of other libraries end with the main thread, while other threads still run.
         raise _ending(operation, outcome_known=False) from error
 
 

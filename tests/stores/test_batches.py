@@ -10,11 +10,11 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.thread import _WorkItem
 
 import pytest
 
+from committer.flow.threads import LastingExecutor
 from committer.stores import batches as batches_module
 from committer.stores.batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecutor
 
@@ -391,7 +391,7 @@ async def test_no_thread_to_be_had(batches: BatchExecutor, monkeypatch: pytest.M
     def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    monkeypatch.setattr(LastingExecutor, "submit", refuse)
     found = await asyncio.gather(*(batches.run(int) for _ in range(5)), return_exceptions=True)
     assert [str(error) for error in found] == ["can't start new thread"] * 5
     monkeypatch.undo()
