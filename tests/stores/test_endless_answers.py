@@ -1,0 +1,157 @@
+"""Services whose answers have no end: pages that go round, bodies that go on, bytes that come one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from committer.errors import StoreOutcomeUnknownError, StoreUnavailableError
+from committer.paths import StorePath
+from committer.stores.page_tokens import PageTokens
+from committer.stores.registry import open_store
+
+pytestmark = pytest.mark.every_loop
+
+ROOTS = {
+    "s3": StorePath("s3", "bucket", "/d"),
+    "gs": StorePath("gs", "bucket", "/d"),
+    "adls": StorePath("abfss", "container@account.dfs.core.windows.net", "/d"),
+    "blob": StorePath("az", "container", "/d"),
+}
+KEYS = {
+    "s3": {"access_key_id": "id", "secret_access_key": "key", "region": "here-1", "addressing_style": "path"},
+    "gs": {},
+    "adls": {"account_key": "a2V5"},
+    "blob": {"account_name": "account", "account_key": "a2V5"},
+}
+# After so many pages the service breaks off: an engine that follows them for ever fails with another error.
+MOST_PAGES = 64
+
+Serve = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serving(serve: Serve) -> AsyncIterator[str]:
+    """A server that reads the head of each request, and answers as `serve` does; its URL."""
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                await serve((await reader.readuntil(b"\r\n\r\n")).decode(), writer)
+                await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def store_at(kind: str, url: str) -> Any:
+    """A store that takes the server for its service."""
+    where = "endpoint_url" if kind == "s3" else "endpoint"
+    return open_store(ROOTS[kind], {where: url, **KEYS[kind]})
+
+
+async def all_of(entries: AsyncIterator[Any]) -> list[Any]:
+    return [entry async for entry in entries]
+
+
+def s3_list(token: str) -> tuple[str, str]:
+    more = f"<NextContinuationToken>{token}</NextContinuationToken><Contents><Key>d/x</Key></Contents>"
+    return "", f"<ListBucketResult><IsTruncated>true</IsTruncated>{more}</ListBucketResult>"
+
+
+def s3_uploads(token: str) -> tuple[str, str]:
+    more = f"<NextKeyMarker>d/x</NextKeyMarker><NextUploadIdMarker>{token}</NextUploadIdMarker>"
+    return "", f"<ListMultipartUploadsResult><IsTruncated>true</IsTruncated>{more}</ListMultipartUploadsResult>"
+
+
+def s3_parts(token: str) -> tuple[str, str]:
+    more = f"<NextPartNumberMarker>{token}</NextPartNumberMarker>"
+    return "", f"<ListPartsResult><IsTruncated>true</IsTruncated>{more}</ListPartsResult>"
+
+
+def gcs_list(token: str) -> tuple[str, str]:
+    return "", json.dumps({"items": [{"name": "d/x"}], "nextPageToken": token})
+
+
+def blob_list(token: str) -> tuple[str, str]:
+    return "", f"<EnumerationResults><Blobs/><NextMarker>{token}</NextMarker></EnumerationResults>"
+
+
+def adls_list(token: str) -> tuple[str, str]:
+    kind = "x-ms-resource-type: directory\r\n"
+    return f"{kind}x-ms-continuation: {token}\r\n", json.dumps({"paths": [{"name": "d/x"}]})
+
+
+Calls = Callable[[Any, StorePath], Awaitable[object]]
+PAGED: dict[str, tuple[str, Callable[[str], tuple[str, str]], Calls]] = {
+    "S3 ListObjectsV2": ("s3", s3_list, lambda store, root: all_of(store.list(root))),
+    "S3 ListMultipartUploads": ("s3", s3_uploads, lambda store, root: all_of(store.list_uploads(root))),
+    "S3 ListParts": ("s3", s3_parts, lambda store, root: all_of(store.list_parts(root / "x", "id"))),
+    "GCS Objects: list": ("gs", gcs_list, lambda store, root: all_of(store.list(root))),
+    "Azure List Blobs": ("blob", blob_list, lambda store, root: all_of(store.list(root))),
+    "Azure List Blobs, the first alone": ("blob", blob_list, lambda store, root: store.status(root)),
+    "ADLS Path - List": ("adls", adls_list, lambda store, root: all_of(store.list(root))),
+    "ADLS Path - List of a tree": ("adls", adls_list, lambda store, root: all_of(store.list_tree(root))),
+}
+CHANGES: dict[str, tuple[str, Callable[[str], tuple[str, str]], Calls]] = {
+    "ADLS Path - Delete": ("adls", adls_list, lambda store, root: store.delete_directory(root, recursive=True)),
+    "ADLS rename": ("adls", adls_list, lambda store, root: store.rename_directory(root, root / "y")),
+}
+
+
+@pytest.mark.parametrize("circle", [["7"], ["7", "8"], ["7", "8", "9"]], ids=["one", "two", "three"])
+@pytest.mark.parametrize("call", [*PAGED, *CHANGES])
+async def test_pages_that_go_round_are_not_followed(call: str, circle: list[str]) -> None:
+    kind, page, run = (PAGED | CHANGES)[call]
+    tokens = itertools.cycle(circle)
+    asked = 0
+
+    async def serve(head: str, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > MOST_PAGES:
+            raise ConnectionError
+        head_only = head.startswith("HEAD ") and kind != "adls"
+        status = "404 Not Found" if head_only else "200 OK"
+        headers, body = page(next(tokens) if "HEAD" not in head[:4] else "")
+        writer.write(f"HTTP/1.1 {status}\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode())
+        if not head.startswith("HEAD "):
+            writer.write(body.encode())
+
+    async with serving(serve) as url:
+        store = store_at(kind, url)
+        expected = StoreOutcomeUnknownError if call in CHANGES else StoreUnavailableError
+        with pytest.raises(expected, match="repeats the token of an earlier page"):
+            await run(store, ROOTS[kind])
+        await store.close()
+    assert asked <= 3 * len(circle) + 3
+
+
+@pytest.mark.parametrize("lead", [0, 1, 5, 100])
+@pytest.mark.parametrize("around", [1, 2, 3, 50])
+def test_a_circle_of_tokens_is_found_however_late_it_begins(lead: int, around: int) -> None:
+    tokens = PageTokens("list", ROOTS["s3"])
+    endless = itertools.chain(range(1, lead + 1), itertools.cycle(range(1000, 1000 + around)))
+    followed = 0
+    with pytest.raises(StoreUnavailableError, match="repeats"):
+        for token in endless:
+            tokens.following(token)
+            followed += 1
+    assert lead + around <= followed <= 3 * (lead + around)
+
+
+def test_other_tokens_are_followed() -> None:
+    tokens = PageTokens("list", ROOTS["s3"])
+    assert [tokens.following(token) for token in range(1, 5000)] == list(range(1, 5000))
+    with pytest.raises(StoreUnavailableError, match="names no next page"):
+        tokens.following("")
