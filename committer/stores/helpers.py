@@ -11,6 +11,7 @@ from committer.errors import (
     CommitterError,
     ConfigurationError,
     DestinationNotFoundError,
+    RecordError,
     StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
@@ -310,6 +311,11 @@ async def put_described(store: Store, path: StorePath, data: bytes, *, metadata:
     if able is not None:
         return await able.put_described(path, data, metadata=metadata)
     return await store.put(path, data)
+
+
+def too_long(path: StorePath, limit: int) -> RecordError:
+    """The error of a file that is longer than its reader allows."""
+    return RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
 
 
 def _out_of_memory(error: MemoryError, *, operation: str, path: StorePath) -> StoreOutcomeUnknownError:

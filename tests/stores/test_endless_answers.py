@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
-from committer.errors import StoreOutcomeUnknownError, StoreUnavailableError
+from committer.errors import (
+    RecordError,
+    StoreError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StoreUnavailableError,
+)
 from committer.paths import StorePath
+from committer.stores import answer_bytes, http
 from committer.stores.page_tokens import PageTokens
 from committer.stores.registry import open_store
 
@@ -155,3 +162,77 @@ def test_other_tokens_are_followed() -> None:
     assert [tokens.following(token) for token in range(1, 5000)] == list(range(1, 5000))
     with pytest.raises(StoreUnavailableError, match="names no next page"):
         tokens.following("")
+
+
+BODIES: dict[str, tuple[str, Calls]] = {
+    "S3 page": ("s3", PAGED["S3 ListObjectsV2"][2]),
+    "S3 uploads": ("s3", PAGED["S3 ListMultipartUploads"][2]),
+    "S3 record": ("s3", lambda store, root: store.read(root / "x", limit=1000)),
+    "S3 change": ("s3", lambda store, root: store.create_upload(root / "x", stamp="me")),
+    "GCS page": ("gs", PAGED["GCS Objects: list"][2]),
+    "GCS record": ("gs", lambda store, root: store.read(root / "x", limit=1000)),
+    "GCS change": ("gs", lambda store, root: store.put(root / "x", b"data")),
+    "Azure page": ("blob", PAGED["Azure List Blobs"][2]),
+    "Azure record": ("blob", lambda store, root: store.read(root / "x", limit=1000)),
+    "ADLS page": ("adls", PAGED["ADLS Path - List"][2]),
+    "ADLS record": ("adls", lambda store, root: store.read(root / "x", limit=1000)),
+}
+
+
+@pytest.mark.parametrize("status", ["200 OK", "403 Forbidden"], ids=["ok", "refused"])
+@pytest.mark.parametrize("told", [True, False], ids=["length told", "in chunks"])
+@pytest.mark.parametrize("call", BODIES)
+async def test_an_answer_without_end_is_not_read_to_its_end(
+    call: str, told: bool, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends with a typed error when some more has come than any answer of its kind has."""
+    kind, run = BODIES[call]
+    sent = 0
+
+    async def serve(head: str, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        how = f"Content-Length: {1 << 40}" if told else "Transfer-Encoding: chunked"
+        writer.write(f"HTTP/1.1 {status}\r\n{how}\r\n\r\n".encode())
+        while True:
+            part = b"<" * 65536
+            writer.write(part if told else b"%x\r\n%b\r\n" % (len(part), part))
+            await writer.drain()
+            sent += len(part)
+            await asyncio.sleep(0)
+
+    for bound in ("PAGE_BYTES", "CHANGE_BYTES"):
+        monkeypatch.setattr(http, bound, 200_000)
+    monkeypatch.setattr(answer_bytes, "ERROR_BYTES", 100_000)
+    async with serving(serve) as url, asyncio.timeout(20):
+        store = store_at(kind, url)
+        with pytest.raises((StoreError, RecordError)) as caught:
+            await run(store, ROOTS[kind])
+        await store.close()
+    if status == "403 Forbidden":
+        assert isinstance(caught.value, StorePermissionError)
+    elif "record" in call:
+        assert "longer than the 1000 bytes" in str(caught.value)
+    elif "page" in call or "uploads" in call:
+        assert "longer than 200000 bytes" in str(caught.value)
+    else:
+        # It was done, and what it was answered is lost: so is the answer to a look.
+        assert isinstance(caught.value, (StoreOutcomeUnknownError, StoreUnavailableError))
+    # What lies in the buffers of both ends was sent, too.
+    assert sent < 32 << 20
+
+
+@pytest.mark.parametrize("line", [b"x: " + b"y" * 1000 + b"\r\n", b"no HTTP" * 9000], ids=["headers", "no HTTP"])
+async def test_a_head_without_end_is_not_read_to_its_end(line: bytes) -> None:
+    async def serve(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n" if line.startswith(b"x:") else b"")
+        while True:
+            writer.write(line)
+            await writer.drain()
+
+    async with serving(serve) as url, asyncio.timeout(20):
+        store = store_at("s3", url)
+        with pytest.raises(StoreUnavailableError, match="the answer was lost") as caught:
+            await store.status(ROOTS["s3"] / "x")
+        await store.close()
+    # What came is not repeated whole.
+    assert len(str(caught.value)) < 1000

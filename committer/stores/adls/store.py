@@ -195,7 +195,7 @@ class AdlsStore(HttpStore):
         """Reads a whole file."""
         headers = {"Range": range_up_to(limit)}
         answer = await self._wire.send(
-            "read", "GET", self._container.existing(path, "read"), headers=headers, changes=False
+            "read", "GET", self._container.existing(path, "read"), headers=headers, changes=False, limit=limit
         )
         told = answer.headers.get("x-ms-resource-type", "").lower() == "directory"
         if answer.status != 416 and (told or (answer.status == 409 and (await self.status(path)).is_directory)):
