@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Final
 
 import aiohttp
@@ -26,18 +27,19 @@ async def body_of(response: aiohttp.ClientResponse, most: int) -> bytes | None:
     A length that the head tells is believed: nothing of such a body is read. Of a refusal `ERROR_BYTES` are read.
     """
     refused = response.status >= 300
-    parts: list[bytes] = []
+    # Which, unlike a list that is joined at the end, never holds the body twice.
+    read = BytesIO()
     left = ERROR_BYTES if refused else most
     try:
         if refused or (response.content_length or 0) <= most:
             while part := await response.content.readany():
-                parts.append(part)
+                read.write(part)
                 left -= len(part)
                 if left < 0:
                     break
             else:
-                return b"".join(parts)
-        return b"".join(parts) if refused else None
+                return read.getvalue()
+        return read.getvalue() if refused else None
     finally:
         # Of one that was read to its end the connection is kept already.
         response.close()

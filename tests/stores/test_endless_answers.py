@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -219,6 +220,29 @@ async def test_an_answer_without_end_is_not_read_to_its_end(
         assert isinstance(caught.value, (StoreOutcomeUnknownError, StoreUnavailableError))
     # What lies in the buffers of both ends was sent, too.
     assert sent < 32 << 20
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["length told", "in chunks"])
+async def test_a_long_file_is_kept_once_while_it_is_read(told: bool) -> None:
+    size, part = 32 << 20, b"x" * (1 << 16)
+
+    async def serve(head: str, writer: asyncio.StreamWriter) -> None:
+        how = f"Content-Length: {size}" if told else "Transfer-Encoding: chunked"
+        writer.write(f"HTTP/1.1 200 OK\r\n{how}\r\n\r\n".encode())
+        for _ in range(size // len(part)):
+            writer.write(part if told else b"%x\r\n%b\r\n" % (len(part), part))
+            await writer.drain()
+        writer.write(b"" if told else b"0\r\n\r\n")
+
+    async with serving(serve) as url:
+        store = store_at("s3", url)
+        tracemalloc.start()
+        try:
+            assert len(await store.read(ROOTS["s3"] / "x", limit=size)) == size
+            assert tracemalloc.get_traced_memory()[1] < 1.4 * size
+        finally:
+            tracemalloc.stop()
+            await store.close()
 
 
 @pytest.mark.parametrize("line", [b"x: " + b"y" * 1000 + b"\r\n", b"no HTTP" * 9000], ids=["headers", "no HTTP"])
