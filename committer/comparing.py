@@ -128,7 +128,7 @@ class ListedFiles:
             # All of it before any file is looked at: a list that ends half way says nothing of the rest.
             if not await self._is_whole(store, self._path):
                 return
-            async for part in read_parts(store, self._path, decode_names, limit=self._looks.config.record_size_limit):
+            async for part in read_parts(store, self._path, decode_names):
                 await self.names.add(file.path for file in part)
                 await self._looks.compare((file.path, file.size) for file in part)
                 del part
@@ -147,7 +147,7 @@ class ListedFiles:
         """Whether the list names as many files, and bytes, as `_SUCCESS` speaks of."""
         files = size = 0
         try:
-            async for part in read_parts(store, first, decode_names, limit=self._looks.config.record_size_limit):
+            async for part in read_parts(store, first, decode_names):
                 files += len(part)
                 size += sum(file.size for file in part)
                 del part  # as long as the next one takes to read, two would be in memory

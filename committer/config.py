@@ -97,7 +97,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             once. The other committers try once; `recover` goes on where they stopped.
         task_cleanup: `file-v2` deletes a task attempt's directory, by then without a file, when the attempt commits;
             else it goes with the job, as with the other committers.
-        record_size_limit: Longest record that is read, in bytes.
+        record_size_limit: Longest record of a task that is written or read, in bytes.
         manifest_queue_capacity: Records read at once when a job has more files than are kept in memory; 4 MiB of them
             at most.
         multipart_size: Length in bytes of the parts of a file but its last, where files are sent in parts. A store

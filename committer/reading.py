@@ -128,7 +128,7 @@ async def _named(
     listing = store if first.is_under(destination) else await open_store(first, config=config)
     found: list[tuple[str, int | None]] = []
     try:
-        async for part in read_parts(listing, first, decode_names, limit=config.record_size_limit):
+        async for part in read_parts(listing, first, decode_names):
             found.extend((file.path, file.size) for file in part)
     except StoreNotFoundError as error:
         raise _says_not(destination, f"names a complete list that is gone: {first}") from error

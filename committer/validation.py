@@ -17,6 +17,7 @@ from committer.file_names import is_reserved, working_directory_in
 from committer.flow.repeats import Repeats
 from committer.layout import SUCCESS
 from committer.paths import StorePath
+from committer.records.limits import LIMITS
 from committer.records.success import SuccessData, decode_success
 from committer.shown import Shown
 from committer.stages.identity import stands_as_directory
@@ -197,7 +198,7 @@ async def read_marker(store: Store, destination: StorePath, config: CommitterCon
     """
     path = destination / SUCCESS
     try:
-        data = await store.read(path, limit=config.record_size_limit)
+        data = await store.read(path, limit=LIMITS["success"])
     except (StoreNotFoundError, StoreIsADirectoryError) as error:
         await check_destination(store, destination, operation)
         raise JobNotFoundError(

@@ -13,6 +13,7 @@ from committer.events import names
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import SETUP, JobOutcome, is_of
+from committer.records.limits import LIMITS
 from committer.records.success import SuccessData, decode_success
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
@@ -178,7 +179,7 @@ async def _read_summary(context: StageContext) -> SuccessData | None:
     store = await store_of(context, directory)
     path = context.layout.summary(directory)
     try:
-        data = await store.read(path, limit=context.config.record_size_limit)
+        data = await store.read(path, limit=LIMITS["success"])
         found = decode_success(data, source=str(path))
         return found if is_report_of(context, found) else None
     except (StoreNotFoundError, RecordError):

@@ -8,7 +8,6 @@ from contextlib import aclosing
 import msgspec
 
 from committer.committers.opened_store import open_store
-from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, RecordError
 from committer.paths import StorePath
 from committer.records.file_list import CommittedFile, decode_part
@@ -118,7 +117,7 @@ async def committed_parts(
     store = await open_store(first, storage_options)
     files = size = 0
     try:
-        async for part in read_parts(store, first, decode_part, limit=CommitterConfig().record_size_limit):
+        async for part in read_parts(store, first, decode_part):
             files += len(part)
             size += sum(file.size for file in part)
             yield part

@@ -9,7 +9,8 @@ from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
 from committer.file_names import check_absolute_name, check_file_name
 from committer.logs import job_logger
 from committer.paths import StorePath
-from committer.records.pending_set import PENDING_LIMIT, PendingCommit, decode_pending, decode_pending_set
+from committer.records.limits import LIMITS
+from committer.records.pending_set import PendingCommit, decode_pending, decode_pending_set
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
 
@@ -36,7 +37,7 @@ async def uploads_of_pending(context: StageContext, record: StorePath) -> AsyncI
     def decode(data: bytes) -> Sequence[PendingCommit]:
         return (decode_pending(data, source=str(record)),)
 
-    async for upload in _named(context, record, decode, limit=PENDING_LIMIT):
+    async for upload in _named(context, record, decode, limit=LIMITS["pending"]):
         yield upload
 
 

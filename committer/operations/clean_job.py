@@ -21,7 +21,7 @@ from committer.errors import (
 from committer.layout import JobLayout, is_job_id
 from committer.logs import job_logger
 from committer.paths import StorePath
-from committer.records.job_state import Decision, JobSetup, encode_record
+from committer.records.job_state import Decision, JobSetup, encode_record, limit_of
 from committer.spec import Delivery
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
@@ -173,7 +173,8 @@ async def _claim(context: StageContext) -> bool:
     setup = JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver, remains=True)
     claim = encode_record(setup)
     try:
-        return await create_exclusively(context.store, context.layout.setup, claim) == claim
+        found = await create_exclusively(context.store, context.layout.setup, claim, limit=limit_of(JobSetup))
+        return found == claim
     except StoreNotFoundError:
         return False
 

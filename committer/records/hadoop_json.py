@@ -55,11 +55,12 @@ def decode(data: bytes, kind: type[T], *, source: str, what: str, field: str = "
     Raises:
         RecordError: It is empty, not JSON, or does not fit.
     """
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if not data or data.isspace():
+    # A view: a record may be long.
+    content = memoryview(data)[len(codecs.BOM_UTF8) :] if data.startswith(codecs.BOM_UTF8) else data
+    if not content or data.isspace():
         raise RecordError(f"a {what} is empty", field=field, path=source)
     try:
-        record: T = _decoder(kind).decode(data)
+        record: T = _decoder(kind).decode(content)
     except msgspec.ValidationError as error:
         text = str(error)
         at, missing = _AT.search(text), _MISSING.search(text)

@@ -14,6 +14,7 @@ import msgspec
 
 from committer.config import CommitterConfig
 from committer.errors import RecordError
+from committer.records.limits import LIMITS
 from committer.records.statistics import IOStatistics
 from committer.spec import JobSpec
 from committer.undecodable import UNDECODABLE
@@ -243,8 +244,25 @@ def is_of(record: str, setup: str) -> bool:
 
 
 def encode_record(record: Record) -> bytes:
-    """A record as JSON that a person can read."""
-    return msgspec.json.format(msgspec.json.encode(record), indent=2)
+    """A record as JSON that a person can read.
+
+    Raises:
+        RecordError: It would be longer than is read.
+    """
+    data = msgspec.json.format(msgspec.json.encode(record), indent=2)
+    limit = limit_of(type(record))
+    if len(data) > limit:
+        raise RecordError(
+            f"a {record.__struct_config__.tag} record would have {len(data)} bytes; no more than {limit} are read",
+            operation="encode_record",
+            next_step="split the work into jobs of fewer tasks, or name fewer directories in the job's config",
+        )
+    return data
+
+
+def limit_of(kind: type[msgspec.Struct]) -> int:
+    """The longest record of a kind that is written or read, in bytes."""
+    return LIMITS[str(kind.__struct_config__.tag)]
 
 
 def decode_record(data: bytes, kind: type[R], *, source: str) -> R:

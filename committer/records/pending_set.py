@@ -28,9 +28,6 @@ PENDING_SET_SUFFIX: Final = ".pendingset"
 MAGIC_LENGTH: Final = "x-hadoop-s3a-magic-data-length"
 """The metadata of a marker that says how long the file will be which waits."""
 
-PENDING_LIMIT: Final = 4 << 20
-"""Longest record of one upload that is read, in bytes: 10,000 parts with checksums take half of it."""
-
 _MOST_PARTS: Final = 10_000
 _PENDING_VERSIONS: Final = frozenset({1, 2})
 # 2 had no statistics; Hadoop 3.3.1 and earlier.

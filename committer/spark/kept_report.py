@@ -27,6 +27,7 @@ from committer.layout import TEMPORARY
 from committer.logs import job_logger
 from committer.operations import recover
 from committer.paths import StorePath
+from committer.records.limits import LIMITS
 from committer.spark.options import WriteOptions
 from committer.stores.base import FileStatus, Store
 from committer.undecodable import UNDECODABLE
@@ -61,7 +62,7 @@ async def take_kept_report(options: WriteOptions, job_id: str) -> JobReport | No
     destination = StorePath.of(options.path)
     store = await open_store(destination, await options.resolve_storage(), options.config)
     try:
-        report = await _read(store, _place(destination, job_id), options.config.record_size_limit)
+        report = await _read(store, _place(destination, job_id))
         await _remove_reports(store, destination, job_id)
     finally:
         await store.close()
@@ -90,9 +91,9 @@ def _place(destination: StorePath, job_id: str) -> StorePath:
     return destination / f"{TEMPORARY}/{_PREFIX}{job_id}{_SUFFIX}"
 
 
-async def _read(store: Store, path: StorePath, limit: int) -> JobReport | None:
+async def _read(store: Store, path: StorePath) -> JobReport | None:
     try:
-        return msgspec.json.decode(await store.read(path, limit=limit), type=JobReport)
+        return msgspec.json.decode(await store.read(path, limit=LIMITS["success"]), type=JobReport)
     except StoreNotFoundError:
         return None
     except UNDECODABLE as error:

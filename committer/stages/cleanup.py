@@ -16,11 +16,11 @@ from committer.events import names
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both_in_full, together
 from committer.logs import job_logger
+from committer.records.job_state import JobSetup, limit_of
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.job_stands import is_of_other_setup, set_up_anew
-from committer.stages.own_records import OWN_RECORD_LIMIT
 from committer.stages.removal import Removal, removal_of, remove_emptied, remove_records, remove_shared, take_out
 from committer.stages.removal_base import OPERATION
 from committer.stores.base import FileStatus
@@ -256,6 +256,6 @@ async def _take_all(context: StageContext) -> bool:
 
 async def _claimed(context: StageContext) -> bytes | None:
     try:
-        return await context.store.read(context.layout.setup, limit=OWN_RECORD_LIMIT)
+        return await context.store.read(context.layout.setup, limit=limit_of(JobSetup))
     except (StoreNotFoundError, StoreIsADirectoryError, StoreNotADirectoryError, DestinationNotFoundError):
         return None

@@ -27,6 +27,7 @@ from committer.records.job_state import (
     decode_record,
     encode_facts,
     encode_record,
+    limit_of,
 )
 from committer.records.statistics import IOStatistics
 from committer.records.task_commit import digest_of
@@ -232,17 +233,17 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
 
 async def _create_decision(context: StageContext, decision: Decision) -> Decided:
     layout, store = context.layout, context.store
-    wanted = encode_record(decision)
+    wanted, limit = encode_record(decision), limit_of(Decision)
     try:
         temporary = layout.temporary_of(layout.decision, context.driver)
         try:
             found = await create_exclusively(
-                store, layout.decision, wanted, temporary=temporary, durable=context.durable
+                store, layout.decision, wanted, temporary=temporary, durable=context.durable, limit=limit
             )
         except StoreNotFoundError:
             if decision.decision == "commit" or not await _is_half_set_up(context):
                 raise
-            found = await create_exclusively(store, layout.decision, wanted, durable=context.durable)
+            found = await create_exclusively(store, layout.decision, wanted, durable=context.durable, limit=limit)
     except StoreNotFoundError as error:
         raise vanished(context) from error
     except StoreOutcomeUnknownError as error:

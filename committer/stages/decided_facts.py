@@ -12,10 +12,10 @@ from committer.file_names import check_absolute_name, check_file_name, root_of, 
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Fact, PlanFile, PlanKind, decode_facts
+from committer.records.limits import LIMITS
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
-from committer.stages.own_records import OWN_RECORD_LIMIT
 
 # Side files that are read and decoded at once, some 20 MB each.
 _FILES_AT_ONCE: Final = 4
@@ -190,7 +190,7 @@ async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
 async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:
     path = context.layout.job_directory / file.name
     try:
-        data = await context.store.read(path, limit=OWN_RECORD_LIMIT)
+        data = await context.store.read(path, limit=LIMITS["facts"])
     except StoreNotFoundError as error:
         raise StoreNotFoundError(
             "a side file of the decision is gone",

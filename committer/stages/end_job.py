@@ -9,7 +9,15 @@ import msgspec
 from committer.errors import StoreError, StoreNotFoundError, StorePreconditionError
 from committer.flow.together import both
 from committer.paths import StorePath
-from committer.records.job_state import Decision, DecisionHead, JobOutcome, decode_record, encode_record, is_of
+from committer.records.job_state import (
+    Decision,
+    DecisionHead,
+    JobOutcome,
+    decode_record,
+    encode_record,
+    is_of,
+    limit_of,
+)
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import check_still_decided, decision_is_gone, looking_again
 from committer.stages.job_directory import other_job_stands
@@ -22,6 +30,8 @@ from committer.stores.conditions import CONDITIONAL_REPLACE
 from committer.stores.helpers import Created, create_or_read, exists, status_or_none
 
 _TRIES: Final = 5
+_REASON: Final = 10_000
+"""Characters of the reason of a rollback that its outcome keeps."""
 
 
 class Ended(NamedTuple):
@@ -73,7 +83,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
                 created=self.context.timestamp(),
                 files=decision.files if kind == "committed" else 0,
                 size=decision.size if kind == "committed" else 0,
-                reason=reason,
+                reason=reason[:_REASON],
                 setup=layout.setup_name,
             )
         )
@@ -126,7 +136,12 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         temporary = layout.temporary_of(layout.outcome, self.context.driver)
         try:
             return await create_or_read(
-                self.context.store, layout.outcome, wanted, temporary=temporary, durable=durable
+                self.context.store,
+                layout.outcome,
+                wanted,
+                temporary=temporary,
+                durable=durable,
+                limit=limit_of(JobOutcome),
             )
         except StoreNotFoundError as error:
             raise decision_is_gone(self.context) from error

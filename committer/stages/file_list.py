@@ -17,6 +17,7 @@ from committer.records.file_list import (
     encode_part,
     partition_of,
 )
+from committer.records.limits import LIMITS
 from committer.stages.base import Stage, StageContext
 from committer.stages.names import is_absolute
 from committer.stages.planned_file import PlannedFile
@@ -123,7 +124,7 @@ def list_named(uri: str, job_id: str, destination: StorePath, directory: str) ->
 
 
 async def read_parts(
-    store: Store, first: StorePath, decode: Callable[[bytes, FileListFormat, str], list[T]], *, limit: int
+    store: Store, first: StorePath, decode: Callable[[bytes, FileListFormat, str], list[T]]
 ) -> AsyncIterator[list[T]]:
     """The files of a list, a part at a time: one call each.
 
@@ -131,7 +132,6 @@ async def read_parts(
         store: Where the list is.
         first: Its first part.
         decode: `decode_part`, or `decode_names`.
-        limit: Longest part that is read, in bytes.
 
     Raises:
         StoreNotFoundError: There is no list.
@@ -142,7 +142,7 @@ async def read_parts(
     while not last:
         path = _nth_part(first, number)
         try:
-            data = await store.read(path, limit=limit)
+            data = await store.read(path, limit=LIMITS["file list"])
         except StoreNotFoundError as error:
             if number == 0:
                 raise

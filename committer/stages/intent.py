@@ -13,7 +13,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
 )
 from committer.paths import StorePath
-from committer.records.job_state import Intent, NamedRecord, decode_record, encode_record
+from committer.records.job_state import Intent, NamedRecord, decode_record, encode_record, limit_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import JobDirectory
 from committer.stages.other_setup import delete_intent
@@ -94,7 +94,9 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
         )
         wanted = encode_record(intent)
         temporary = layout.temporary_of(layout.intent, self.context.driver)
-        found = await create_exclusively(store, layout.intent, wanted, temporary=temporary, durable=durable)
+        found = await create_exclusively(
+            store, layout.intent, wanted, temporary=temporary, durable=durable, limit=limit_of(Intent)
+        )
         standing = decode_record(found, Intent, source=str(layout.intent))
         if standing.driver == self.context.driver:
             return layout.intent

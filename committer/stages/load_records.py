@@ -189,7 +189,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         manifest, files, directories = decode_record(context, ref.record, data, digest)
         if manifest.jobId != context.layout.job_id:
             raise RecordError(
-                f"the record is one of job {manifest.jobId}, not of {context.layout.job_id}",
+                f"the record is one of job {manifest.jobId[:128]}, not of {context.layout.job_id}",
                 field="jobId",
                 path=path,
                 operation=self.name,

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
+from weakref import WeakKeyDictionary
 
 from committer.errors import ConfigurationError, RecordError, StoreNotFoundError
 from committer.layout import JobLayout, check_setup
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record, is_of
+from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record, is_of, limit_of
 from committer.stages.giving_up import giving_up
 from committer.stages.job_directory import JobDirectory
 from committer.stores.base import Store
 
-OWN_RECORD_LIMIT = 1 << 30
+_SMALL_BYTES: Final = 1 << 20
+"""Up to here many records are read at once; longer ones one after the other, so that they do not add up."""
+
+_turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
 
 
 @contextmanager
@@ -36,9 +42,8 @@ async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
         StoreNotFoundError: There is none.
         RecordError: It is not one.
     """
-    data = await store.read(layout.setup, limit=OWN_RECORD_LIMIT)
     with _naming_the_end(layout):
-        setup = decode_record(data, JobSetup, source=str(layout.setup))
+        setup = await _read(store, layout.setup, JobSetup)
         try:
             check_setup(setup.spec.setup)
         except ConfigurationError as error:
@@ -53,10 +58,23 @@ async def read_record(store: Store, path: StorePath, kind: type[R]) -> R | None:
         RecordError: Something else is there.
     """
     try:
-        data = await store.read(path, limit=OWN_RECORD_LIMIT)
+        return await _read(store, path, kind)
     except StoreNotFoundError:
         return None
-    return decode_record(data, kind, source=str(path))
+
+
+async def _read(store: Store, path: StorePath, kind: type[R]) -> R:
+    """Reads a record: one call, two where it is longer than a megabyte."""
+    limit = limit_of(kind)
+    try:
+        data = await store.read(path, limit=min(limit, _SMALL_BYTES))
+    except RecordError:
+        if limit <= _SMALL_BYTES:
+            raise
+    else:
+        return decode_record(data, kind, source=str(path))
+    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        return decode_record(await store.read(path, limit=limit), kind, source=str(path))
 
 
 async def read_decision(store: Store, layout: JobLayout) -> Decision | None:

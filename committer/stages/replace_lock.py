@@ -17,7 +17,7 @@ from committer.errors import (
 )
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout, check_job_id
-from committer.records.job_state import ReplaceLock, decode_record, encode_record
+from committer.records.job_state import ReplaceLock, decode_record, encode_record, limit_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import look_at_job
 from committer.stages.own_records import read_decision, read_outcome
@@ -68,6 +68,7 @@ class TakeReplaceLock(Stage[None, None]):
                     # What a driver that dies leaves half written goes with its job.
                     temporary=layout.drivers / f"replace-lock-{self.context.driver}.tmp",
                     durable=self.context.durable,
+                    limit=limit_of(ReplaceLock),
                 )
             except StoreNotFoundError:
                 # It was released since it stood in the way, or the job is gone with all of `_temporary`.
@@ -97,6 +98,7 @@ class TakeReplaceLock(Stage[None, None]):
                 encode_record(own),
                 temporary=context.layout.temporary_of(kept, context.driver),
                 durable=context.durable,
+                limit=limit_of(ReplaceLock),
             )
         except StoreNotFoundError:
             # What stood there was deleted since, or the job is gone.

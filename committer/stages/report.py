@@ -8,6 +8,7 @@ from committer.errors import CommitterError, RecordError, StoreNotFoundError
 from committer.events import names
 from committer.logs import job_logger
 from committer.paths import StorePath
+from committer.records.limits import LIMITS
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.stages.base import Stage, StageContext
 from committer.stores.base import Store
@@ -62,7 +63,7 @@ class SaveReport(Stage[SuccessData, None]):
 
     async def _says_success(self, path: StorePath) -> bool:
         try:
-            data = await self._store.read(path, limit=self.context.config.record_size_limit)
+            data = await self._store.read(path, limit=LIMITS["success"])
             return decode_success(data, source=str(path)).success
         except (StoreNotFoundError, RecordError):
             return False

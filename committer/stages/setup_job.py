@@ -24,13 +24,12 @@ from committer.events import names
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, together
 from committer.flow.workers import run_workers
-from committer.records.job_state import JobSetup, encode_record
+from committer.records.job_state import JobSetup, encode_record, limit_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_job_directory
 from committer.stages.durability import missing_directories, sync_directories
 from committer.stages.job_directory import JobDirectory, list_job_directory, stands_beside
 from committer.stages.other_setup import delete_seen
-from committer.stages.own_records import OWN_RECORD_LIMIT
 from committer.stages.removal import remove_records
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, create_once, status_or_none
@@ -185,7 +184,7 @@ class SetupJob(Stage[None, str | None]):
     async def _stands(self, claim: bytes) -> bool:
         """Whether the setup record is this driver's: one call."""
         try:
-            return await self.context.store.read(self.context.layout.setup, limit=OWN_RECORD_LIMIT) == claim
+            return await self.context.store.read(self.context.layout.setup, limit=limit_of(JobSetup)) == claim
         except StoreNotFoundError:
             return False
 
@@ -272,7 +271,9 @@ class SetupJob(Stage[None, str | None]):
         remains = await (self._remains() if store.capabilities.directories else self._remains_and_no_file())
         if remains is not None:
             self._began_to_make = True
-            found = await create_once(store, layout.setup, claim, durable=self.context.durable)
+            found = await create_once(
+                store, layout.setup, claim, durable=self.context.durable, limit=limit_of(JobSetup)
+            )
             if isinstance(found, StoreOutcomeUnknownError):
                 self._lost = True
                 raise found

@@ -21,6 +21,7 @@ from committer.events import names
 from committer.options import S3A_UUID, WRITE_JOB_UUID
 from committer.paths import StorePath
 from committer.records.job_state import SETUP, Decision
+from committer.records.limits import LIMITS
 from committer.records.pending_set import java_date
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, decode_success, hadoop_date
@@ -200,5 +201,5 @@ def is_same_decision(found: SuccessData | None, value: SuccessData) -> bool:
 
 
 async def _read(context: StageContext, path: StorePath) -> SuccessData:
-    data = await context.store.read(path, limit=context.config.record_size_limit)
+    data = await context.store.read(path, limit=LIMITS["success"])
     return decode_success(data, source=str(path))

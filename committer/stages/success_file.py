@@ -17,6 +17,7 @@ from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import by_hand
 from committer.records.job_state import JobOutcome
+from committer.records.limits import LIMITS
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import other_job_stands
@@ -125,7 +126,12 @@ class SaveSuccess(Stage[SuccessData, None]):
         for tries_left in reversed(range(_ROUNDS)):
             try:
                 found = await create_exclusively(
-                    context.store, layout.success, data, temporary=temporary, durable=context.durable
+                    context.store,
+                    layout.success,
+                    data,
+                    temporary=temporary,
+                    durable=context.durable,
+                    limit=LIMITS["success"],
                 )
             except StoreNotFoundError as error:
                 was_refused = error.operation == _READ

@@ -27,6 +27,7 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.paths import StorePath, by_hand
+from committer.records.limits import LIMITS
 from committer.stages.base import StageContext
 from committer.stages.commit_state import looking_again
 from committer.stores.base import Store
@@ -228,7 +229,7 @@ async def _clear(context: StageContext, place: StorePath, path: StorePath, is_ow
     store, taken = context.store, False
     try:
         for child in await children_of(store, place):
-            data = await store.read(child.path, limit=context.config.record_size_limit)
+            data = await store.read(child.path, limit=LIMITS["success"])
             if data != _NOTHING and not is_own(data):
                 await give_back(store, child.path, path)
                 continue

@@ -10,10 +10,10 @@ from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.logs import job_logger
 from committer.paths import StorePath
+from committer.records.job_state import limit_of
 from committer.records.pending_uploads import ListedUpload, UploadList, decode_upload_list
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
-from committer.stages.own_records import OWN_RECORD_LIMIT
 from committer.stores.upload_ends import end_upload
 
 _log = job_logger("committer.stages")
@@ -48,7 +48,7 @@ async def parts_of_list(context: StageContext, run: StorePath) -> AsyncIterator[
         return
     for part in parts:
         try:
-            data = await store.read(part, limit=OWN_RECORD_LIMIT)
+            data = await store.read(part, limit=limit_of(UploadList))
         except StoreNotFoundError:
             continue
         try:

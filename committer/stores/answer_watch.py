@@ -1,4 +1,4 @@
-"""Gives up requests whose answers stand still: one timer of an event loop for all of them.
+"""Gives up requests whose answers stand still, or trickle: one timer of an event loop for all of them.
 
 aiohttp's own limit for the next byte makes two timers for each request, which take a tenth of all that the request
 costs. Here a look at all requests under way, a few times in the time that one may stand still, counts those looks
@@ -18,6 +18,15 @@ import aiohttp
 # Within the time that an answer may stand still. It is given up up to one part of it late.
 _LOOKS: Final = 8
 
+# So many times as long as it may stand still (a minute), an answer may take that brings less than the least bytes a
+# second. S3 says blanks for minutes while it completes an upload.
+_PATIENCE: Final = 2
+_PATIENCE_OF_CHANGES: Final = 30
+_LEAST_BYTES_PER_S: Final = 1024
+
+# And so many times as long, an answer may take whatever it brings.
+_LONGEST: Final = 60
+
 
 class AnswerWatch:
     """Watches the requests of one event loop.
@@ -32,16 +41,19 @@ class AnswerWatch:
         # The first look may come right after a request began: it proves nothing.
         self._begin = math.ceil(begin_s / self._every_s) + 1
         self._next = _LOOKS + 1
+        self._bytes_a_look = _LEAST_BYTES_PER_S * self._every_s
         self._watched: set[Watched] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def request(self, more_s: float = 0.0) -> Watched:
-        """A context manager around one request; it raises `TimeoutError` where the answer stood still.
+    def request(self, more_s: float = 0.0, *, changes: bool = False) -> Watched:
+        """A context manager around one request; it raises `TimeoutError` where the answer stood still, or trickled.
 
         Args:
             more_s: Seconds more until the head must be there: what is to be sent takes so long.
+            changes: Whether the service may have work to do before it answers all.
         """
-        return Watched(self, self._begin + math.ceil(more_s / self._every_s) if more_s else self._begin)
+        begin = self._begin + math.ceil(more_s / self._every_s) if more_s else self._begin
+        return Watched(self, begin, _LOOKS * (_PATIENCE_OF_CHANGES if changes else _PATIENCE))
 
     def close(self) -> None:
         """Looks no more."""
@@ -62,7 +74,7 @@ class AnswerWatch:
     def _look(self) -> None:
         self._timer = None
         for one in self._watched:
-            one.look(self._next)
+            one.look(self._next, self._bytes_a_look)
         if self._watched:
             self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look)
 
@@ -71,11 +83,13 @@ class Watched:
     """One request; see `AnswerWatch.request`."""
 
     # As `asyncio.Timeout`, whose two ends are coroutines.
-    __slots__ = ("_cancelling", "_content", "_given_up", "_left", "_seen", "_task", "_watch")
+    __slots__ = ("_cancelling", "_content", "_given_up", "_left", "_looks", "_patience", "_seen", "_task", "_watch")
 
-    def __init__(self, watch: AnswerWatch, looks: int) -> None:
+    def __init__(self, watch: AnswerWatch, looks: int, patience: int) -> None:
         self._watch = watch
         self._left = looks
+        self._looks = 0
+        self._patience = patience
         self._content: aiohttp.StreamReader | None = None
         self._seen = 0
         self._given_up = False
@@ -94,7 +108,7 @@ class Watched:
         self._watch.discard(self)
         # Another's cancellation goes on; only what was asked for here alone is an answer that did not come.
         if self._given_up and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError("no more of the answer came") from error
+            raise TimeoutError("no more of the answer came, or too little for the time it took") from error
 
     def begun(self, content: aiohttp.StreamReader) -> None:
         """The head of the answer is there; from now on each byte of its body counts."""
@@ -102,16 +116,25 @@ class Watched:
         # Looks are counted anew from the next one on.
         self._seen = -1
 
-    def look(self, most: int) -> None:
-        """Counts a look; gives the request up after `most` that found nothing new."""
+    def look(self, most: int, least_bytes: float) -> None:
+        """Counts a look; gives the request up after `most` that found nothing new, or when too little came in all.
+
+        Args:
+            most: See above.
+            least_bytes: What must come from one look to the next, on average, once patience is over.
+        """
         if self._given_up:
             return
         content = self._content
-        if content is not None and content.total_bytes != self._seen:
-            self._seen = content.total_bytes
-            self._left = most - 1
-            return
         self._left -= 1
+        if content is not None:
+            self._looks += 1
+            if content.total_bytes != self._seen:
+                self._seen = content.total_bytes
+                self._left = most - 1
+            trickles = (self._looks - self._patience) * least_bytes > content.total_bytes
+            if trickles or self._looks > _LONGEST * _LOOKS:
+                self._left = 0
         if self._left <= 0:
             self._given_up = True
             self._task.cancel()

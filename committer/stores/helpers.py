@@ -11,6 +11,7 @@ from committer.errors import (
     CommitterError,
     ConfigurationError,
     DestinationNotFoundError,
+    RecordError,
     StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
@@ -24,7 +25,8 @@ from committer.stores.abilities import METADATA, SYNC
 from committer.stores.base import FileStatus, Store
 from committer.stores.conditions import CONDITIONAL_DELETE
 
-RECORD_LIMIT_BYTES: Final = 1 << 30
+_COPIED_BYTES: Final = 1 << 30
+_SMALL_BYTES: Final = 1 << 20
 _TRIES: Final = 5
 _WAIT_S: Final = 0.1
 
@@ -147,7 +149,7 @@ async def create_exclusively(
     *,
     temporary: StorePath | None = None,
     durable: bool = False,
-    limit: int = RECORD_LIMIT_BYTES,
+    limit: int = _SMALL_BYTES,
 ) -> bytes:
     """Creates a file that only one of many may create, and returns what stands there: `data`, or the winner's bytes.
 
@@ -158,7 +160,7 @@ async def create_exclusively(
 
 
 async def create_once(
-    store: Store, path: StorePath, data: bytes, *, durable: bool = False, limit: int = RECORD_LIMIT_BYTES
+    store: Store, path: StorePath, data: bytes, *, durable: bool = False, limit: int = _SMALL_BYTES
 ) -> bytes | StoreOutcomeUnknownError:
     """Does what `create_exclusively` does, but never sends its request a second time: for what must not stand twice.
 
@@ -177,7 +179,7 @@ async def create_or_read(
     *,
     temporary: StorePath | None = None,
     durable: bool = False,
-    limit: int = RECORD_LIMIT_BYTES,
+    limit: int = _SMALL_BYTES,
 ) -> Created:
     """Creates a file that only one of many may create, and returns what stands there.
 
@@ -261,7 +263,7 @@ async def move_file(
     *,
     replace: bool = False,
     identity: str | None = None,
-    limit: int = RECORD_LIMIT_BYTES,
+    limit: int = _COPIED_BYTES,
 ) -> None:
     """Moves a small file, such as a record: by a rename or, on a store without any, by a copy and a conditional delete.
 
@@ -310,6 +312,11 @@ async def put_described(store: Store, path: StorePath, data: bytes, *, metadata:
     if able is not None:
         return await able.put_described(path, data, metadata=metadata)
     return await store.put(path, data)
+
+
+def too_long(path: StorePath, limit: int) -> RecordError:
+    """The error of a file that is longer than its reader allows."""
+    return RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
 
 
 def _out_of_memory(error: MemoryError, *, operation: str, path: StorePath) -> StoreOutcomeUnknownError:

@@ -29,7 +29,9 @@ from committer.errors import (
     StoreUnavailableError,
 )
 from committer.paths import StorePath
+from committer.stores.answer_bytes import CHANGE_BYTES, PAGE_BYTES, AnswerTooLongError, body_of
 from committer.stores.answer_watch import AnswerWatch
+from committer.stores.helpers import too_long
 
 Body = bytes | bytearray | memoryview
 
@@ -53,6 +55,8 @@ _SHORT_BODY_BYTES: Final = 32 * 1024
 # From here on aiohttp would warn of bytes that are written in one go.
 _LONG_BODY_BYTES: Final = 1 << 20
 _SLICE_BYTES: Final = 1 << 16
+
+_MOST_SAID: Final = 300
 
 _SECRETS: Final = re.compile(
     r"(\b(?:sig|X-Amz-Signature|X-Amz-Credential|X-Amz-Security-Token|X-Goog-Signature|upload_id)=)[^&\s'\"]+"
@@ -160,6 +164,7 @@ class HttpClient:
         path: StorePath,
         changes: bool,
         data: Body | None = None,
+        limit: int | None = None,
     ) -> Answer:
         """Sends a request once and reads the answer, whatever its status.
 
@@ -171,8 +176,10 @@ class HttpClient:
             path: What errors say it failed on.
             changes: Whether it may change anything at the store: then a lost answer leaves its outcome open.
             data: The body.
+            limit: Where it reads a file: the longest that is read, in bytes.
 
         Raises:
+            RecordError: The file is longer than `limit`.
             StoreUnavailableError: No connection could be made; or the answer was lost, and it changes nothing.
             StoreOutcomeUnknownError: It was sent and the answer was lost.
             ConfigurationError: The URL is none, or the session that was given is closed.
@@ -187,7 +194,7 @@ class HttpClient:
             upload_s = len(data) // _SLOWEST_UPLOAD_BYTES_PER_S + 1
             timeout = _upload_timeout(self._connect_s, self._answer_s, upload_s)
         try:
-            with opened.watch.request(upload_s) as watched:
+            with opened.watch.request(upload_s, changes=changes) as watched:
                 response = await opened.session.request(
                     method,
                     URL(url, encoded=True),
@@ -204,7 +211,13 @@ class HttpClient:
                     # All of it came with its head, as nearly always: there is nothing to wait for.
                     return Answer(response.status, response.headers, content.read_nowait())
                 watched.begun(content)
-                return Answer(response.status, response.headers, await response.read())
+                most = limit if limit is not None else CHANGE_BYTES if changes else PAGE_BYTES
+                body = await body_of(response, most)
+            if body is not None:
+                return Answer(response.status, response.headers, body)
+            if limit is not None:
+                raise too_long(path, limit)
+            raise AnswerTooLongError(f"it is longer than {most} bytes")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if response is not None and changes and response.status < 300:
                 return Answer(response.status, response.headers, b"")
@@ -273,7 +286,8 @@ def _failure(
     error: aiohttp.ClientError | OSError | ValueError, operation: str, path: StorePath, *, changes: bool
 ) -> StoreError | ConfigurationError:
     kind = "" if isinstance(error, _AnswerLostError) else type(error).__name__
-    said = redact(": ".join(part for part in (kind, str(error)) if part))
+    # An answer that is no HTTP is repeated in it.
+    said = redact(": ".join(part for part in (kind, str(error)) if part))[:_MOST_SAID]
     if isinstance(error, ValueError) and not isinstance(error, OSError):
         return ConfigurationError(
             f"a request cannot be sent: {type(error).__name__}",

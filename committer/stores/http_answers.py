@@ -6,8 +6,9 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Protocol
 
-from committer.errors import CommitterError, RecordError
+from committer.errors import CommitterError
 from committer.paths import StorePath
+from committer.stores.helpers import too_long
 from committer.stores.http import Answer
 
 
@@ -36,7 +37,7 @@ def content_in(answer: Answer, path: StorePath, limit: int, error_of: ErrorOf) -
     if answer.status >= 300:
         raise error_of(answer, "read", path, changes=False)
     if len(answer.body) > limit:
-        raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
+        raise too_long(path, limit)
     return answer.body
 
 

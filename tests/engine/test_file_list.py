@@ -233,10 +233,7 @@ async def test_lists_of_any_length_take_the_memory_of_one_part(tmp_path: Path, s
         try:
             saving = stage.SaveFileList(job._context, store=store, directory=directory, expected=(files, files))
             first = await saving.run(many)
-            assert (
-                sum([len(part) async for part in stage.read_parts(store, first, records.decode_part, limit=1 << 20)])
-                == files
-            )
+            assert sum([len(part) async for part in stage.read_parts(store, first, records.decode_part)]) == files
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()

@@ -8,9 +8,9 @@ import time
 import aiohttp
 import pytest
 
-from committer.errors import StoreError, StoreOutcomeUnknownError
+from committer.errors import StoreError, StoreOutcomeUnknownError, StoreUnavailableError
 from committer.paths import StorePath
-from committer.stores import http
+from committer.stores import answer_watch, http
 from committer.stores.answer_watch import AnswerWatch
 from committer.stores.http import HttpClient
 
@@ -21,13 +21,14 @@ PATH = StorePath("s3", "bucket", "/d/file")
 CONNECT_S, ANSWER_S = 0.4, 0.7
 
 
-async def answering(each_s: float, blanks: int, *, silent: bool = False) -> asyncio.Server:
+async def answering(each_s: float, blanks: int, *, silent: bool = False, part: bytes = b" ") -> asyncio.Server:
     """A server that begins its answer and then says blanks, as S3 does; without any it only reads.
 
     Args:
         each_s: Seconds before each blank.
         blanks: How many.
         silent: Whether nothing follows them, where more was promised.
+        part: What is said instead of a blank.
     """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -37,10 +38,10 @@ async def answering(each_s: float, blanks: int, *, silent: bool = False) -> asyn
                 while await reader.read(1 << 16):
                     pass
                 return
-            writer.write(b"HTTP/1.1 503 Slow Down\r\nContent-Length: %d\r\n\r\n" % (blanks + silent))
+            writer.write(b"HTTP/1.1 503 Slow Down\r\nContent-Length: %d\r\n\r\n" % (blanks * len(part) + silent))
             for _ in range(blanks):
                 await asyncio.sleep(each_s)
-                writer.write(b" ")
+                writer.write(part)
                 await writer.drain()
             while silent and await reader.read(1 << 16):
                 pass
@@ -52,13 +53,14 @@ async def answering(each_s: float, blanks: int, *, silent: bool = False) -> asyn
     return await asyncio.start_server(serve, "127.0.0.1", 0)
 
 
-async def took(server: asyncio.Server, size: int) -> tuple[float, int | type[BaseException]]:
-    """How long a put of so many bytes took, and the status or the error that it ended with."""
+async def took(server: asyncio.Server, size: int, *, changes: bool = True) -> tuple[float, int | type[BaseException]]:
+    """How long a put of so many bytes took, or a read, and the status or the error that it ended with."""
     client = HttpClient(connect_s=CONNECT_S, answer_s=ANSWER_S)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
     began = time.monotonic()
     try:
-        answer = await client.send("PUT", url, {}, operation="put", path=PATH, changes=True, data=b"x" * size)
+        method, data = ("PUT", b"x" * size) if changes else ("GET", None)
+        answer = await client.send(method, url, {}, operation="call", path=PATH, changes=changes, data=data)
         return time.monotonic() - began, answer.status
     except StoreError as error:
         return time.monotonic() - began, type(error)
@@ -122,6 +124,33 @@ async def test_a_process_that_stood_still_gives_no_answer_up() -> None:
         await asyncio.sleep(ANSWER_S / 2)
         time.sleep(CONNECT_S + 2 * ANSWER_S)
         assert (await task)[1] == 503
+
+
+@pytest.mark.parametrize(("each_s", "blanks"), [(ANSWER_S / 7, 60), (ANSWER_S / 100, 900)], ids=["a few", "some more"])
+async def test_an_answer_that_trickles_is_not_waited_for(each_s: float, blanks: int) -> None:
+    """Each byte comes in time, and all of them would take for ever; to what changes something it may be blanks."""
+    async with await answering(each_s, blanks) as server:
+        seconds, end = await took(server, 0, changes=False)
+        assert end is StoreUnavailableError
+        assert 2 * ANSWER_S < seconds < 3 * ANSWER_S
+
+
+async def test_an_answer_that_comes_slowly_is_waited_for() -> None:
+    """Twice as much as the least a second, for twice as long as a trickle is waited for."""
+    a_time = round(2048 * 0.05)
+    async with await answering(0.05, round(4 * ANSWER_S / 0.05), part=b" " * a_time) as server:
+        seconds, end = await took(server, 0, changes=False)
+    assert end == 503
+    assert seconds > 4 * ANSWER_S
+
+
+@pytest.mark.parametrize("changes", [False, True], ids=["read", "change"])
+async def test_no_answer_is_waited_for_without_end(changes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_watch, "_LONGEST", 3)
+    async with await answering(0.05, 200, part=b" " * 1000) as server:
+        seconds, end = await took(server, 0, changes=changes)
+        assert end is (StoreOutcomeUnknownError if changes else StoreUnavailableError)
+    assert 3 * ANSWER_S < seconds < 4 * ANSWER_S
 
 
 async def test_one_timer_watches_all_requests() -> None:

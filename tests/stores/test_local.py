@@ -8,6 +8,7 @@ import os
 import pickle
 import resource
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from committer.errors import (
     CommitterError,
     ConfigurationError,
     InvalidPathError,
+    RecordError,
     StoreCrossDeviceError,
     StoreError,
     StoreExistsError,
@@ -175,9 +177,30 @@ async def test_links_are_moved_and_deleted_themselves(store: LocalStore, root: S
     assert (tmp_path / "d" / "file").read_bytes() == b"1"
 
 
-async def test_a_pipe_blocks_no_call(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+async def test_pipes_and_devices_are_not_read(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert await store.read(root / "pipe", limit=10) == b""
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    (tmp_path / "nothing").symlink_to("/dev/null")
+    # One that a process writes to, and one that none does.
+    with open(os.open(tmp_path / "pipe", os.O_RDWR), "wb", buffering=0) as writer:
+        writer.write(b"not for this reader")
+        for name in ("pipe", "zeros", "nothing"):
+            with pytest.raises(RecordError, match="a pipe, a socket or a device is there"):
+                await store.read(root / name, limit=100)
+    with pytest.raises(RecordError, match="a pipe"):
+        await store.read(root / "pipe", limit=100)
+
+
+async def test_a_file_that_is_too_long_is_not_read(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+    with open(tmp_path / "sparse", "wb") as file:
+        file.truncate(64 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RecordError, match="longer than the 67108863 bytes"):
+            await store.read(root / "sparse", limit=(64 << 20) - 1)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 async def test_names_that_are_no_text(store: LocalStore, root: StorePath, tmp_path: Path) -> None:

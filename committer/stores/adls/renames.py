@@ -15,6 +15,7 @@ from committer.stores.adls.wire import AdlsWire
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none
+from committer.stores.page_tokens import PageTokens
 
 
 class Renames:
@@ -80,16 +81,17 @@ class Renames:
             raise StoreNotADirectoryError("the source is a file", operation=operation, path=source)
         if source == destination:
             raise StoreExistsError("a directory is renamed to itself", operation=operation, path=destination)
-        continuation = ""
+        continuation, tokens = "", PageTokens(operation, source, changes=True)
         while True:
             answer = await self._wire.rename(
                 operation, source, destination, replace=False, identity=None, continuation=continuation
             )
             if answer.status >= 300:
                 break
-            continuation = answer.headers.get("x-ms-continuation", "")
-            if not continuation:
+            more = answer.headers.get("x-ms-continuation", "")
+            if not more:
                 return
+            continuation = tokens.following(more)
         code = code_of(answer)
         if code == "SourcePathNotFound" and await status_or_none(self._store, destination) is not None:
             if known:

@@ -35,6 +35,7 @@ from committer.stores.helpers import status_or_none
 from committer.stores.http import HttpClient
 from committer.stores.http_answers import content_in, range_up_to
 from committer.stores.http_store import HttpStore
+from committer.stores.page_tokens import PageTokens
 
 _TRIES: Final = 5
 _STATUS: Final = (("action", "getStatus"),)
@@ -172,7 +173,7 @@ class AdlsStore(HttpStore):
     async def _list(self, operation: str, directory: StorePath, *, recursive: str) -> AsyncIterator[FileStatus]:
         self._container.existing(directory, operation)
         name = directory.path[1:]
-        continuation = ""
+        continuation, tokens = "", PageTokens(operation, directory)
         while True:
             query = [("directory", name)] if name else []
             if continuation:
@@ -185,15 +186,16 @@ class AdlsStore(HttpStore):
                 if status.path == directory:
                     raise StoreNotADirectoryError("a file is there", operation=operation, path=directory)
                 yield status
-            continuation = answer.headers.get("x-ms-continuation", "")
-            if not continuation:
+            more = answer.headers.get("x-ms-continuation", "")
+            if not more:
                 return
+            continuation = tokens.following(more)
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
         headers = {"Range": range_up_to(limit)}
         answer = await self._wire.send(
-            "read", "GET", self._container.existing(path, "read"), headers=headers, changes=False
+            "read", "GET", self._container.existing(path, "read"), headers=headers, changes=False, limit=limit
         )
         told = answer.headers.get("x-ms-resource-type", "").lower() == "directory"
         if answer.status != 416 and (told or (answer.status == 409 and (await self.status(path)).is_directory)):
@@ -296,7 +298,7 @@ class AdlsStore(HttpStore):
             return False
         if not found.is_directory:
             raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
-        continuation = ""
+        continuation, tokens = "", PageTokens(operation, path, changes=True)
         while True:
             query = [("continuation", continuation)] if continuation else []
             if recursive:
@@ -308,9 +310,10 @@ class AdlsStore(HttpStore):
                 return bool(continuation)
             if answer.status >= 300:
                 raise error_of(answer, operation, path)
-            continuation = answer.headers.get("x-ms-continuation", "")
-            if not continuation:
+            more = answer.headers.get("x-ms-continuation", "")
+            if not more:
                 return True
+            continuation = tokens.following(more)
 
     async def _delete_if(self, operation: str, path: StorePath, identity: str | None) -> bool:
         headers = {"If-Match": f'"{identity}"'}

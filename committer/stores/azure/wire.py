@@ -71,6 +71,7 @@ class AzureWire(ABC):
         changes: bool = True,
         at: str | None = None,
         source: StorePath | None = None,
+        limit: int | None = None,
     ) -> Answer:
         """Sends a request and gives back its answer, whatever the status.
 
@@ -85,6 +86,7 @@ class AzureWire(ABC):
             changes: Whether it may change anything.
             at: Another path in the URL than `path`, empty for the container itself.
             source: What is renamed to `path`.
+            limit: As for `HttpClient.send`.
 
         Raises:
             StoreError: As `HttpClient.send`, and as `Access.prepare`.
@@ -93,13 +95,17 @@ class AzureWire(ABC):
         if not access.ready:
             await access.prepare()
         url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob, source)
-        answer = await http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
+        answer = await http.send(
+            method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
+        )
         if answer.status == 401 and access.refused():
             # A token can end before its time. Nothing was done, so it may be sent again.
             if not access.ready:
                 await access.prepare()
             url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob, source)
-            answer = await http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
+            answer = await http.send(
+                method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
+            )
         return answer
 
     def _signed(

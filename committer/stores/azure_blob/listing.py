@@ -20,6 +20,7 @@ from committer.stores.base import FileStatus
 from committer.stores.http_answers import moment_of
 from committer.stores.object_store import directory_prefix, listed_directory
 from committer.stores.odd_names import is_odd, odd_status
+from committer.stores.page_tokens import PageTokens
 
 STAMP: Final = "committerattempt"
 STAMP_HEADER: Final = f"x-ms-meta-{STAMP}"
@@ -57,7 +58,7 @@ async def pages(
 ) -> AsyncIterator[list[FileStatus]]:
     """As `Pages`, by "List Blobs"."""
     prefix = directory_prefix(directory)
-    continuation = ""
+    continuation, tokens = "", PageTokens(operation, directory)
     while True:
         query = [("comp", "list"), ("include", "metadata"), ("prefix", prefix), ("restype", "container")]
         if delimiter:
@@ -80,10 +81,11 @@ async def pages(
         found += [listed_directory(one.text("Name"), directory, partial(_odd, wire, directory)) for one in below]
         if blobs or below:
             yield [status for status in found if status is not None]
-        continuation = page.text("NextMarker")
+        more = page.text("NextMarker")
         # Pages can be empty, or shorter than asked for, and go on.
-        if not continuation or (most is not None and (blobs or below)):
+        if not more or (most is not None and (blobs or below)):
             return
+        continuation = tokens.following(more)
 
 
 def _blob(

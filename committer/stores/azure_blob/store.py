@@ -161,7 +161,9 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
         headers = {"Range": range_up_to(limit)}
-        answer = await self._wire.send("read", "GET", self._existing(path, "read"), headers=headers, changes=False)
+        answer = await self._wire.send(
+            "read", "GET", self._existing(path, "read"), headers=headers, changes=False, limit=limit
+        )
         return content_in(answer, path, limit, error_of)
 
     async def put(

@@ -17,6 +17,7 @@ from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.object_store import directory_prefix, listed_directory
 from committer.stores.odd_names import is_odd, odd_status
+from committer.stores.page_tokens import PageTokens
 from committer.undecodable import UNDECODABLE
 
 STAMP: Final = "committer-attempt"
@@ -126,7 +127,7 @@ async def pages(
         query.append(("delimiter", delimiter))
     if most is not None:
         query.append(("maxResults", str(most)))
-    token = ""
+    token, tokens = "", PageTokens(operation, directory)
     while True:
         asked = [*query, ("pageToken", token)] if token else query
         answer = await wire.done(operation, "GET", directory, wire.listing_url, asked, changes=False)
@@ -146,9 +147,9 @@ async def pages(
         # A page may be empty and not the last ("Objects: list").
         if page.items or page.prefixes:
             yield found
-        token = page.more
-        if most is not None or not token:
+        if most is not None or not page.more:
             return
+        token = tokens.following(page.more)
 
 
 def _child(resource: ObjectResource, directory: StorePath, prefix: str, is_child: bool) -> FileStatus | None:

@@ -140,7 +140,9 @@ class GcsStore(HttpStore, ObjectStore):
         """Reads a whole file."""
         self._check_file("read", self._checked(path))
         headers, url = {"Range": range_up_to(limit)}, self._wire.object_url(path)
-        answer = await self._wire.send("read", "GET", path, url, (("alt", "media"),), headers, changes=False)
+        answer = await self._wire.send(
+            "read", "GET", path, url, (("alt", "media"),), headers, changes=False, limit=limit
+        )
         return content_in(answer, path, limit, error_of)
 
     async def put(

@@ -116,6 +116,7 @@ class GcsWire:
         *,
         data: Body | None = None,
         changes: bool = True,
+        limit: int | None = None,
     ) -> Answer:
         """Sends a request and gives back its answer, whatever the status.
 
@@ -128,6 +129,7 @@ class GcsWire:
             headers: Beside those that every request has.
             data: The body.
             changes: Whether it may change anything.
+            limit: As for `HttpClient.send`.
 
         Raises:
             StoreError: As `HttpClient.send`, and as `Access.prepare`.
@@ -137,7 +139,7 @@ class GcsWire:
         sent = {"User-Agent": _USER_AGENT, **(headers or {})}
         if changes:
             sent[IDEMPOTENCY] = self.token()
-        return await self.resend(operation, method, path, target, sent, data=data, changes=changes)
+        return await self.resend(operation, method, path, target, sent, data=data, changes=changes, limit=limit)
 
     async def resend(
         self,
@@ -149,6 +151,7 @@ class GcsWire:
         *,
         data: Body | None = None,
         changes: bool = True,
+        limit: int | None = None,
     ) -> Answer:
         """As `send`, with a URL and headers that are whole but for the token."""
         access = self._access
@@ -156,14 +159,14 @@ class GcsWire:
             await access.prepare()
         self._authorise(headers)
         answer = await self._http.send(
-            method, target, headers, operation=operation, path=path, changes=changes, data=data
+            method, target, headers, operation=operation, path=path, changes=changes, data=data, limit=limit
         )
         if answer.status == 401 and self.refused():
             # A token can end before its time. Nothing was done, so it may be sent again.
             await access.prepare()
             self._authorise(headers)
             answer = await self._http.send(
-                method, target, headers, operation=operation, path=path, changes=changes, data=data
+                method, target, headers, operation=operation, path=path, changes=changes, data=data, limit=limit
             )
         return answer
 

@@ -26,6 +26,7 @@ from committer.paths import StorePath
 from committer.stores.hdfs.configuration import ClientConfiguration, read_configuration
 from committer.stores.hdfs.errors import error_of
 from committer.stores.hdfs.threads import Threads, UnansweredError
+from committer.stores.page_tokens import PageTokens
 
 if TYPE_CHECKING:
     from hdfs_native import Client
@@ -179,7 +180,10 @@ class Connection:
         def page(_client: Client) -> list[Any]:
             return list(islice(entries, _PAGE))
 
+        tokens = PageTokens(operation, path)
         while found := await self.call(page, operation, path, changes=False):
+            # The NameNode is asked for what follows a name.
+            tokens.following(found[-1].path)
             for entry in found:
                 yield entry
 

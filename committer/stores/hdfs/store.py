@@ -13,7 +13,6 @@ from committer.errors import (
     CommitterError,
     ConfigurationError,
     InvalidPathError,
-    RecordError,
     StoreError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
@@ -29,7 +28,7 @@ from committer.stores.hdfs.connection import DATA_S, Connection
 from committer.stores.hdfs.names import HADOOP_FAMILIES, TABLE
 from committer.stores.hdfs.renames import Renames, identity_of, rename_together
 from committer.stores.hdfs.writer import HdfsWriter
-from committer.stores.helpers import status_or_none
+from committer.stores.helpers import status_or_none, too_long
 from committer.stores.rename_probe import probe_renames
 from committer.stores.tree_counts import TreeCounts
 
@@ -149,7 +148,7 @@ class HdfsStore(Store):
         """Reads a whole file."""
         data = await self._connection.read(_checked(path).path, path, limit=limit)
         if data is None:
-            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
+            raise too_long(path, limit)
         return data
 
     async def put(

@@ -8,13 +8,11 @@ import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from committer.errors import (
-    RecordError,
-    StoreOutcomeUnknownError,
-)
+from committer.errors import RecordError, StoreOutcomeUnknownError
 from committer.file_names import working_part
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
+from committer.stores.helpers import too_long
 from committer.stores.local.batch_renames import BatchRenames
 from committer.stores.local.calls import (
     GONE,
@@ -103,11 +101,15 @@ class Disk(BatchRenames):
             found = os.fstat(handle)
             if stat.S_ISDIR(found.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            data = read_all(handle, found.st_size, limit + 1)
+            if not stat.S_ISREG(found.st_mode):
+                # A device has no end, and a pipe's content is another reader's.
+                raise RecordError("a pipe, a socket or a device is there, not a file", operation="read", path=path)
+            # What is longer is not read at all; the file may grow meanwhile.
+            data = read_all(handle, found.st_size, limit + 1) if found.st_size <= limit else None
         finally:
             os.close(handle)
-        if len(data) > limit:
-            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
+        if data is None or len(data) > limit:
+            raise too_long(path, limit)
         return data
 
     @typed

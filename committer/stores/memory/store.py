@@ -8,11 +8,11 @@ from typing import Literal
 
 import msgspec
 
-from committer.errors import ConfigurationError, RecordError, StoreError, StorePreconditionError, UnsupportedError
+from committer.errors import ConfigurationError, StoreError, StorePreconditionError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
-from committer.stores.helpers import check_options
+from committer.stores.helpers import check_options, too_long
 from committer.stores.memory.blocks import Blocks
 from committer.stores.memory.profiles import DEFAULT_PROFILE, FLAGS, LIMITS, PROFILES
 from committer.stores.memory.tree import Tree, describe
@@ -180,7 +180,7 @@ class MemoryStore(Store):
         """Reads a whole file."""
         data = (await self._turn(path)).file(path, "read").data
         if len(data) > limit:
-            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
+            raise too_long(path, limit)
         return data
 
     async def put(

@@ -14,6 +14,7 @@ from committer.stores.base import FileStatus
 from committer.stores.http_answers import moment_of
 from committer.stores.object_store import directory_prefix, listed_directory
 from committer.stores.odd_names import is_odd, odd_status
+from committer.stores.page_tokens import PageTokens
 from committer.stores.s3.errors import error_of
 from committer.stores.s3.wire import S3Wire
 from committer.stores.s3.xml import key_in, moment_in
@@ -49,7 +50,7 @@ async def pages(
 ) -> AsyncIterator[list[FileStatus]]:
     """As `Pages`, by "ListObjectsV2"."""
     prefix = directory_prefix(directory)
-    token = ""
+    token, tokens = "", PageTokens(operation, directory)
     while True:
         query = [("continuation-token", token)] if token else []
         if delimiter:
@@ -73,11 +74,9 @@ async def pages(
         found = [one for one in files if one is not None]
         if contents or below:
             yield found
-        token = page.text("NextContinuationToken")
         if most is not None or page.text("IsTruncated") != "true":
             return
-        if not token:
-            raise StoreUnavailableError("a page of a listing says not where it goes on", operation=operation)
+        token = tokens.following(page.text("NextContinuationToken"))
 
 
 def _odd(wire: S3Wire, directory: StorePath, key: str) -> FileStatus | None:

@@ -162,7 +162,7 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
         headers = {"range": range_up_to(limit)}
-        answer = await self._wire.send("read", "GET", self._checked(path), (), headers, changes=False)
+        answer = await self._wire.send("read", "GET", self._checked(path), (), headers, changes=False, limit=limit)
         return content_in(answer, path, limit, error_of)
 
     async def put(

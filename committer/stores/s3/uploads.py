@@ -16,6 +16,7 @@ from committer.stores.answered_xml import parsed
 from committer.stores.base import Capabilities
 from committer.stores.http import Answer, Body
 from committer.stores.object_store import directory_prefix
+from committer.stores.page_tokens import PageTokens
 from committer.stores.s3.checksums import checksum, checksum_in, header_of
 from committer.stores.s3.errors import error_of
 from committer.stores.s3.listing import STAMP_HEADER, etag_in
@@ -171,6 +172,7 @@ class UploadCalls:
         operation = "list_uploads"
         prefix = directory_prefix(self._checked(directory))
         key_marker = id_marker = ""
+        tokens = PageTokens(operation, directory)
         # Only where a key cannot be said in XML: SeaweedFS says that it encodes keys, and does not.
         encodes = False
         while True:
@@ -208,15 +210,13 @@ class UploadCalls:
                     )
             if page.text("IsTruncated") != "true":
                 return
-            last = key_marker, id_marker
             key_marker, id_marker = key_in(page.text("NextKeyMarker"), encoding), page.text("NextUploadIdMarker")
-            if (key_marker, id_marker) == last:
-                raise StoreUnavailableError("a page says not where it goes on", operation=operation, path=directory)
+            tokens.following((key_marker, id_marker) if key_marker else ())
 
     async def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
         """Iterates over the parts, 1,000 a page."""
         operation = "list_parts"
-        marker = ""
+        marker, tokens = "", PageTokens(operation, path)
         while True:
             query = [("part-number-marker", marker)] if marker else []
             query.append(("uploadId", upload_id))
@@ -228,11 +228,9 @@ class UploadCalls:
                 raise StoreUnavailableError("an answer cannot be read", operation=operation, path=path) from None
             for part in parts:
                 yield part
-            last, marker = marker, page.text("NextPartNumberMarker")
             if page.text("IsTruncated") != "true":
                 return
-            if marker == last:
-                raise StoreUnavailableError("a page says not where it goes on", operation=operation, path=path)
+            marker = tokens.following(page.text("NextPartNumberMarker"))
 
 
 def _part(told: Mapping[str, str]) -> UploadPart:

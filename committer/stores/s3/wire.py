@@ -69,6 +69,7 @@ class S3Wire:
         changes: bool = True,
         key: str | None = None,
         digest: str | None = None,
+        limit: int | None = None,
     ) -> Answer:
         """Sends a request and gives back its answer, whatever the status.
 
@@ -82,6 +83,7 @@ class S3Wire:
             changes: Whether it may change anything.
             key: Another key in the URL than that of `path`, empty for the bucket itself.
             digest: What is signed for the body's SHA-256 instead of its own.
+            limit: As for `HttpClient.send`.
 
         Raises:
             StoreError: As `HttpClient.send`, and as `S3Access.prepare`.
@@ -101,12 +103,12 @@ class S3Wire:
         if not access.ready:
             await access.prepare()
         generation = access.generation
-        answer = await self._send(operation, method, path, query, headers, data, changes, key, digest)
+        answer = await self._send(operation, method, path, query, headers, data, changes, key, digest, limit)
         if answer.status >= 300 and self._mended(answer, generation):
             # Nothing was done, so it may be sent again.
             if not access.ready:
                 await access.prepare()
-            answer = await self._send(operation, method, path, query, headers, data, changes, key, digest)
+            answer = await self._send(operation, method, path, query, headers, data, changes, key, digest, limit)
         return answer
 
     async def done(
@@ -143,6 +145,7 @@ class S3Wire:
         changes: bool,
         key: str,
         digest: str,
+        limit: int | None,
     ) -> Awaitable[Answer]:
         access = self._access
         origin, host, prefix = self._place or self._find_place()
@@ -154,7 +157,9 @@ class S3Wire:
         if audit:
             sent["referer"] = _audit_text(operation, audit.get("ji", ""), audit.get("ta", ""), audit.get("st", ""))
         url = f"{origin}{raw}?{parameters}" if parameters else origin + raw
-        return self._http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
+        return self._http.send(
+            method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
+        )
 
     def _find_place(self) -> tuple[str, str, str]:
         """Origin, ``Host`` header, and what comes before the key in the URL's path."""

@@ -1,0 +1,29 @@
+"""The longest record of each kind that is written or read, in bytes: a few times the largest that a job can have.
+
+Records of tasks have a limit that the job's author sets: `CommitterConfig.record_size_limit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+LIMITS: Final[Mapping[str, int]] = {
+    # A hundred thousand roots and superseded directories.
+    "committer.setup": 16 << 20,
+    # A million winners of 200 bytes, and of 400.
+    "committer.intent": 256 << 20,
+    "committer.decision": 512 << 20,
+    "committer.outcome": 1 << 20,
+    "committer.replace-lock": 1 << 16,
+    # 25,000 facts with names of a kibibyte.
+    "facts": 128 << 20,
+    # A list of the uploads that one task attempt began at once.
+    "committer.uploads": 64 << 20,
+    # 10,000 parts of one upload.
+    "pending": 4 << 20,
+    # `_SUCCESS` and reports: a hundred names, counters and diagnostics.
+    "success": 16 << 20,
+    # 100,000 URIs with percent escapes.
+    "file list": 512 << 20,
+}

@@ -1,0 +1,150 @@
+"""What stands in the place of a record, however long: no more of it is read than its kind can have."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import committer
+from committer.config import CommitterConfig
+from committer.errors import CommitterError, RecordError
+from committer.layout import JobLayout
+from committer.paths import StorePath
+from committer.records.job_state import (
+    Decision,
+    DecisionHead,
+    Intent,
+    JobOutcome,
+    JobSetup,
+    ReplaceLock,
+    encode_record,
+    limit_of,
+)
+from committer.records.limits import LIMITS
+from committer.stages import own_records
+from committer.stores.local import LocalStore
+
+KINDS = {
+    "setup": JobSetup,
+    "intent": Intent,
+    "decision": Decision,
+    "outcome": JobOutcome,
+    ".replace-lock": ReplaceLock,
+}
+
+
+def peak_of(call: Callable[[], object]) -> int:
+    """The memory in bytes that a call takes at once."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def sparse(path: Path, size: int) -> None:
+    """A file of so many zeros, which take no room on the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "wb") as file:
+        file.truncate(size)
+
+
+def test_every_own_record_has_a_limit() -> None:
+    for kind in (*KINDS.values(), DecisionHead):
+        assert limit_of(kind) == LIMITS[str(kind.__struct_config__.tag)]
+
+
+@pytest.mark.parametrize("name", ["setup", "outcome"])
+def test_jobs_with_huge_records_are_listed_in_little_memory(tmp_path: Path, name: str) -> None:
+    for number in range(8):
+        sparse(tmp_path / f"_temporary/job-{number}/{name}", 1 << 30)
+
+    def look() -> None:
+        found = asyncio.run(committer.list_jobs(str(tmp_path)))
+        assert [info.state for info in found] == ["unknown"] * 8
+        assert all("longer than the" in info.problem and "cleanup" in info.problem for info in found)
+
+    look()
+    assert peak_of(look) < 4 << 20
+
+
+def test_long_records_are_read_one_after_the_other(tmp_path: Path) -> None:
+    """Those that are within their limit: what they take at once is one of them, however many there are."""
+    for number in range(8):
+        sparse(tmp_path / f"_temporary/job-{number}/setup", 15 << 20)
+
+    def look() -> None:
+        found = asyncio.run(committer.list_jobs(str(tmp_path)))
+        assert [info.state for info in found] == ["unknown"] * 8
+
+    look()
+    # One, and one whose error is on its way.
+    assert peak_of(look) < 40 << 20
+
+
+async def test_a_long_record_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_records, "_SMALL_BYTES", 100)
+    async with committer.open_job(str(tmp_path), job_id="job") as job:
+        async with job.task_attempt(task=0) as task, task.open("file") as file:
+            await file.write(b"data")
+        layout = JobLayout(StorePath.of(tmp_path), "job")
+        assert len((tmp_path / "_temporary/job/setup").read_bytes()) > 100
+        assert (await own_records.read_setup(LocalStore(), layout)).spec == job.spec
+        assert (await job.commit()).files_committed == 1
+
+
+@pytest.mark.parametrize("name", [*KINDS, "_SUCCESS", "manifest"])
+async def test_a_pipe_in_the_place_of_a_record_holds_no_call(tmp_path: Path, name: str) -> None:
+    job = await committer.open_job(str(tmp_path), job_id="job", config=CommitterConfig(conflict_mode="replace"))
+    async with job.task_attempt(task=0) as task, task.open("file") as file:
+        await file.write(b"data")
+    places = {"_SUCCESS": tmp_path / "_SUCCESS", ".replace-lock": tmp_path / "_temporary/.replace-lock"}
+    place = places.get(name, tmp_path / "_temporary/job" / name)
+    if name == "manifest":
+        [place] = (tmp_path / "_temporary/job").glob("*/manifests/*")
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    # Held open by a process that never writes.
+    held = os.open(place, os.O_RDWR)
+    try:
+        async with asyncio.timeout(20):
+            with pytest.raises(CommitterError):
+                if name == "_SUCCESS":
+                    await committer.validate(str(tmp_path))
+                elif name == "setup":
+                    await committer.attach_job(str(tmp_path), job_id="job")
+                else:
+                    await job.commit()
+            await committer.list_jobs(str(tmp_path))
+            await job.close()
+    finally:
+        os.close(held)
+    assert not (tmp_path / "file").exists()
+
+
+async def test_a_job_whose_setup_record_could_not_be_read_is_not_set_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = CommitterConfig(conflict_mode="replace", superseded_directories=tuple(f"day={n}" for n in range(1000)))
+    monkeypatch.setitem(LIMITS, "committer.setup", 10_000)  # type: ignore[arg-type]
+    with pytest.raises(RecordError, match="setup record would have") as caught:
+        await committer.open_job(str(tmp_path / "table"), job_id="job", config=config)
+    assert "name fewer directories" in caught.value.next_step
+    assert caught.value.outcome == "unchanged"
+    assert not (tmp_path / "table/_temporary").exists()
+    job = await committer.open_job(
+        str(tmp_path / "table"), job_id="job", config=msgspec.structs.replace(config, superseded_directories=("day=1",))
+    )
+    await job.abort()
+
+
+def test_a_lock_is_far_shorter_than_its_limit() -> None:
+    lock = ReplaceLock(job_id="j" * 128, driver="d" * 64, created="2026-01-31T00:00:00+00:00", setup="s" * 64)
+    assert len(encode_record(lock)) * 4 < limit_of(ReplaceLock) <= 1 << 16
