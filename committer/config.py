@@ -205,6 +205,12 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether a job with these choices commits only into a destination that holds nothing."""
         return self.conflict_mode == "fail" and self.superseded_scope == "destination"
 
+    @property
+    def replaces_destination(self) -> bool:
+        """Whether all of the destination makes room for a job with these choices."""
+        whole = self.superseded_scope == "destination" and not self.superseded_directories
+        return whole and self.conflict_mode == "replace"
+
     def supersedes(self, name: str) -> bool:
         """Whether old files may make room where the job publishes a file of that name, or below a directory of it."""
         if self.conflict_mode != "replace":

@@ -146,9 +146,10 @@ def job_id_in(directory: str) -> str:
     return directory.removeprefix(MAGIC_JOB)
 
 
-def has_reserved_segment(path: str) -> bool:
-    """Whether any segment of an absolute path is one that the commit protocols own."""
-    return _RESERVED_SEGMENT.search(path) is not None
+def reserved_part(path: str) -> int:
+    """Where in an absolute path the first segment that commits own begins, with its slash; -1 without any."""
+    found = _RESERVED_SEGMENT.search(path)
+    return found.start() if found is not None else -1
 
 
 def is_reserved(name: str) -> bool:

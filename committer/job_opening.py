@@ -10,9 +10,9 @@ import msgspec
 
 from committer.advice import call
 from committer.committers.advising import advising, shown_options
-from committer.committers.context import of_spec, open_context
+from committer.committers.context import of_spec, open_context, refuse_place_of_jobs
 from committer.committers.find_job import FoundJob, find_job
-from committer.committers.listing import refuse_unwritable_list
+from committer.committers.listing import refuse_unwritable_list, refuse_unwritable_places
 from committer.committers.opened_store import closed_on_failure, is_owned
 from committer.committers.registry import committer_for, default_committer
 from committer.config import CommitterConfig, ConfigLike, config_of
@@ -66,7 +66,8 @@ def open_job(
     Raises:
         JobExistsError: The id is in use at this destination.
         UnsupportedError: The store cannot do what the committer needs.
-        ConfigurationError: An argument cannot be honoured.
+        InvalidPathError: The destination lies in a directory where other jobs work.
+        ConfigurationError: An argument cannot be honoured, or a report that `config` asks for cannot be written.
     """
     if delivery not in ("listing", "message"):
         raise ConfigurationError(
@@ -80,6 +81,7 @@ def open_job(
         committer_for(committer)
 
     async def make() -> Job:
+        refuse_place_of_jobs(destination)
         store, owned = await find_store(destination, storage_options), is_owned(storage_options)
         async with closed_on_failure(store, owned=owned):
             chosen = committer_for(committer or default_committer(store.capabilities))
@@ -97,6 +99,7 @@ def open_job(
         context = of_spec(context, msgspec.structs.replace(spec, setup=context.driver))
         reached = shown_options(destination, storage_options)
         try:
+            await refuse_unwritable_places(context)
             with advising(lambda: reached):
                 context = await chosen.setup_job(context)
         except BaseException:

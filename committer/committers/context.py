@@ -14,7 +14,7 @@ from committer.errors import (
     InvalidPathError,
 )
 from committer.events import Listener, Progress, Statistics
-from committer.file_names import has_reserved_segment, working_directory_in
+from committer.file_names import reserved_part, working_directory_in
 from committer.flow.runtime import current_runtime
 from committer.layout import JobLayout
 from committer.paths import StorePath
@@ -86,6 +86,24 @@ def _refuse_root_of_a_disk(destination: StorePath) -> None:
         )
 
 
+def refuse_place_of_jobs(destination: StorePath) -> None:
+    """Refuses to set a job up inside a directory where other jobs work, or below the marker of one.
+
+    Raises:
+        InvalidPathError: It lies there.
+    """
+    at = reserved_part(destination.path)
+    if at >= 0:
+        segment = destination.path[at + 1 :].partition("/")[0]
+        above = StorePath(destination.scheme, destination.authority, destination.path[:at] or "/")
+        raise InvalidPathError(
+            f"the destination lies in {segment}, which the jobs at {above} own: they delete what is there",
+            operation="open_job",
+            path=destination,
+            next_step=f"write to {above}, or to another directory",
+        )
+
+
 def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:
     places = {
         "summary_report_directory": (config.summary_report_directory, ""),
@@ -99,7 +117,7 @@ def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:
         try:
             directory = StorePath.of(text)
         except InvalidPathError:
-            # Never the reason for a job to fail: it is said when the report cannot be saved.
+            # The setup refuses it (`refuse_unwritable_places`); it is no reason for a recovery to fail.
             continue
         place = directory / below if below else directory
         if place == layout.destination or (place.is_under(layout.destination) and _is_visible(place, layout)):
@@ -121,7 +139,7 @@ def _check_roots(layout: JobLayout, folding: NameFolding) -> None:
             problem = f"holds the destination {layout.destination}"
         elif folded.startswith(destination):
             problem = f"lies in the destination {layout.destination}, where task.open writes"
-        elif has_reserved_segment(root):
+        elif reserved_part(root) >= 0:
             problem = "lies in a directory that commits own"
         else:
             continue

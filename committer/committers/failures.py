@@ -15,6 +15,7 @@ from committer.errors import (
     JobDecidedError,
     JobError,
     JobNotFoundError,
+    JobRolledBackError,
     JobStateError,
     JobUndecidedError,
     MultipleError,
@@ -271,6 +272,16 @@ def refuse_aborted(context: StageContext) -> JobDecidedError:
         operation="commit_job",
         path=context.layout.decision,
         next_step=f"run the job again under another id; {context.cleanup_call()} removes what is left of this one",
+    )
+
+
+def refuse_over(context: StageContext, operation: str) -> JobRolledBackError:
+    """The error of a job that is gone, and whose summary report says that it was not committed."""
+    return JobRolledBackError(
+        f"job {context.layout.job_id} is over and was not committed: it was aborted, or rolled back",
+        operation=operation,
+        path=context.layout.destination,
+        next_step="run the job again, under another id",
     )
 
 

@@ -17,6 +17,7 @@ from committer.committers.deciding import Deciding, check_forced, intent_of
 from committer.committers.failures import (
     as_one,
     broken_off,
+    refuse_over,
 )
 from committer.committers.job_call import JobCall
 from committer.committers.listing import refuse_unwritable_list
@@ -29,7 +30,6 @@ from committer.committers.steps import take
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
-    JobRolledBackError,
     JobStateError,
     JobUndecidedError,
 )
@@ -65,12 +65,7 @@ class JobCommit:
         report = await _reporting(call)
         _log_end(report, "committed" if report.success else "over, and was not committed")
         if not report.success:
-            raise JobRolledBackError(
-                f"job {report.job_id} is over and was not committed: it was aborted, or rolled back",
-                operation="commit_job",
-                path=self._context.layout.destination,
-                next_step="run the job again, under another id",
-            )
+            raise refuse_over(self._context, "commit_job")
         return report
 
     async def recover(self, *, rollback: bool, force: bool) -> JobReport:
@@ -78,6 +73,8 @@ class JobCommit:
         call = self._recovery(rollback=rollback, force=force)
         report = await _reporting(call)
         _log_end(report, f"recovered: it {_how_it_ended(call, report)}")
+        if not (report.success or rollback):
+            raise refuse_over(self._context, "recover")
         return report
 
     async def abort(self) -> bool:
@@ -103,7 +100,9 @@ class JobCommit:
         if step in REFUSING:
             await take(call, step, position)
         elif step is Step.REMOVE_CLAIMED or (step is Step.TELL and position.found is None):
-            await check_reported(call.context)
+            success = await check_reported(call.context)
+            if not (success or rollback):
+                raise refuse_over(call.context, "recover")
         elif step is Step.DECIDE_IF_FORCED:
             check_forced(call.context, force=force)
         elif step is Step.DECIDE_AS_INTENDED:

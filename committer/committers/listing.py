@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig
-from committer.errors import CommitterError
+from committer.errors import CommitterError, ConfigurationError
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.file_list import check_format
@@ -25,6 +27,8 @@ from committer.stores.helpers import exists
 
 _log = job_logger("committer.committers")
 
+_REPORT_PLACES: Final = ("summary_report_directory", "file_list_directory")
+
 
 def refuse_unwritable_list(config: CommitterConfig) -> None:
     """Refuses a job whose list could not be written, before it does anything.
@@ -34,6 +38,48 @@ def refuse_unwritable_list(config: CommitterConfig) -> None:
     """
     if config.file_list_directory:
         check_format(config.file_list_format)
+
+
+async def refuse_unwritable_places(context: StageContext) -> None:
+    """Refuses a job whose summary report or list could not be written, before it does anything.
+
+    Writes an empty file and deletes it: 3 calls a directory, none where neither is asked for.
+
+    Raises:
+        ConfigurationError: The store refused it, or cannot be opened. Nothing but the directory itself may be left.
+    """
+    config = context.config
+    asked = {text: name for name in _REPORT_PLACES if (text := getattr(config, name))}
+    for text, name in asked.items():
+        try:
+            directory = StorePath.of(text)
+            store = await store_of(context, directory)
+            try:
+                await store.make_directory(directory, parents=True)
+                await _try_to_write(store, directory / f".committer-{context.driver}")
+            finally:
+                if store is not context.store:
+                    await store.close()
+        except CommitterError as error:
+            raise ConfigurationError(
+                f"{name}={text!r} cannot be written to: {error.message}",
+                operation="open_job",
+                path=error.path or text,
+                next_step=f"name a directory that can be written to, or leave {name} out"
+                + (f"; {error.next_step}" if error.next_step else ""),
+            ) from error
+
+
+async def _try_to_write(store: Store, probe: StorePath) -> None:
+    async def delete() -> None:
+        # A store may let this user write and not delete.
+        with suppress(CommitterError):
+            await store.delete_file(probe)
+
+    try:
+        await store.put(probe, b"")
+    finally:
+        await run_shielded(delete, bound_s=UNDO_BOUND_S)
 
 
 class KeptList(NamedTuple):

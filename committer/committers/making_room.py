@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from committer.flow.matches import Matches
+from committer.flow.together import both
 from committer.stages.base import StageContext
+from committer.stages.destination_file import object_at_destination
 from committer.stages.find_targets import FindTargets, TargetsRequest
 from committer.stages.inspect_destination import DestinationView
 from committer.stages.names import NameFolding, is_absolute, with_ancestors
@@ -37,13 +39,19 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
     One listing of each directory tells both.
     """
     folding, loaded = NameFolding(context.store.capabilities), asked.loaded
-    superseded, links, listed = Superseded(roots=context.layout.roots, folding=folding), list[str](), set[str]()
+    superseded, links, listed = Superseded(layout=context.layout, folding=folding), list[str](), set[str]()
     try:
         if context.config.conflict_mode == "replace":
             links = await _links_named(context, loaded.written)
             written = {folding.fold(name) for name in loaded.written}
             listing = ListSuperseded(context, superseded, asked.in_the_way, written)
-            await listing.run(_superseded_scope(context, sorted(loaded.written)))
+            scope = _superseded_scope(context, sorted(loaded.written))
+            if context.config.replaces_destination:
+                _listed, standing = await both(listing.run(scope), object_at_destination(context))
+                if standing is not None:
+                    await superseded.add([standing.path.path], [standing])
+            else:
+                await listing.run(scope)
             listed = listing.listed
         view = await FindTargets(context).run(replace(asked, listed=listed, places=superseded.places))
         superseded.places += view.targets.facts.count

@@ -67,14 +67,16 @@ def report_of(
     )
 
 
-async def check_reported(context: StageContext) -> None:
-    """Makes sure that a report speaks of a job that has no directory any more: 1 or 2 calls, changes nothing.
+async def check_reported(context: StageContext) -> bool:
+    """Whether a job that has no directory any more committed, by its report: 1 or 2 calls, changes nothing.
 
     Raises:
-        JobNotFoundError: None does.
+        JobNotFoundError: No report speaks of it.
     """
-    if await _find_report(context) is None:
+    found = await _find_report(context)
+    if found is None:
         raise await _not_found(context, decided=False)
+    return found.success
 
 
 async def _find_report(context: StageContext) -> SuccessData | None:

@@ -60,9 +60,10 @@ async def recover(
     Raises:
         JobNotFoundError: There is no such job, and no report speaks of it.
         JobUndecidedError: No driver began to commit it: commit or abort it instead.
-        JobDecidedError: It was aborted.
+        JobDecidedError: It was aborted, and its directory stands.
         ConfigurationError: It publishes below `absolute_roots` that were not given; nothing was changed.
-        JobRolledBackError: It was rolled back (without `rollback`).
+        JobRolledBackError: It was rolled back, or a summary report says that it was not committed (without
+            `rollback`).
         OutcomeUnknownError: See `next_step`; nothing was deleted.
     """
     check_flag(rollback, "rollback", "recover")

@@ -90,7 +90,7 @@ async def end_earlier_try(options: WriteOptions, job_id: str) -> Before:
     """
     storage = await options.resolve_storage()
     try:
-        report = await recover(options.path, job_id, config=options.config, storage_options=storage)
+        await recover(options.path, job_id, config=options.config, storage_options=storage)
     except JobUndecidedError:
         return "open"
     except (JobNotFoundError, JobRolledBackError):
@@ -104,7 +104,7 @@ async def end_earlier_try(options: WriteOptions, job_id: str) -> Before:
         if error.outcome != "unchanged" or not await abort_batch(options, job_id):
             raise
         return "nothing"
-    return "committed" if report.success else "nothing"
+    return "committed"
 
 
 async def abort_batch(options: WriteOptions, job_id: str) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable
-from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
 from committer.file_names import check_absolute_name, check_file_name, root_of, working_directory_in
 from committer.flow.workers import run_workers
+from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Fact, PlanFile, PlanKind, decode_facts
 from committer.records.limits import LIMITS
@@ -209,12 +209,16 @@ async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:
     return contained(context, decode_facts(data, source=str(path)), path)
 
 
-def check_superseded(name: str, roots: AbstractSet[str]) -> None:
+def check_superseded(layout: JobLayout, name: str) -> None:
     """Holds the name of an old file to what a driver that finishes the job holds it to.
 
     Raises:
         InvalidPathError: No decision may name it.
     """
+    roots = layout.roots
+    if name == layout.destination.path:
+        # An object that has the destination's own name.
+        return
     root = root_of(name, roots) if is_absolute(name) else None
     if root is not None:
         # An old file may be called what no new one is: the `_SUCCESS` of a table in a directory below.
@@ -257,7 +261,7 @@ def _check_contained(context: StageContext, fact: Fact, source: StorePath) -> No
         if fact.kind == "identity" or (fact.kind in ("directory", "blocking") and fact.path in roots):
             return
         if fact.kind == "superseded":
-            check_superseded(fact.path, roots)
+            check_superseded(context.layout, fact.path)
         elif is_absolute(fact.path):
             check_absolute_name(fact.path, roots)
         else:

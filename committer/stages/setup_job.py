@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from committer.advice import call
@@ -12,12 +12,10 @@ from committer.errors import (
     JobExistsError,
     JobNotFoundError,
     StoreCrossDeviceError,
-    StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
-    StorePermissionError,
     UnsupportedError,
 )
 from committer.events import names
@@ -27,6 +25,7 @@ from committer.flow.workers import run_workers
 from committer.records.job_state import JobSetup, encode_record, limit_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_job_directory
+from committer.stages.destination_file import file_in_the_way, refuse_object
 from committer.stages.durability import missing_directories, sync_directories
 from committer.stages.job_directory import JobDirectory, list_job_directory, stands_beside
 from committer.stages.other_setup import delete_seen
@@ -265,10 +264,10 @@ class SetupJob(Stage[None, str | None]):
             # Elsewhere that was no call.
             self._began_to_make = store.capabilities.directories
         except (StoreExistsError, StoreNotADirectoryError) as error:
-            raise self._file_there(error.path or str(layout.job_directory), [error]) from error
+            raise await file_in_the_way(self.context, self.name, error) from error
         # A directory alone claims nothing: a lost answer to its creation cannot be told from another driver's.
         # The record does. Anything else in the directory belongs to another job: Hadoop's, or one being cleaned up.
-        remains = await (self._remains() if store.capabilities.directories else self._remains_and_no_file())
+        remains, _none = await both(self._remains(), refuse_object(self.context, self.name))
         if remains is not None:
             self._began_to_make = True
             found = await create_once(
@@ -319,37 +318,6 @@ class SetupJob(Stage[None, str | None]):
         if not found.is_remains or await stands_beside(self.context.store, self.context.layout):
             return None
         return found
-
-    async def _remains_and_no_file(self) -> JobDirectory | None:
-        """What stands in the job's directory, where a file may have the name of a directory: one call beside it.
-
-        Readers that look at the destination would find that file, and none of the job's. Files above it are not looked
-        for.
-        """
-        remains, _none = await both(self._remains(), self._refuse_file())
-        return remains
-
-    async def _refuse_file(self) -> None:
-        destination = self.context.layout.destination
-        if not destination.name:
-            # A bucket is no file.
-            return
-        try:
-            standing = await status_or_none(self.context.store, destination)
-        except StorePermissionError:
-            # A policy for the objects below a name may say nothing of the name itself.
-            return
-        if standing is not None and not standing.is_directory:
-            raise self._file_there(str(destination))
-
-    def _file_there(self, path: str, causes: Iterable[StoreError] = ()) -> StoreNotADirectoryError:
-        return StoreNotADirectoryError(
-            f"a file stands where a directory must be, at this path or above it: {path}",
-            operation=self.name,
-            path=self.context.layout.destination,
-            next_step="choose another destination, or remove the file",
-            causes=causes,
-        )
 
     async def _standing(self) -> JobDirectory:
         store, layout = self.context.store, self.context.layout

@@ -17,6 +17,7 @@ from committer.errors import (
 from committer.file_names import is_utf_8, working_directory_in
 from committer.flow.matches import Asked, Matches
 from committer.flow.workers import run_workers
+from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
@@ -38,7 +39,7 @@ class Superseded:
     """Old files that are to be taken away, each once.
 
     Args:
-        roots: The job's.
+        layout: Where the job lives.
         folding: How the store compares names.
 
     Attributes:
@@ -49,13 +50,13 @@ class Superseded:
         unnameable: What no record may name, one sentence each; at most a hundred.
     """
 
-    def __init__(self, *, roots: AbstractSet[str], folding: NameFolding) -> None:
+    def __init__(self, *, layout: JobLayout, folding: NameFolding) -> None:
         self.facts: NotedFacts = NotedFacts()
         self.any: bool = False
         self.places: int = 0
         self.refused: dict[str, FileStatus] = {}
         self.unnameable: list[str] = []
-        self._roots = roots
+        self._layout = layout
         self._folding = folding
 
     async def add(self, names: list[str], statuses: list[FileStatus], *, plain: bool = False) -> None:
@@ -148,7 +149,7 @@ class Superseded:
                 self.unnameable.append(f"{name!a} is to be replaced, and its name is not UTF-8")
                 continue
             try:
-                check_superseded(name, self._roots)
+                check_superseded(self._layout, name)
             except InvalidPathError as error:
                 self.unnameable.append(f"{name!r} is to be replaced, and no record may name it: {error.message}")
 

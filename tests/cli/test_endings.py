@@ -515,3 +515,21 @@ def test_a_rollback_speaks_of_old_files_where_there_can_be_some(
     lake.committed("old")
     lake.decided(config=CommitterConfig(io_concurrency=1, **choices))  # type: ignore[arg-type]
     assert ("old files come back" in run("recover", lake.path, "decided", "--rollback").out) is said
+
+
+# -- jobs that are gone ---------------------------------------------------------------------------------------------
+
+
+def test_recover_of_an_aborted_job_fails_also_where_a_summary_report_is_kept(
+    run: Run, lake: Lake, tmp_path: Path
+) -> None:
+    kept = f"summary_report_directory={tmp_path / 'reports'}"
+    lake.open(config=CommitterConfig(summary_report_directory=str(tmp_path / "reports")))
+    assert run("abort", lake.path, "open", "-o", kept, "--yes").code == 0
+    assert json.loads((tmp_path / "reports/summary-open.json").read_text())["success"] is False
+    for more in ((), ("--yes",)):
+        result = run("recover", lake.path, "open", "-o", kept, *more)
+        assert result.code == 1
+        assert "was aborted, or rolled back" in result.err
+    assert run("recover", lake.path, "open", "-o", kept, "--rollback", "--yes").code == 0
+    assert run("recover", lake.path, "open", "--yes").code == 4

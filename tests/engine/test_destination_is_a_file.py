@@ -2,29 +2,167 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
 import committer
-from committer.errors import StoreNotADirectoryError
+from committer import CommitterConfig
+from committer.errors import JobNotFoundError, JobStateError, StoreNotADirectoryError
 from committer.stores.memory import MemoryStore
-from committer.testing.faults import Call, Fault, FaultyStore
-from tests.neighbours.meeting import Table
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
+from tests.neighbours.meeting import Table, interrupted
+from tests.rotation import Share
 
+OVERWRITE = CommitterConfig(conflict_mode="replace", superseded_scope="destination")
 FLAT = ["gcs", "s3", "azure-flat"]
 
 
-@pytest.mark.parametrize("profile", [*FLAT, "adls", "local"])
-async def test_a_job_is_refused_where_its_destination_is_a_file(profile: str) -> None:
+def table_with_file(profile: str) -> Table:
     table = Table(profile)
-    path = table.space.path("table").path
-    table.space.write(path, b"a file")
+    table.space.write("/table", b"old")
+    return table
+
+
+def old_stands(table: Table) -> bool:
+    return table.space.files().get("/table") == b"old"
+
+
+@pytest.mark.parametrize("profile", [*FLAT, "adls", "local", "hdfs"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        CommitterConfig(),
+        CommitterConfig(existing_target="replace"),
+        CommitterConfig(conflict_mode="replace"),
+        CommitterConfig(conflict_mode="replace", superseded_scope="partitions"),
+        CommitterConfig(conflict_mode="replace", superseded_scope="destination", superseded_directories=("a=1",)),
+        CommitterConfig(conflict_mode="fail", superseded_scope="destination"),
+    ],
+)
+async def test_a_job_is_refused_where_its_destination_is_a_file(profile: str, config: CommitterConfig) -> None:
+    table = table_with_file(profile)
     store = FaultyStore(table.space.store())
-    with pytest.raises(StoreNotADirectoryError, match="a file stands where a directory must be") as caught:
-        await committer.open_job(table.dest, storage_options={"store": store})
+    with pytest.raises(StoreNotADirectoryError, match=f"a file stands at {table.dest}, where a directory") as caught:
+        await committer.open_job(table.dest, config=config, storage_options={"store": store})
     assert caught.value.outcome == "unchanged"
-    assert "choose another destination, or remove the file" in caught.value.next_step
-    assert table.space.files() == {path: b"a file"}
+    assert ("overwrite all of the destination, which replaces it" in caught.value.next_step) is (profile in FLAT)
+    assert f"move the file away: hadoop fs -mv {table.dest} {table.dest}.old" in caught.value.next_step
+    assert table.space.files() == {"/table": b"old"}
     assert not store.count("put")
+
+
+# -- An overwrite of the whole destination ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", ["adls", "local", "hdfs"])
+@pytest.mark.parametrize("below", ["", "/a/b"])
+async def test_an_overwrite_is_refused_where_directories_are_real(profile: str, below: str) -> None:
+    table = table_with_file(profile)
+    with pytest.raises(StoreNotADirectoryError, match=f"a file stands at {table.dest}, where.*finds neither"):
+        await committer.open_job(table.dest + below, config=OVERWRITE, storage_options=table.options)
+    assert table.space.files() == {"/table": b"old"}
+
+
+async def test_its_advice_works_on_a_disk(tmp_path: Path) -> None:
+    place = tmp_path / "it's a file"
+    place.write_bytes(b"old")
+    with pytest.raises(StoreNotADirectoryError) as caught:
+        await committer.open_job(place, config=OVERWRITE)
+    subprocess.run(shlex.split(caught.value.next_step.partition("move the file away: ")[2]), check=True)
+    async with committer.open_job(place, config=OVERWRITE) as job, job.task_attempt(0) as task:
+        async with task.open("part-0") as file:
+            await file.write(b"new")
+    assert sorted(path.name for path in place.iterdir()) == ["_SUCCESS", "part-0"]
+    assert (tmp_path / "it's a file.old").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+@pytest.mark.parametrize("profile", FLAT)
+async def test_an_overwrite_replaces_an_object_of_the_destinations_name(profile: str, delivery: str) -> None:
+    table = table_with_file(profile)
+    table.write("old", b"old")
+    party = await table.job("j", {"part-0": b"new", "a=1/part-1": b"new"}, OVERWRITE, delivery)
+    assert (await party.driver.plan(party.messages)).replaced == ["/table", "old"]
+
+    async def before(call: Call) -> None:
+        assert old_stands(table) or {"part-0", "a=1/part-1"} <= table.files().keys()
+
+    party.store.before_call = before
+    await party.commit()
+    assert party.error is None
+    assert table.files() == {"part-0": b"new", "a=1/part-1": b"new"}
+    assert "/table" not in table.space.files()
+    assert table.temporary() == set()
+
+
+@pytest.mark.parametrize("profile", FLAT)
+async def test_an_abort_leaves_the_object(profile: str) -> None:
+    table = table_with_file(profile)
+    party = await table.job("j", {"part-0": b"new"}, OVERWRITE)
+    await party.driver.abort()
+    assert table.space.files() == {"/table": b"old"}
+
+
+@pytest.mark.parametrize("profile", FLAT)
+async def test_an_object_put_there_since_the_decision_stays(profile: str) -> None:
+    table = table_with_file(profile)
+    party = await table.job("j", {"part-0": b"new"}, OVERWRITE)
+
+    async def before(call: Call) -> None:
+        if call.path.name == "decision" and call.operation == "put":
+            table.space.write("/table", b"another writer's")
+
+    party.store.before_call = before
+    await party.commit()
+    assert table.files() == {"part-0": b"new"}
+    assert table.space.files()["/table"] == b"another writer's"
+
+
+@pytest.mark.parametrize("profile", FLAT)
+@pytest.mark.parametrize("rollback", [False, True])
+@pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
+async def test_a_driver_that_dies_at_any_call(profile: str, kind: FaultKind, rollback: bool, share: Share) -> None:
+    """A recoverer finds the job; the old object or the new file stands all the time."""
+    whole = await table_with_file(profile).job("j", {"part-0": b"new"}, OVERWRITE)
+    await whole.commit()
+    for call in share.of(range(1, whole.calls + 1)):
+        table = table_with_file(profile)
+        party = await table.job("j", {"part-0": b"new"}, OVERWRITE)
+        party.store.faults = [Fault(kind=kind, call=call)]
+        with suppress(SimulatedCrash):
+            await party.commit()
+        assert old_stands(table) or table.files() == {"part-0": b"new"}, call
+        options, taken_back = table.options, False
+        if rollback:
+            with suppress(JobStateError, JobNotFoundError):
+                report = await committer.recover(table.dest, "j", rollback=True, force=True, storage_options=options)
+                taken_back = not report.success
+        if not taken_back:
+            assert (await committer.recover(table.dest, "j", force=True, storage_options=options)).success, call
+        assert table.temporary() == set(), call
+        left = {name: data for name, data in table.space.files().items() if not name.endswith("/_SUCCESS")}
+        assert left == ({"/table": b"old"} if taken_back else {"/table/part-0": b"new"}), call
+
+
+@pytest.mark.parametrize("profile", FLAT)
+async def test_two_overwrites_at_once(profile: str, share: Share) -> None:
+    table = table_with_file(profile)
+    for call in share.of(range(1, 40)):
+        table = table_with_file(profile)
+        first = await table.job("first", {"first": b"new"}, OVERWRITE)
+        second = await table.job("second", {"second": b"new"}, OVERWRITE)
+        await interrupted(first, call, second.commit)
+        if first.busy:
+            await first.commit()
+        if second.busy:
+            await second.commit()
+        assert (first.error, second.error) == (None, None), call
+        assert len(table.files()) == 1, call
+        assert "/table" not in table.space.files(), call
 
 
 @pytest.mark.parametrize("profile", FLAT)

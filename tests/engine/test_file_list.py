@@ -250,8 +250,12 @@ async def test_lists_of_any_length_take_the_memory_of_one_part(tmp_path: Path, s
 async def test_a_list_that_cannot_be_kept_is_told(
     place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    job = await place.open_job(job_id="job-1", config=listing(tmp_path / "taken"))
+    message = await place.run_task(job, 0, {"a": b"x"})
+    # The directory was writable when the job was set up.
+    (tmp_path / "taken").rmdir()
     (tmp_path / "taken").write_text("no directory")
-    report = await place.run_job({"a": b"x"}, job_id="job-1", config=listing(tmp_path / "taken"))
+    report = await job.commit([message] if job.spec.delivery == "message" else None, tasks=1)
     assert (report.success, report.file_list) == (True, "")
     assert "taken" in report.file_list_problem
     assert "could not keep the list of what job job-1 committed" in caplog.text

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import committer
 from committer import CommitterConfig
+from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.names import NameFolding
@@ -47,7 +48,9 @@ async def test_few_directories_of_old_files_are_listed_at_a_time() -> None:
 
 
 async def test_of_an_old_file_only_what_the_decision_says_is_kept() -> None:
-    superseded = Superseded(roots=frozenset(), folding=NameFolding(MemoryStore("n").capabilities))
+    superseded = Superseded(
+        layout=JobLayout(StorePath.of("memory://n/t"), "j"), folding=NameFolding(MemoryStore("n").capabilities)
+    )
     path = StorePath.of("/data/t/p=1/old")
     old = FileStatus(path, False, 5, 12.0, "id")
     link = FileStatus(path, True, 0, identity="link", is_link=True)

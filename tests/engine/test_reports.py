@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from committer import CommitterConfig
-from committer.errors import CommitterError, JobNotFoundError, PreflightError, TargetExistsError, TaskMissingError
+from committer.committers import opened_store
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    JobNotFoundError,
+    JobRolledBackError,
+    PreflightError,
+    TargetExistsError,
+    TaskMissingError,
+)
 from committer.events import names
+from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest
 from committer.records.success import SUCCESS_NAME, SuccessData, decode_success
+from committer.stores.base import Store
 from committer.stores.memory import MemorySpace, MemoryStore
-from committer.testing.faults import Fault
+from committer.stores.registry import find_store as registry_find_store
+from committer.testing.faults import Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, Place
 
 _numbers = count()
@@ -172,13 +185,62 @@ async def test_summary_of_an_abort(place: Place, elsewhere: MemorySpace) -> None
 async def test_summary_that_cannot_be_saved_breaks_nothing(
     place: Place, elsewhere: MemorySpace, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The directory was writable when the job was set up."""
+    job = await place.open_job(config=reporting(elsewhere))
+    message = await place.run_task(job, 0, {"part-0": b"x"})
+    await elsewhere.store().delete_directory(elsewhere.path("reports"), recursive=True)
     elsewhere.write("/reports", b"a file stands where the directory goes")
-    await place.run_job({"part-0": b"x"}, config=reporting(elsewhere))
+    await job.commit([message] if job.spec.delivery == "message" else None, tasks=1)
     assert place.files() == {"part-0": b"x"}
     assert "summary" in caplog.text
-    for nowhere in ("nostore://x/y", "s3://bucket/reports"):
-        await place.run_job({f"{nowhere[:2]}/part-0": b"x"}, config=CommitterConfig(summary_report_directory=nowhere))
-    assert len(place.files()) == 3
+
+
+@pytest.mark.parametrize("field", ["summary_report_directory", "file_list_directory"])
+@pytest.mark.parametrize("where", ["a file", "below a file", "no store", "no credentials", "no path", "closed"])
+async def test_a_place_of_reports_that_cannot_be_written_is_refused(
+    place: Place, elsewhere: MemorySpace, monkeypatch: pytest.MonkeyPatch, where: str, field: str
+) -> None:
+    elsewhere.write("/taken", b"a file stands where the directory goes")
+    store = FaultyStore(elsewhere.store(), [Fault(kind="forbidden", operation="put", times=None)])
+
+    async def find_store(path: StorePath, options: object = None) -> Store:
+        return store if path.path == "/closed" else await registry_find_store(path, None)
+
+    monkeypatch.setattr(opened_store, "find_store", find_store)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    text = {
+        "a file": f"memory://{elsewhere.name}/taken",
+        "below a file": f"memory://{elsewhere.name}/taken/reports",
+        "no store": "nostore://x/y",
+        "no credentials": "s3://bucket/reports",
+        "no path": "s3:reports",
+        "closed": f"memory://{elsewhere.name}/closed",
+    }[where]
+    with pytest.raises(ConfigurationError, match="cannot be written to") as caught:
+        await place.open_job(job_id="job-1", config=CommitterConfig(**{field: text}))
+    assert (caught.value.outcome, field in str(caught.value)) == ("unchanged", True)
+    assert f"leave {field} out" in caught.value.next_step
+    assert place.all_files() == {}
+    assert place.temporary() == set()
+
+
+@pytest.mark.parametrize("kind", ["crash_before", "crash_after", "lost_after"])
+@pytest.mark.parametrize("operation", ["put", "delete_file"])
+async def test_the_trial_of_a_place_of_reports_stops_no_later_job(
+    place: Place, elsewhere: MemorySpace, monkeypatch: pytest.MonkeyPatch, kind: FaultKind, operation: str
+) -> None:
+    faults = [Fault(kind=kind, operation=operation)]
+
+    async def find_store(path: StorePath, options: object = None) -> Store:
+        return FaultyStore(elsewhere.store(), faults)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(opened_store, "find_store", find_store)
+        with suppress(SimulatedCrash):
+            await place.open_job(job_id="job-1", config=reporting(elsewhere))
+    await place.run_job({"part-0": b"x"}, job_id="job-2", config=reporting(elsewhere))
+    assert summary(elsewhere, "job-2").success
+    assert len(elsewhere.files()) <= 2
 
 
 async def test_summary_answers_for_a_job_that_is_long_gone(place: Place, elsewhere: MemorySpace) -> None:
@@ -207,12 +269,22 @@ async def test_failed_job_that_is_gone_is_not_reported_as_committed(place: Place
     place.write("there", b"old")
     with pytest.raises(TargetExistsError):
         await place.run_job({"there": b"new"}, job_id="job-1", config=config)
-    try:
-        report = await place.recover("job-1", config=config)
-    except CommitterError:
-        return
-    assert not report.success
-    assert report.files_committed == 0
+    with pytest.raises(JobRolledBackError, match="is over and was not committed") as caught:
+        await place.recover("job-1", config=config)
+    assert caught.value.outcome == "unchanged"
+    report = await place.recover("job-1", rollback=True, config=config)
+    assert (report.success, report.files_committed) == (False, 0)
+    assert not summary(elsewhere, "job-1").success
+
+
+async def test_an_aborted_job_is_not_reported_as_recovered(place: Place, elsewhere: MemorySpace) -> None:
+    config = reporting(elsewhere)
+    job = await place.open_job(job_id="job-1", config=config)
+    await place.run_task(job, 0, {"part-0": b"x"})
+    await job.abort()
+    with pytest.raises(JobRolledBackError, match="was aborted, or rolled back"):
+        await place.recover("job-1", config=config)
+    assert not (await place.recover("job-1", rollback=True, config=config)).success
 
 
 # -- records kept ------------------------------------------------------------------------------------------------

@@ -80,9 +80,26 @@ async def test_odd_names_come_through(place: Place, name: str) -> None:
     assert place.files() == {name: b"odd"}
 
 
-async def test_a_destination_may_lie_in_the_working_directory_of_another_engine(tmp_path: Path) -> None:
-    """Only what is below it counts: Hive stages what it moves itself in such places."""
-    place = DiskPlace(tmp_path / "_temporary" / "0")
+@pytest.mark.parametrize(
+    "below",
+    ["_temporary", "_temporary/0", "_Temporary/J/00/tasks", "__magic", "__magic/x", "__magic_job-J/y", "_SUCCESS/z"],
+)
+@pytest.mark.parametrize("committer_name", [None, "file-v1", "file-v2"])
+async def test_a_destination_where_jobs_work_is_refused(tmp_path: Path, below: str, committer_name: str | None) -> None:
+    with pytest.raises(InvalidPathError, match="the destination lies in _") as caught:
+        await committer.open_job(tmp_path / "table" / below, committer=committer_name)
+    assert caught.value.outcome == "unchanged"
+    assert caught.value.next_step == f"write to file:{tmp_path}/table, or to another directory"
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "below",
+    [".hive-staging_hive_2026-01-01_00-00-00_000_1-1/-ext-10000", "_tmp.-ext-10000", "_temporary_id=1", "x_temporary",
+     "__magic=1", "_SUCCESS.bak", "my_SUCCESS"],
+)  # fmt: skip
+async def test_a_destination_whose_name_only_looks_like_one_is_taken(tmp_path: Path, below: str) -> None:
+    place = DiskPlace(tmp_path / below)
     await place.run_job({"a/b": b"x"})
     assert place.files() == {"a/b": b"x"}
 

@@ -133,6 +133,18 @@ async def test_killed_at_any_call_then_ended_by_another_process(moment: int, job
 async def test_a_destination_that_is_an_object_is_refused(jobs: Jobs) -> None:
     """S3A refuses it, too: who looks at the name finds the object, and none of the job's files."""
     await jobs.channel.write("table", b"a file")
-    with pytest.raises(StoreNotADirectoryError, match="a file stands where a directory must be"):
+    with pytest.raises(StoreNotADirectoryError, match=r"a file stands at .*/table, where a directory must be"):
         await committer.open_job(jobs.root / "table", committer=jobs.kind, storage_options=jobs.options)
     assert await jobs.channel.files() == {"table": b"a file"}
+
+
+async def test_an_overwrite_replaces_an_object_of_the_destinations_name(jobs: Jobs) -> None:
+    await jobs.channel.write("table", b"old")
+    config = jobs.config(conflict_mode="replace", superseded_scope="destination")
+    where = {"committer": jobs.kind, "config": config, "storage_options": jobs.options}
+    async with committer.open_job(jobs.root / "table", **where) as job, job.task_attempt(0) as task:
+        async with task.open("part-0") as file:
+            await file.write(b"new")
+    files = await jobs.channel.files()
+    assert files.pop("table/_SUCCESS")
+    assert files == {"table/part-0": b"new"}

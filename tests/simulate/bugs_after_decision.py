@@ -77,7 +77,7 @@ def superseded_set_listed_anew(patches: Patches) -> None:
         if "superseded" not in {fact.kind async for some in value.batches() for fact in some}:
             return await move(self, value)
         own = published.get(self.context.layout.job_id, set())
-        anew = Superseded(roots=frozenset(), folding=NameFolding(self.context.store.capabilities))
+        anew = Superseded(layout=self.context.layout, folding=NameFolding(self.context.store.capabilities))
         await ListSuperseded(self.context, anew).run(sorted(await value.directories()))
         for name in {fact.path async for some in anew.facts.batches() for fact in some} - own:
             await self.context.store.delete_file(self.context.layout.destination / name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 import shutil
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from committer import sync
+from committer.paths import StorePath
+from committer.stores.registry import find_store
 
 from .cluster import Driver
 from .protocol_places import PLACES, Place, place_of
@@ -127,6 +130,39 @@ class TestStores:
         # Its own input.
         assert "error" not in write(f"select id, p + 1 p from parquet.`{dest}` where p > 0")
         assert rows(place, "modes/t") == {"p=2": [100, 101, 102], "p=3": [2, 5]}
+
+    def test_an_overwrite_onto_a_file_replaces_it_or_changes_nothing(
+        self, place: Place, driver: Driver, tmp_path: Path
+    ) -> None:
+        """Where an object and a prefix can share a name the object is one more old file; elsewhere it stays."""
+        dest = StorePath.of(place.uri("plain/t"))
+
+        async def call(name: str, *arguments: object, **choices: object) -> object:
+            store = await find_store(dest, place.python)
+            try:
+                return await getattr(store, name)(*arguments, **choices)
+            finally:
+                await store.close()
+
+        asyncio.run(call("make_directory", dest.parent, parents=True))
+        asyncio.run(call("put", dest, b"old"))
+        write = {"dest": place.uri("plain/t"), "query": "select id from range(3)", "mode": "overwrite"}
+        told = driver.run("write", **write)
+        if place.name == "gs":
+            # The tasks' connector looks above each file.
+            assert f"because of existing file: {dest}" in str(told["error"])
+            assert asyncio.run(call("read", dest, limit=10)) == b"old"
+            other = place.driver(tmp_path, {"fs.gs.create.items.conflict.check.enable": "false"})
+            told = other.run("write", **write)
+            other.close()
+        if place.name in ("s3a", "gs"):
+            assert "error" not in told
+            assert rows(place, "plain/t") == {"": [0, 1, 2]}
+            assert "t" not in place.read("plain")
+        else:
+            assert "a file stands at" in str(told["error"])
+            assert "move the file away" in str(told["error"])
+            assert asyncio.run(call("read", dest, limit=10)) == b"old"
 
     def test_tables(self, place: Place, driver: Driver) -> None:
         where = place.uri("tables/t")

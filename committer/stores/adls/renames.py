@@ -67,7 +67,7 @@ class Renames:
             answer,
             operation,
             destination,
-            source=source if code.startswith("Source") else None,
+            source=source if answer.status == 403 or code.startswith("Source") else None,
             replaces=replace,
         )
 
@@ -109,7 +109,8 @@ class Renames:
                 path=destination,
                 next_step="look at what the directory holds",
             )
-        raise error_of(answer, operation, destination, source=source if code.startswith("Source") else None)
+        told = source if answer.status == 403 or code.startswith("Source") else None
+        raise error_of(answer, operation, destination, source=told)
 
     async def _may_be_done(self, destination: StorePath, identity: str | None) -> bool:
         """Whether a rename whose source is missing was done, by this very request or another one."""

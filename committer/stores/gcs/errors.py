@@ -69,7 +69,7 @@ def error_of(
     status, reason = answer.status, reason_of(answer)
 
     at = source if source is not None and status == 404 else path
-    refusal = Refusal(status, reason, "", operation, at)
+    refusal = Refusal(status, reason, "", operation, at, source)
     if status == 429 and b"object mutation" in answer.body[:4096]:
         return StoreThrottledError(
             refusal.as_error(StoreThrottledError, "this name was changed too short a time ago").message,

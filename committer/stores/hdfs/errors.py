@@ -72,6 +72,9 @@ def _not_serving(message: str, **told: Any) -> StoreUnavailableError:
     return error
 
 
+# What the NameNode says it refused: a file, or the directory that holds it.
+_REFUSED_AT: Final = re.compile(r'(?:inode|path)="([^"]*)"')
+
 # Java classes, or what the message holds; the type, the message, and what to do. The first that fits counts.
 _REFUSALS: Final[tuple[tuple[tuple[str, ...], str, Callable[..., CommitterError], str, str], ...]] = (
     (
@@ -137,7 +140,9 @@ def error_of(
         return made(StoreNotFoundError, "nothing is there: a file stands at one of its parents")
     for known, holds, what, message, step in _REFUSALS:
         if kind in known or (holds and holds in text):
-            return made(what, message.format(text), step=step)
+            named = _REFUSED_AT.search(text) if source is not None else None
+            at = source if named and source and named[1] in (source.path, source.parent.path) else None
+            return made(what, message.format(text), at, step)
     if changes and kind not in _REFUSING:
         # A failure inside the NameNode, or of a router on the way to it.
         return made(StoreOutcomeUnknownError, f"it may have been done: {kind}: {text}", step=LOOK_BEFORE)

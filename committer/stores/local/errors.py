@@ -25,7 +25,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.local.rights import is_mount_point
+from committer.stores.local.rights import Refusal, is_mount_point, rights_to, why_refused
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,6 +44,7 @@ _SIMPLE: Final[dict[int, tuple[type[StoreError], str]]] = {
 # What was half done to an open file cannot be done again from the start.
 _HOLDS_A_HANDLE: Final = frozenset({"write", "close"})
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_READ_ONLY: Final = "mount the file system for writing, or write elsewhere"
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBUSY})
 _NOT_OFFERED: Final = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -100,12 +101,12 @@ def translate(
             next_step="write to another file system",
         )
     if number in _REFUSED:
-        read_only = number == errno.EROFS
+        why = Refusal(at, "", _READ_ONLY) if number == errno.EROFS else _refusal(path, destination)
         return StorePermissionError(
-            f"the system refused: {reason}",
+            f"the system refused: {reason}" + (f": {why.reason}" if why.reason else ""),
             operation=operation,
-            path=at,
-            next_step="mount the file system for writing, or write elsewhere" if read_only else _rights_to(at),
+            path=why.path,
+            next_step=why.next_step or rights_to(why.path.path),
         )
     if number in _FULL:
         return StoreError(
@@ -132,6 +133,13 @@ def translate(
     # A disk or a file server that fails half way (EIO, ESTALE, ETIMEDOUT, EINTR, ENOTCONN, …) does not say how far it
     # got.
     return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)
+
+
+def _refusal(path: StorePath, destination: StorePath | None) -> Refusal:
+    if destination is None:
+        return why_refused(path) or Refusal(path)
+    unknown = Refusal(path, f"{path.path} cannot get the name {destination.path}")
+    return why_refused(path, destination) or unknown
 
 
 def _missing(operation: str, path: StorePath, *, directory: bool) -> StoreNotFoundError:
@@ -163,14 +171,6 @@ def _dangling_link(path: str) -> tuple[str, str] | None:
     except OSError:
         pass
     return None
-
-
-def _rights_to(at: StorePath) -> str:
-    """Who is to be given which right: of what is not there, or cannot be seen, to what is nearest above it."""
-    nearest = at.path
-    while nearest != "/" and not os.path.lexists(nearest):
-        nearest = nearest.rpartition("/")[0] or "/"
-    return f"give the user of this process the right to {'it' if nearest == at.path else nearest}"
 
 
 def out_of_memory(operation: str, path: StorePath) -> StoreError:

@@ -29,6 +29,7 @@ from committer.stores.local.calls import (
 from committer.stores.local.errors import typed
 from committer.stores.local.links import drop_linked_name, private_directory
 from committer.stores.local.places import Held, Place, refuse_link
+from committer.stores.local.rights import protected
 
 
 class Renames:
@@ -167,7 +168,7 @@ class Renames:
         except PermissionError as error:
             # Linux says so for a file system without hard links, and where fs.protected_hardlinks forbids this one:
             # then another could be linked before.
-            if error.errno != errno.EPERM or self._linked:
+            if error.errno != errno.EPERM or self._linked or protected(*_paths_of(source, destination)):
                 raise
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP)) from error
         self._linked = True
@@ -180,6 +181,10 @@ def ends_of(held: Held, source: StorePath, destination: StorePath) -> tuple[Plac
     """
     first, place = held.place(source.path), held.place(destination.path)
     return Place(source.path, None, first.guarded), Place(destination.path, None, place.guarded)
+
+
+def _paths_of(*places: Place) -> list[StorePath]:
+    return [StorePath("file", "", place.name) for place in places]
 
 
 @contextmanager

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import functools
 import os
+import shlex
 import stat
 import sys
-from typing import Final
+from contextlib import suppress
+from typing import Final, NamedTuple
 
+from committer.paths import StorePath
 from committer.stores.base import Refusals
 
 _CAP_FOWNER: Final = 3
+# FS_IOC_GETFLAGS, FS_IMMUTABLE_FL and FS_APPEND_FL of linux/fs.h, on 64 bits.
+_GET_ATTRIBUTES: Final = 0x80086601
+_ATTRIBUTES: Final = ((0x10, "immutable", "i"), (0x20, "append-only", "a"))
 _OWN_DIRECTORY: Final = stat.S_IWUSR | stat.S_IXUSR
 
 
@@ -59,6 +66,73 @@ _MOUNTED: Final = "another volume is mounted there"
 _STICKY: Final = "it is another user's, in a directory with the sticky bit"
 _PROTECTED: Final = "it is another user's, and fs.protected_hardlinks forbids to link it"
 _CLOSED: Final = "this user may not write there"
+
+
+class Refusal(NamedTuple):
+    """Why the system refused a call, as far as the disk tells.
+
+    Attributes:
+        path: The path of the call that was refused.
+        reason: Why; empty where nothing says it.
+        next_step: What to do; empty where nothing is known.
+    """
+
+    path: StorePath
+    reason: str = ""
+    next_step: str = ""
+
+
+def protected(*paths: StorePath) -> Refusal | None:
+    """The first path of a call that an attribute of chattr(1) protects, its own or its directory's."""
+    for path in paths:
+        for place in (path.path, os.path.dirname(path.path)):
+            for bit, attribute, flag in _ATTRIBUTES:
+                if _attributes(place) & bit:
+                    name = shlex.quote(place)
+                    return Refusal(
+                        path,
+                        f"{place} is {attribute}",
+                        f"let root run: chattr -{flag} {name} (lsattr -d {name} shows the attribute)",
+                    )
+    return None
+
+
+def why_refused(*paths: StorePath) -> Refusal | None:
+    """Which path of a call the system refused; None where the disk does not tell. Looks at each, and above it."""
+    found = protected(*paths)
+    if found is not None:
+        return found
+    for path in paths:
+        above = os.path.dirname(path.path)
+        if not os.access(above, os.W_OK | os.X_OK):
+            return Refusal(path, next_step=rights_to(above))
+        with suppress(OSError):
+            refused = refusals(path.path, os.lstat(path.path), None, links=False)
+            if refused is not None and refused.move:
+                return Refusal(path, refused.move, rights_to(path.path))
+    return None
+
+
+def rights_to(path: str) -> str:
+    """Who is to be given which right: of what is not there, or cannot be seen, to what is nearest above it."""
+    nearest = path
+    while nearest != "/" and not os.path.lexists(nearest):
+        nearest = nearest.rpartition("/")[0] or "/"
+    return f"give the user of this process the right to {'it' if nearest == path else nearest}"
+
+
+def _attributes(path: str) -> int:
+    """The attributes of a file or directory that chattr(1) sets; 0 where they cannot be read, and for anything else."""
+    if sys.platform != "linux":
+        return 0
+    with suppress(OSError):
+        if stat.S_IFMT(os.lstat(path).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                return int.from_bytes(fcntl.ioctl(handle, _GET_ATTRIBUTES, bytes(8))[:4], sys.byteorder)
+            finally:
+                os.close(handle)
+    return 0
 
 
 def is_mount_point(path: str) -> bool:
