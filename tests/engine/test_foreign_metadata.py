@@ -218,6 +218,20 @@ async def test_known_names_are_found_among_more_than_are_listed(tmp_path: Path) 
     await store.close()
 
 
-def test_each_row_says_who_leaves_it() -> None:
-    assert len({mark.name for mark in MARKS}) == len(MARKS)
-    assert all(mark.writer for mark in MARKS)
+FATES = {
+    "summary": ("removes it", "removes it"), "marker": ("removes it", "leaves it"),
+    "sink log": ("removes it", "is refused"), "table": ("is refused", "is refused"),
+}  # fmt: skip
+
+
+def test_the_page_shows_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    section = page.partition("#### Other writers' metadata")[2]
+    shown = [line for line in section.splitlines() if line.startswith("| `")][: len(MARKS) + 1]
+    rows = []
+    for mark in MARKS:
+        proof = " or ".join(f"`{pattern}`" for pattern in mark.proof)
+        name = f"`{mark.name}` with {proof}" if proof else f"`{mark.name}`"
+        rows.append("| " + " | ".join((name, mark.writer, *FATES[mark.kind])) + " |")
+    assert shown[: len(rows)] == rows
+    assert f"{rows[-1]}\n\n" in section
