@@ -16,6 +16,7 @@ from committer.committers.look import Position, standing_of
 from committer.committers.preparing import decision_content, promotions_of
 from committer.committers.reports import published_before, report_of
 from committer.committers.standing import Standing
+from committer.events import names
 from committer.logs import job_logger
 from committer.stages.commit_state import CommitState
 from committer.stages.decide import DecideCommit
@@ -61,6 +62,13 @@ async def decide(call: JobCall, position: Position) -> Led:
         decision.files,
         len(refs),
     )
+    if own and prepared.metadata:
+        context.statistics.count(names.COMMITTER_STALE_METADATA, len(prepared.metadata))
+        _log.info(
+            "job %s removes what other writers noted of files that it adds to or replaces: %s",
+            context.layout.job_id,
+            ", ".join(prepared.metadata),
+        )
     if not own or decision.decision != "commit":
         return await call.look()
     call.adopt(position := Position(Standing.DECIDED, decision=decision))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from committer.errors import StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.matches import Matches
 from committer.flow.together import both
 from committer.stages.base import StageContext
 from committer.stages.destination_file import object_at_destination
 from committer.stages.find_targets import FindTargets, TargetsRequest
+from committer.stages.foreign_metadata import refusal_of
 from committer.stages.inspect_destination import DestinationView
 from committer.stages.names import NameFolding, is_absolute, with_ancestors
 from committer.stages.superseded import ListSuperseded, Superseded
 from committer.stages.target_directories import LookIntoTargets
 from committer.stores.abilities import LINKS
+from committer.stores.helpers import walk
 
 
 class Room(NamedTuple):
@@ -26,11 +30,15 @@ class Room(NamedTuple):
         view: What stands at the destination.
         superseded: Old files to take away.
         links: What to say of links on the way to them.
+        refusal: What refuses the job since other writers' metadata is there, and what to do.
+        metadata: Other writers' summaries, which the job makes stale.
     """
 
     view: DestinationView
     superseded: Superseded
     links: list[str]
+    refusal: tuple[str, str] | None
+    metadata: list[str]
 
 
 async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
@@ -39,6 +47,7 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
     One listing of each directory tells both.
     """
     folding, loaded = NameFolding(context.store.capabilities), asked.loaded
+    whole, stale = False, list[str]()
     superseded, links, listed = Superseded(layout=context.layout, folding=folding), list[str](), set[str]()
     try:
         if context.config.conflict_mode == "replace":
@@ -46,6 +55,7 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
             written = {folding.fold(name) for name in loaded.written}
             listing = ListSuperseded(context, superseded, asked.in_the_way, written)
             scope = _superseded_scope(context, sorted(loaded.written))
+            whole = "" in scope
             if context.config.replaces_destination:
                 _listed, standing = await both(listing.run(scope), object_at_destination(context))
                 if standing is not None:
@@ -56,12 +66,37 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
         view = await FindTargets(context).run(replace(asked, listed=listed, places=superseded.places))
         superseded.places += view.targets.facts.count
         await _make_way(context, view, superseded, listed)
-        await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None)
+        if loaded.files or superseded.any:
+            stale = await _add_summaries(context, view, superseded, listed)
+        await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None or bool(stale))
     except BaseException:
         await superseded.facts.close()
         await asked.inspected.view.targets.close()
         raise
-    return Room(view, superseded, links)
+    return Room(view, superseded, links, refusal_of(view.root, whole=whole), stale)
+
+
+async def _add_summaries(
+    context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
+) -> list[str]:
+    """Adds to the old files the summaries of directories whose files change, and returns their names.
+
+    They exclude no other job: two that add files at once may both find one, and each removes it if it is still there.
+    One listing a directory of the tree of a symlink manifest.
+    """
+    fold = NameFolding(context.store.capabilities).fold
+    found = {name: status for name, status in view.summaries.items() if fold(name.rpartition("/")[0]) not in listed}
+    for _mark, status in view.root.of(("summary",) if "" not in listed else ()):
+        if not status.is_directory:
+            found[status.path.name] = status
+            continue
+        # Another job may remove it meanwhile.
+        with suppress(StoreNotFoundError, StoreNotADirectoryError):
+            async for file in walk(context.store, status.path):
+                if not file.is_directory or file.is_link:
+                    found[context.layout.name_of(file.path)] = file
+    await superseded.add([*found], [*found.values()], replaces=False)
+    return sorted({name if name in view.summaries else name.partition("/")[0] for name in found})
 
 
 async def _leave_out(

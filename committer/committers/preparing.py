@@ -51,6 +51,7 @@ class Prepared:
         view: What stands at the destination.
         superseded: Old files to take away.
         conflicts: What stands in the way.
+        metadata: Other writers' summaries that the job makes stale and takes away.
     """
 
     loaded: LoadedRecords
@@ -58,6 +59,7 @@ class Prepared:
     view: DestinationView
     superseded: Superseded
     conflicts: Conflicts
+    metadata: list[str]
 
     async def aclose(self) -> None:
         """Frees what the driver's disk holds of it."""
@@ -156,12 +158,15 @@ async def prepare(
     finally:
         await in_the_way.close()
         await loaded.repeats.close()
+    if room.refusal is not None:
+        problem, conflicts.next_step = room.refusal
+        conflicts.targets.insert(0, problem)
     conflicts.targets.extend(room.links)
     if not conflicts.rights:
         conflicts.rights_step = _steps(superseded.refused)
     conflicts.rights.extend(refused_moves(superseded.refused))
     conflicts.targets.extend(superseded.unnameable)
-    return Prepared(loaded, files, view, superseded, conflicts)
+    return Prepared(loaded, files, view, superseded, conflicts, room.metadata)
 
 
 def _refuse_unnamed(context: StageContext, loaded: LoadedRecords) -> None:

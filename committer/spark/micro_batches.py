@@ -37,6 +37,7 @@ from committer.layout import JobLayout
 from committer.logs import job_logger
 from committer.operations import forget_outcome, recover
 from committer.paths import StorePath
+from committer.spark.destination import look_at_destination
 from committer.spark.options import WriteOptions
 from committer.spark.publishing import refuse_without_executors
 from committer.spec import JobSpec
@@ -148,10 +149,12 @@ async def enter_batch(options: WriteOptions, job_id: str) -> JobSpec | None:
     the attempts that messages name are ever committed.
 
     Raises:
+        UnsupportedError: Readers of the destination go by a log of another writer.
         JobStateError: Other drivers ended the job each time that it was set up.
         CommitterError: What an earlier try decided cannot be finished.
     """
     refuse_without_executors(options.config, "in a stream", "write")
+    await look_at_destination(options, "append")
     storage = await options.resolve_storage()
     for _try in range(_TRIES):
         try:

@@ -132,7 +132,8 @@ async def set_up(
     mode: SaveMode = "overwrite" if replaced else "append"
     options = await _storage_of(destination, request.storage, request.options, storage)
     try:
-        found = await look_at(destination, mode, options, CommitterConfig(), committers=_COMMITTERS)
+        whole = replaced.get("superseded_scope") == "destination"
+        found = await look_at(destination, mode, options, CommitterConfig(), whole=whole, committers=_COMMITTERS)
     except (ConfigurationError, StorePermissionError) as error:
         says_how_to_reach(error, destination)
         raise

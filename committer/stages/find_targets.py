@@ -73,6 +73,7 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
             try:
                 async for some in pages(self.context.store, self.context.layout.target(directory)):
                     names = [prefix + child.path.name for child in some]
+                    value.inspected.view.note_summaries(directory, names, some)
                     await value.in_the_way.take(directory, names, some)
             except (StoreNotFoundError, StoreNotADirectoryError):
                 # It vanished while we looked: publishing makes it again.

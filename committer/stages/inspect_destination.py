@@ -11,6 +11,7 @@ from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
+from committer.stages.foreign_metadata import SUMMARY_FILES, SUMMARY_NAMES, RootView, look_at_root
 from committer.stages.in_the_way import InTheWay
 from committer.stages.load_records import LoadedRecords
 from committer.stages.many_at_once import pages
@@ -37,6 +38,8 @@ class DestinationView:
         closed: Directories into which nothing can be put, with the reason.
         success: The `_SUCCESS` that stands there.
         was_empty: Whether the destination held nothing visible.
+        root: What the destination held, with other writers' metadata.
+        summaries: Summary files of other writers in directories that files go into, below the destination.
     """
 
     targets: Targets = field(default_factory=Targets)
@@ -48,6 +51,14 @@ class DestinationView:
     closed: dict[str, str] = field(default_factory=dict)
     success: FileStatus | None = None
     was_empty: bool = True
+    root: RootView = field(default_factory=RootView)
+    summaries: dict[str, FileStatus] = field(default_factory=dict)
+
+    def note_summaries(self, directory: str, names: list[str], children: list[FileStatus]) -> None:
+        """Notes summary files among a directory's children, given with their whole names."""
+        for name in (f"{directory}/{name}" for name in SUMMARY_NAMES if directory):
+            if name in names and not (child := children[names.index(name)]).is_directory:
+                self.summaries[name] = child
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +97,8 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
     Postconditions: everything that stands in the way of a directory is known, with its identity.
     Failure modes: a store error; nothing changed.
     Cost: per directory that exists and is written to, one listing, or up to 4 looks when it gets no more names than
-    that; 1 listing of the destination, 1 look at `_SUCCESS`, 1 at each root outside that is written to. Dependent round
-    trips: depth.
+    that and 2 for summary files; 1 listing of the destination (`look_at_root`), 1 look at `_SUCCESS`, 1 at each root
+    outside that is written to. Dependent round trips: depth.
     Hadoop: the probes of ``TaskAttemptScanDirectoryStage`` and ``CreateOutputDirectoriesStage``.
     """
 
@@ -176,11 +187,8 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
         await run_workers(sorted(written), look, workers=self.context.config.io_concurrency, operation=self.name)
 
     async def _look_at_root(self) -> None:
-        layout, store, view = self.context.layout, self.context.store, self._view
-        async for child in store.list(layout.destination):
-            if not is_hidden(child.path.name):
-                view.was_empty = False
-                break
+        self._view.root = await look_at_root(self.context.store, self.context.layout.destination)
+        self._view.was_empty = not self._view.root.visible
 
     async def _look_whether_closed(self, loaded: LoadedRecords) -> None:
         """Looks whether anything can be put into the destination itself: one look, where that is a call of the system;
@@ -228,7 +236,11 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
             if few is None:
                 await self._list(directory, found, keep_files=files > 0)
             else:
-                await together(*(self._ask(name, found) for name in few))
+                summaries = SUMMARY_FILES if files and directory else ()
+                await together(
+                    *(self._ask(name, found) for name in few),
+                    *(self._ask_summary(f"{directory}/{name}") for name in summaries),
+                )
 
         await run_workers(directories, look, workers=self.context.config.io_concurrency, operation=self.name)
 
@@ -241,6 +253,11 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
         found[self._folding.fold(name)] = status
         await self._in_the_way.keep(self._folding.fold(name), status)
 
+    async def _ask_summary(self, name: str) -> None:
+        status = await status_or_none(self.context.store, self.context.layout.target(name))
+        if status is not None and not status.is_directory:
+            self._view.summaries[name] = status
+
     async def _list(self, directory: str, found: dict[str, FileStatus], *, keep_files: bool) -> None:
         prefix = f"{directory}/" if directory else ""
         try:
@@ -249,6 +266,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
                 if keep_files:
                     if any(not is_hidden(child.path.name) for child in some):
                         self._view.occupied.add(directory)
+                    self._view.note_summaries(directory, names, some)
                     await self._in_the_way.take(directory, names, some)
                 # Millions of old files may stand there; only what is in this job's way is kept.
                 folded = self._folding.fold_all(names)

@@ -22,12 +22,14 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.decided_facts import are_plain, check_superseded, directories_of
+from committer.stages.foreign_metadata import checksummed, is_replaced
 from committer.stages.identity import stands_as_directory
 from committer.stages.in_the_way import InTheWay
 from committer.stages.many_at_once import pages
 from committer.stages.names import NameFolding, is_absolute, is_hidden, with_ancestors
 from committer.stages.noted_facts import NotedFacts
 from committer.stores.base import FileStatus, Refusals
+from committer.stores.helpers import status_or_none
 
 # Directories that are listed at a time: each holds a page of entries, of which little is kept.
 _LISTINGS: Final = 64
@@ -44,7 +46,7 @@ class Superseded:
 
     Attributes:
         facts: What the decision says of each, those of a directory next to one another.
-        any: Whether there was one, noted or not.
+        any: Whether there was one, noted or not, of data that is replaced.
         places: The first place aside that is free.
         refused: Those that the store would refuse to move or to name, by name; at most a hundred.
         unnameable: What no record may name, one sentence each; at most a hundred.
@@ -59,7 +61,9 @@ class Superseded:
         self._layout = layout
         self._folding = folding
 
-    async def add(self, names: list[str], statuses: list[FileStatus], *, plain: bool = False) -> None:
+    async def add(
+        self, names: list[str], statuses: list[FileStatus], *, plain: bool = False, replaces: bool = True
+    ) -> None:
         """Notes some; of a link that leads to a directory the link, which counts as a file.
 
         Those whose names are not UTF-8 are among `unnameable`, or `refused`, alone.
@@ -69,10 +73,11 @@ class Superseded:
             statuses: The same.
             plain: Whether `are_plain` is known to hold of the names, nothing among them leads to a directory, and all
                 are of one directory.
+            replaces: Whether data is replaced; not where only summaries of it go, which excludes no other job.
         """
         if not names:
             return
-        self.any = True
+        self.any = self.any or replaces
         if any(status.refuses is not None for status in statuses):
             self._note_refused(names, statuses)
         if not (plain or are_plain(names)):
@@ -177,8 +182,10 @@ class ListSuperseded(Stage[list[str], Superseded]):
 
     Preconditions: the replace lock is held.
     Postconditions: every old file with its identity; at the destination itself names that start with `_` or `.` stay
-    (unless they hold `=`), so that `_temporary` and metadata are never taken; at a root outside it likewise.
-    Cost: one listing a directory of the old tree, those of one depth at once; dependent round trips: its depth.
+    (unless they hold `=`), so that `_temporary` is never taken, but for other writers' metadata (`foreign_metadata`)
+    and checksums of old files; at a root outside it likewise.
+    Cost: one listing a directory of the old tree, those of one depth at once; dependent round trips: its depth. One
+    look a checksum at the destination itself whose file is in another page of the listing.
     Memory: directories; of files a few megabytes, more go to the driver's disk.
     """
 
@@ -238,10 +245,13 @@ class ListSuperseded(Stage[list[str], Superseded]):
         names: list[str] = []
         statuses: list[FileStatus] = []
         start = len(prefix)
+        described = await self._described(directory, children) if at_top else frozenset[str]()
         for at, (child, long_name) in enumerate(zip(children, whole, strict=True)):
             name = long_name[start:]
             # Jobs may run into a directory below this one, and their own directories are theirs (G11).
-            if name[:1] in "_." and (working_directory_in(name) or (at_top and is_hidden(name))):
+            if name[:1] in "_." and (
+                working_directory_in(name) or (at_top and is_hidden(name) and name not in described)
+            ):
                 continue
             if not child.is_directory:
                 pass
@@ -256,6 +266,25 @@ class ListSuperseded(Stage[list[str], Superseded]):
             names.append(long_name)
             statuses.append(child if volume is None else msgspec.structs.replace(child, refuses=volume))
         await self._found.add(names, statuses)
+
+    async def _described(self, directory: StorePath, children: list[FileStatus]) -> AbstractSet[str]:
+        """Hidden names at the destination itself that go with its data: what describes it, checksums of old files."""
+        here = {child.path.name: child for child in children}
+        described = {name for name, child in here.items() if is_hidden(name) and is_replaced(child)}
+        owners = {
+            name: owner
+            for name in here.keys() - described
+            if (owner := checksummed(name)) and not is_hidden(owner) and not here[name].is_directory
+        }
+
+        async def look(name: str) -> None:
+            owner = owners[name]
+            status = here.get(owner) or await status_or_none(self.context.store, directory / owner)
+            if status is not None and not status.is_directory:
+                described.add(name)
+
+        await run_workers(owners, look, workers=self.context.config.io_concurrency, operation=self.name)
+        return described
 
     def _name_of(self, directory: StorePath) -> str:
         layout = self.context.layout

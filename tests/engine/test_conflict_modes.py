@@ -16,7 +16,7 @@ from tests.engine.places import Place
 
 OLD = {
     "p=1/old-0": b"old", "p=1/old-1": b"old", "p=1/q=1/old": b"old", "p=2/old": b"old", "root": b"old",
-    "_metadata": b"meta", ".hidden": b"meta", "p=1/_hidden": b"meta", "_dir/x": b"meta", "_a=1/x": b"old",
+    "_notes": b"meta", ".hidden": b"meta", "p=1/_hidden": b"meta", "_dir/x": b"meta", "_a=1/x": b"old",
     "p=1/_temporary_id=1/old": b"old", "_temporary=2/old": b"old", "__magic_id=3/_temporary_x/old": b"old",
 }  # fmt: skip
 NEW = {"p=1/new-0": b"new", "p=3/new-1": b"new"}
@@ -52,7 +52,7 @@ async def test_fail_refuses_directories_that_hold_files(place: Place) -> None:
 
 
 async def test_fail_at_the_root(place: Place) -> None:
-    place.write("_metadata", b"hidden names do not count")
+    place.write("_notes", b"hidden names do not count")
     await place.run_job({"part-0": b"x"}, config=config("fail"))
     job = await place.open_job(config=config("fail"))
     await place.run_task(job, 0, {"part-1": b"x"})
@@ -77,7 +77,7 @@ async def test_replace_takes_the_directories_written_and_what_is_below(place: Pl
 async def test_replace_at_the_root_spares_hidden_names(place: Place) -> None:
     fill(place)
     await place.run_job({"new": b"new"}, config=config("replace"))
-    assert place.files() == {"new": b"new", "_metadata": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
+    assert place.files() == {"new": b"new", "_notes": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
 
 
 async def test_what_jobs_may_own_is_spared_in_whatever_case(place: Place) -> None:
@@ -97,7 +97,7 @@ async def test_what_jobs_may_own_is_spared_in_whatever_case(place: Place) -> Non
 async def test_replace_the_whole_destination(place: Place) -> None:
     fill(place)
     await place.run_job({"p=7/new": b"new"}, config=config("replace", superseded_scope="destination"))
-    assert place.files() == {"p=7/new": b"new", "_metadata": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
+    assert place.files() == {"p=7/new": b"new", "_notes": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
     if place.store.capabilities.directories:
         assert place.directories() == {"p=7", "_dir"}
 
@@ -105,7 +105,7 @@ async def test_replace_the_whole_destination(place: Place) -> None:
 async def test_replace_the_whole_destination_with_nothing(place: Place) -> None:
     fill(place)
     await place.run_job({}, config=config("replace", superseded_scope="destination"))
-    assert place.files() == {"_metadata": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
+    assert place.files() == {"_notes": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
 
 
 async def test_replace_directories_with_nothing_written_takes_nothing(place: Place) -> None:
@@ -286,14 +286,14 @@ USED = config("fail", superseded_scope="destination")
 @pytest.mark.parametrize("name", ["p=7/old", "elsewhere/deep/old", "_a=1/old"])
 async def test_fail_refuses_a_destination_that_holds_data_anywhere(place: Place, name: str) -> None:
     place.write(name, b"old")
-    place.write("_metadata", b"hidden names do not count")
+    place.write("_notes", b"hidden names do not count")
     job = await place.open_job(config=USED)
     await place.run_task(job, 0, NEW)
     assert (await job.plan()).conflicts == ["the destination already holds data"]
     with pytest.raises(TargetExistsError, match="the destination already holds data"):
         await job.commit()
     await job.abort()
-    assert place.files() == {name: b"old", "_metadata": b"hidden names do not count"}
+    assert place.files() == {name: b"old", "_notes": b"hidden names do not count"}
     assert place.temporary() == set()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
 import committer
 from committer.config import CommitterConfig
@@ -258,6 +259,9 @@ def test_ignoring_writes_nothing(tmp_path: Path) -> None:
         ([".hoodie/hoodie.properties"], "Hudi"),
         (["metadata/v1.metadata.json"], "Iceberg"),
         (["metadata/version-hint.text"], "Iceberg"),
+        (["schema/schema-0"], "Paimon"),
+        (["_versions/1.manifest"], "Lance"),
+        (["ducklake-0197.parquet"], "DuckLake"),
     ],
 )
 @pytest.mark.parametrize("mode", ["append", "overwrite", "error", "ignore"])
@@ -268,6 +272,23 @@ def test_a_table_format_keeps_its_destination(tmp_path: Path, names: list[str], 
         CommitterDataSource({"path": str(tmp_path), "existing": mode}).writer(SCHEMA, mode == "overwrite")
     assert raised.value.outcome == "unchanged"
     assert everything(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("overwrite", "more"),
+    [(False, {}), (True, {"partitionBy": "p", "partitionOverwriteMode": "dynamic"})],
+    ids=["append", "dynamic"],
+)
+def test_a_sink_log_refuses_what_it_would_hide(tmp_path: Path, overwrite: bool, more: dict[str, str]) -> None:
+    fill(tmp_path, ["_spark_metadata/0", "part-0.parquet"])
+    partitioned = StructType([*SCHEMA.fields, StructField("p", LongType())])
+    before = everything(tmp_path)
+    with pytest.raises(UnsupportedError, match="_spark_metadata") as raised:
+        CommitterDataSource({"path": str(tmp_path), **more}).writer(partitioned, overwrite)
+    assert "overwrite the whole destination" in raised.value.next_step
+    assert "another directory" in raised.value.next_step
+    assert everything(tmp_path) == before
+    assert isinstance(CommitterDataSource({"path": str(tmp_path)}).writer(SCHEMA, True), CommitterWriter)
 
 
 @pytest.mark.parametrize("names", [["metadata/notes.txt"], ["metadata"], ["p=1/_delta_log"]])

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -188,6 +190,41 @@ def test_a_relative_path_is_the_one_of_the_jvm(
     finally:
         committing.conf.set("spark.sql.sources.useV1SourceList", before)
         shutil.rmtree(path, ignore_errors=True)
+
+
+def test_summaries_of_other_writers_never_outlive_their_data(committing: SparkSession, tmp_path: Path) -> None:
+    spark, out = committing, str(tmp_path / "summaries")
+    spark.range(3).selectExpr("id old_column").write.parquet(out)
+
+    def summarise(column: str) -> None:
+        table = pa.table({column: pa.array([1])})
+        for name in ("_metadata", "_common_metadata"):
+            pq.write_metadata(table.schema, os.path.join(out, name))
+
+    summarise("old_column")
+    spark.range(3).selectExpr("id new_column").write.mode("overwrite").parquet(out)
+    assert spark.read.parquet(out).columns == ["new_column"]
+    summarise("new_column")
+    spark.range(3).selectExpr("id new_column").write.mode("append").parquet(out)
+    assert not {"_metadata", "_common_metadata"} & everything(Path(out))
+    assert rows(spark, out) == 6
+
+
+def test_the_log_of_sparks_file_sink(committing: SparkSession, tmp_path: Path) -> None:
+    spark, out, source = committing, str(tmp_path / "sink"), str(tmp_path / "source")
+    spark.range(3).write.parquet(source)
+    stream = spark.readStream.schema("id bigint").parquet(source)
+    stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "c")).trigger(
+        availableNow=True
+    ).start(out).awaitTermination()
+    before = everything(Path(out))
+    assert "_spark_metadata" in before
+    with pytest.raises(Exception, match="_spark_metadata"):
+        spark.range(5).write.mode("append").parquet(out)
+    assert everything(Path(out)) == before
+    assert rows(spark, out) == 3
+    spark.range(5).write.mode("overwrite").parquet(out)
+    assert rows(spark, out) == 5
 
 
 def test_what_cannot_be_honoured_is_refused_before_a_task_runs(committing: SparkSession, tmp_path: Path) -> None:

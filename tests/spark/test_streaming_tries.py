@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 import committer
 from committer import CommitterConfig, JobSpec, TaskCommit
-from committer.errors import JobDecidedError, JobNotFoundError, RecordError, TaskMissingError
+from committer.errors import JobDecidedError, JobNotFoundError, RecordError, TaskMissingError, UnsupportedError
 from committer.spark.messages import TaskCommitMessage
 from committer.spark.micro_batches import batch_job_id, end_earlier_try, enter_batch, forget_batch
 from committer.spark.options import WriteOptions
@@ -58,6 +58,15 @@ def test_ids_are_those_of_query_batch_and_sink() -> None:
     assert len(set(ids)) == len(ids)
     # On the disks of streams that run: it must never change.
     assert batch_job_id("0b7f8c1e-2a3d-4e5f-8a9b-0c1d2e3f4a5b", 12) == "e4b1e519-75be-58a6-8b76-6d6d138f2e18"
+
+
+@pytest.mark.parametrize("name", ["_spark_metadata", "_delta_log"])
+async def test_a_log_of_another_writer_refuses_a_batch_before_it_is_set_up(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "0").write_bytes(b"v1")
+    with pytest.raises(UnsupportedError, match=name):
+        await enter_batch(options(tmp_path), JOB)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 async def test_tasks_set_one_job_up_side_by_side(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from committer.records.manifest import DirectoryEntry, decode_task_manifest, enc
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.manifest_forms import ManifestForms
+from committer.stages.move_aside import MoveAside
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBack, RollBackRequest
 from committer.stages.set_aside_success import SetAsideSuccess
@@ -42,19 +43,24 @@ class MergedForms(ManifestForms):
 
 
 class MergedAction(PublishAction):
-    """Counts what tasks moved, which was looked at before the decision; what a rollback would take back stays."""
+    """Counts what tasks moved, which was looked at before the decision; what a rollback would take back stays.
+
+    Other writers' summaries, which the tasks' files made stale, are all that it moves aside.
+    """
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
-        """Sets `_SUCCESS` aside, counts, validates."""
+        """Sets `_SUCCESS` aside, counts, moves summaries aside, validates."""
         published = Published()
         await SetAsideSuccess(context).run(state.decision)
         async for batch in state.files.batches():
             published.add(context.layout, batch, len(batch))
+        if state.superseded:
+            await MoveAside(context).run(state.superseded)
         await ValidateOutput(context).run((state, published))
         return published
 
     async def supersede(self, context: StageContext, state: CommitState) -> None:
-        """Nothing: such a job supersedes nothing."""
+        """Nothing: what is superseded was moved aside."""
 
     def roll_back(self, context: StageContext) -> RollBack:
         """One that refuses."""
