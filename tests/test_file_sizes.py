@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LONGEST = 400
+LONGEST = 700
 
 
 @pytest.mark.parametrize("package", ["committer", "pyspark_committer"])

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import shlex
 
-from committer.errors import StoreError, StoreNotADirectoryError, StorePermissionError
+from committer.errors import (
+    StoreError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StorePermissionError,
+    UnsupportedError,
+)
 from committer.paths import StorePath
 from committer.stages.base import StageContext
+from committer.stages.durability import sync_directories
+from committer.stages.names import is_hidden
+from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
 
@@ -35,6 +44,31 @@ async def refuse_object(context: StageContext, operation: str) -> None:
     """
     if not context.config.replaces_destination and await object_at_destination(context) is not None:
         raise _error(context, operation, context.layout.destination, None)
+
+
+async def enclose_file(context: StageContext) -> bool:
+    """Puts a directory in the place of a file at the destination, with the file in it, for a job that replaces both.
+
+    Readers of the directory go on reading the old data, which the commit replaces like any other. Two calls; with
+    `durability="fsync"` two more.
+
+    Returns:
+        Whether the destination is a directory now; False where nothing was changed.
+    """
+    store, destination = context.store, context.layout.destination
+    if not (context.config.replaces_destination and store.capabilities.local_paths):
+        return False
+    try:
+        standing = await status_or_none(store, destination)
+        if standing is None or standing.is_directory or standing.is_link or standing.is_special:
+            return False
+        # A name that readers of the directory do not pass over.
+        name = f"old{destination.name}" if is_hidden(destination.name) else destination.name
+        await LOCAL_PATHS.required(store, "enclose_file").enclose_file(destination, name)
+    except (StoreNotFoundError, StoreNotADirectoryError, UnsupportedError):
+        return False
+    await sync_directories(context, [destination, destination.parent])
+    return True
 
 
 async def file_in_the_way(context: StageContext, operation: str, cause: StoreError) -> StoreNotADirectoryError:

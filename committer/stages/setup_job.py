@@ -25,7 +25,7 @@ from committer.flow.workers import run_workers
 from committer.records.job_state import JobSetup, encode_record, limit_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_job_directory
-from committer.stages.destination_file import file_in_the_way, refuse_object
+from committer.stages.destination_file import enclose_file, file_in_the_way, refuse_object
 from committer.stages.durability import missing_directories, sync_directories
 from committer.stages.job_directory import JobDirectory, list_job_directory, stands_beside
 from committer.stages.other_setup import delete_seen
@@ -264,7 +264,9 @@ class SetupJob(Stage[None, str | None]):
             # Elsewhere that was no call.
             self._began_to_make = store.capabilities.directories
         except (StoreExistsError, StoreNotADirectoryError) as error:
-            raise await file_in_the_way(self.context, self.name, error) from error
+            if not await enclose_file(self.context):
+                raise await file_in_the_way(self.context, self.name, error) from error
+            return await self._try_to_claim(claim)
         # A directory alone claims nothing: a lost answer to its creation cannot be told from another driver's.
         # The record does. Anything else in the directory belongs to another job: Hadoop's, or one being cleaned up.
         remains, _none = await both(self._remains(), refuse_object(self.context, self.name))

@@ -280,6 +280,13 @@ class SupportsLocalPaths(Protocol):
     def local_path(self, path: StorePath) -> str:
         """The operating system's path."""
 
+    async def enclose_file(self, path: StorePath, name: str) -> None:
+        """Puts a directory in a file's place, in one step, that holds the file under a name; else does nothing.
+
+        Raises:
+            UnsupportedError: The file system cannot exchange two names, or has no hard links.
+        """
+
 
 class SupportsBatchRename(Protocol):
     """Many files can be renamed for little more than what one costs here: on a disk, by one hop to a thread."""

@@ -36,6 +36,7 @@ from committer.stores.store_calls import (
     DELETE_FILE_IF,
     DELETE_FILES,
     DELETE_TREE,
+    ENCLOSE_FILE,
     FIND_LINK,
     LINK_FILE,
     LIST,
@@ -287,6 +288,11 @@ class ForwardingStore(Wrapper, Store):
     def local_path(self, path: StorePath) -> str:
         """See `SupportsLocalPaths.local_path`."""
         return LOCAL_PATHS.required(self.inner, "local_path", path).local_path(path)
+
+    async def enclose_file(self, path: StorePath, name: str) -> None:
+        """See `SupportsLocalPaths.enclose_file`."""
+        inner = LOCAL_PATHS.required(self.inner, "enclose_file", path)
+        await self.call(ENCLOSE_FILE, lambda: inner.enclose_file(path, name), path)
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
         """See `SupportsSync.sync`."""

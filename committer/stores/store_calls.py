@@ -54,6 +54,7 @@ DELETE_FILES: Final = Operation("delete_files", names.OBJECT_BULK_DELETE_REQUEST
 DELETE_DIRECTORY: Final = Operation("delete_directory", names.OP_DELETE, "delete", REPEATABLE)
 DELETE_TREE: Final = Operation("delete_directory", names.OP_DELETE_DIR, "delete", REPEATABLE)
 LINK_FILE: Final = Operation("link_file", names.OP_LINK, "write", ONCE)
+ENCLOSE_FILE: Final = Operation("enclose_file", names.OP_RENAME, "write", ONCE)
 MADE_ALIKE: Final = Operation("made_alike", names.OP_GET_FILE_STATUS, "read", CHANGES_NOTHING)
 FIND_LINK: Final = Operation("find_link", names.OP_GET_FILE_STATUS, "read", CHANGES_NOTHING)
 SYNC_TO_DISK: Final = Operation("sync", names.OP_HSYNC, "write", REPEATABLE)

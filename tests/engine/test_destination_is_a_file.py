@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import shlex
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
+import msgspec
 import pytest
 
 import committer
 from committer import CommitterConfig
 from committer.errors import JobNotFoundError, JobStateError, StoreNotADirectoryError
+from committer.stores.local import LocalStore, kernel_rename
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.neighbours.meeting import Table, interrupted
@@ -71,7 +76,7 @@ async def test_its_advice_works_on_a_disk(tmp_path: Path) -> None:
     place = tmp_path / "it's a file"
     place.write_bytes(b"old")
     with pytest.raises(StoreNotADirectoryError) as caught:
-        await committer.open_job(place, config=OVERWRITE)
+        await committer.open_job(place)
     subprocess.run(shlex.split(caught.value.next_step.partition("move the file away: ")[2]), check=True)
     async with committer.open_job(place, config=OVERWRITE) as job, job.task_attempt(0) as task:
         async with task.open("part-0") as file:
@@ -203,3 +208,94 @@ async def test_a_policy_for_what_lies_below_the_destination_is_enough(profile: s
         async with job.task_attempt(0) as task, task.open("part-0") as file:
             await file.write(b"x")
     assert table.files() == {"part-0": b"x"}
+
+
+# -- On a disk: the file goes into a directory of its name ----------------------------------------------------------------
+
+
+def data_of(place: Path) -> dict[str, bytes]:
+    """What a reader of the place finds: the file, or those of a directory."""
+    if place.is_file():
+        return {"": place.read_bytes()}
+    found = (path for path in place.rglob("*") if path.is_file() and "_temporary" not in path.parts)
+    return {str(path.relative_to(place)): path.read_bytes() for path in found if path.name != "_SUCCESS"}
+
+
+async def overwrite(place: Path, store: FaultyStore, config: CommitterConfig = OVERWRITE) -> None:
+    async with committer.open_job(place, job_id="j", config=config, storage_options={"store": store}) as job:
+        async with job.task_attempt(0) as task, task.open("part-0") as file:
+            await file.write(b"new")
+
+
+@pytest.mark.allow_blocking("the test looks at the disk before each call")
+@pytest.mark.parametrize("durability", ["none", "fsync"])
+@pytest.mark.parametrize("name", ["table.csv", "_table", ".table"])
+async def test_an_overwrite_of_a_file_on_a_disk(
+    tmp_path: Path, name: str, durability: Literal["none", "fsync"]
+) -> None:
+    """Whoever reads the place finds the old data, or the new, before every call."""
+    place, seen = tmp_path / name, list[bytes]()
+    place.write_bytes(b"old")
+
+    async def look(_call: Call) -> None:
+        seen.append(b"+".join(sorted(set(data_of(place).values()))))
+
+    store = FaultyStore(LocalStore())
+    store.before_call = look
+    await overwrite(place, store, msgspec.structs.replace(OVERWRITE, durability=durability))
+    assert data_of(place) == {"part-0": b"new"}
+    assert set(seen) <= {b"old", b"new", b"new+old"}
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+async def test_an_aborted_overwrite_leaves_the_old_file_in_a_directory_of_its_name(tmp_path: Path) -> None:
+    place = tmp_path / "table.csv"
+    place.write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError):
+        async with committer.open_job(place, config=OVERWRITE):
+            raise ZeroDivisionError
+    assert data_of(place) == {"table.csv": b"old"}
+
+
+@pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
+async def test_a_driver_that_dies_at_the_exchange(tmp_path: Path, kind: FaultKind) -> None:
+    place = tmp_path / "table.csv"
+    place.write_bytes(b"old")
+    with pytest.raises(SimulatedCrash):
+        await overwrite(place, FaultyStore(LocalStore(), [Fault(kind=kind, operation="enclose_file")]))
+    assert list(data_of(place).values()) == [b"old"]
+    await overwrite(place, FaultyStore(LocalStore()))
+    assert data_of(place) == {"part-0": b"new"}
+
+
+async def test_of_two_overwrites_of_a_file_at_once_each_finds_the_old_data(tmp_path: Path) -> None:
+    place = tmp_path / "table.csv"
+    place.write_bytes(b"old")
+    jobs = await asyncio.gather(*(committer.open_job(place, config=OVERWRITE) for _job in range(8)))
+    assert data_of(place) == {"table.csv": b"old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+    for job in jobs:
+        await job.abort()
+        await job.close()
+
+
+async def test_a_file_system_that_cannot_exchange_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_names: str) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(kernel_rename, "exchange", refuse)
+    place = tmp_path / "table.csv"
+    place.write_bytes(b"old")
+    with pytest.raises(StoreNotADirectoryError, match="finds neither"):
+        await committer.open_job(place, config=OVERWRITE)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"table.csv": b"old"}
+
+
+async def test_a_link_at_the_destination_is_not_exchanged(tmp_path: Path) -> None:
+    place, file = tmp_path / "table.csv", tmp_path / "file"
+    file.write_bytes(b"old")
+    place.symlink_to(file)
+    with pytest.raises(StoreNotADirectoryError):
+        await committer.open_job(place, config=OVERWRITE)
+    assert place.is_symlink()
+    assert file.read_bytes() == b"old"

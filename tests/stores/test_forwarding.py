@@ -42,7 +42,7 @@ ARGUMENTS: dict[str, Any] = {
     "paths": [PATH, OTHER], "renames": [(PATH, OTHER)], "data": b"data", "limit": 7, "exclusive": True,
     "temporary": OTHER, "durable": True, "parents": True, "replace": True, "identity": "i", "recursive": True,
     "kind": "file", "metadata": {"a": "b"}, "stamp": "s", "upload_id": "u", "number": 3, "parts": [1, 2],
-    "block_id": "b", "block_ids": ["b"], "version": "v", "seen": [("i", 1)], "identities": ["i"],
+    "name": "n", "block_id": "b", "block_ids": ["b"], "version": "v", "seen": [("i", 1)], "identities": ["i"],
     "pairs": [(PATH, OTHER)], "files": {PATH: "i", OTHER: "j"},
 }  # fmt: skip
 """Something else than the default for each parameter of a method."""

@@ -1,4 +1,4 @@
-"""The rename that fails when the target exists, which Python's standard library does not have."""
+"""The renames that replace nothing, or exchange two names, which Python's standard library does not have."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import Final
 _ANYWHERE: Final = -2 if sys.platform == "darwin" else -100
 # RENAME_EXCL there, RENAME_NOREPLACE elsewhere.
 _EXCLUSIVELY: Final = 4 if sys.platform == "darwin" else 1
+# RENAME_SWAP there, RENAME_EXCHANGE elsewhere.
+_EXCHANGE: Final = 2
 # For C libraries without a wrapper (musl before 1.2.6, glibc before 2.28) the kernel is called by number.
 _SYSTEM_CALL: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
 
@@ -70,11 +72,24 @@ def rename_no_replace(
         OSError: As rename(2), with EEXIST for a target that exists and one of `NOT_OFFERED` where this file system
             cannot do it. EINVAL also means that a directory was to be moved into itself.
     """
-    if _rename is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source, None, destination)
     near = _ANYWHERE if src_dir_fd is None else src_dir_fd
     at = _ANYWHERE if dst_dir_fd is None else dst_dir_fd
+    _call(near, source, at, destination, _EXCLUSIVELY)
+
+
+def exchange(first: str, second: str) -> None:
+    """Exchanges what stands at two whole paths, in one step.
+
+    Raises:
+        OSError: As rename(2), with one of `NOT_OFFERED` where this file system cannot do it.
+    """
+    _call(_ANYWHERE, first, _ANYWHERE, second, _EXCHANGE)
+
+
+def _call(near: int, source: str, at: int, destination: str, flags: int) -> None:
+    if _rename is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source, None, destination)
     first, second = source.encode(ENCODING, ENCODE_ERRORS), destination.encode(ENCODING, ENCODE_ERRORS)
-    if _rename(near, first, at, second, _EXCLUSIVELY) != 0:
+    if _rename(near, first, at, second, flags) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), source, None, destination)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from committer.errors import (
     InvalidPathError,
@@ -126,6 +127,37 @@ class Renames:
             if stat.S_ISDIR(first.look().st_mode):
                 raise StoreIsADirectoryError("a directory is there", operation="link_file", path=source)
             self._link(first, place)
+
+    @typed
+    def enclose_file(self, path: StorePath, name: str) -> None:
+        """Puts a directory that holds a file in that file's place, in one step.
+
+        A lock on the file keeps another process from exchanging the directory that this one made for a second one.
+        """
+        above, _slash, last = path.path.rpartition("/")
+        beside = f"{above}/.{last}.{os.getpid()}-{next(self._numbers)}.aside"
+        handle = os.open(path.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            found = os.fstat(handle)
+            if not (stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.lstat(path.path))):
+                return
+            os.mkdir(beside)
+            try:
+                os.link(path.path, f"{beside}/{name}", follow_symlinks=False)
+                kernel_rename.exchange(beside, path.path)
+            except OSError as error:
+                with suppress(OSError):
+                    os.unlink(f"{beside}/{name}")
+                os.rmdir(beside)
+                if error.errno in kernel_rename.NOT_OFFERED:
+                    error.errno = errno.ENOTSUP
+                raise
+            with suppress(OSError):
+                # The file's second name, which a hidden one does no harm as.
+                os.unlink(beside)
+        finally:
+            os.close(handle)
 
     def _rename_exclusively(self, source: Place, destination: Place) -> None:
         """Renames a file whose name nothing else uses."""

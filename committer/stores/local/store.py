@@ -223,6 +223,10 @@ class LocalStore(Store):
         """Gives the file at `source` a second name; fails like a no-replace rename."""
         await self._batches.run(self._disk.link_file, _checked(source), _checked(destination))
 
+    async def enclose_file(self, path: StorePath, name: str) -> None:
+        """Puts a directory in a file's place that holds the file, by an exchange of two names; on Linux and macOS."""
+        await self._batches.run(self._disk.enclose_file, _checked(path), name)
+
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
         """Looks for a link on the way to many directories; one hop to a thread."""
         weight = min(MANY - 1, 1 + len(directories) // 8)
