@@ -147,7 +147,6 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
 
     def _collect_targets(self, value: PreflightRequest, conflicts: Conflicts) -> None:
         config, view, targets = self.context.config, value.view, conflicts.targets
-        named = config.superseded_directories
         if config.refuses_used_destination:
             if not view.was_empty:
                 targets.append("the destination already holds data")
@@ -157,7 +156,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             targets.extend(f"{name or 'the destination'} already holds files" for name in told)
         if view.success is not None and view.success.is_directory:
             targets.append("a directory stands at _SUCCESS, where the marker goes")
-        if config.conflict_mode == "replace" and config.superseded_scope == "destination" and not named:
+        if config.replaces_destination:
             targets.extend(
                 f"{name} is a link to a directory: replacing the whole destination would take it away, with new files"
                 for name in sorted(view.linked)
