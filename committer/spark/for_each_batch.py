@@ -72,7 +72,7 @@ def foreach_batch(
     it raises then are errors of this library, or Spark's own.
 
     Args:
-        uri: The destination: an absolute path or a URI.
+        uri: The destination: a URI, or a path that the session's JVM resolves, as for Spark's own writers.
         format: What the files are, as for the data source.
         partition_by: Names of partition columns, outermost first.
         mode: ``append`` or ``overwrite``, as for a batch write.

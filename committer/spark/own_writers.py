@@ -121,7 +121,8 @@ def foreach_partition(
 
     Args:
         df: What to write.
-        uri: The destination: an absolute path or a URI. Made when missing.
+        uri: The destination: a URI, or a path that the session's JVM resolves, as for Spark's own writers. Made when
+            missing.
         write_fn: Called in an executor with an iterator of the partition's rows and a `committer.sync.TaskAttempt`.
             Pickled like every function that Spark ships, so it must not hold a secret.
         arrow: Give `write_fn` the partition's ``pyarrow.RecordBatch`` es, as many rows each as

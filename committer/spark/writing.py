@@ -73,7 +73,7 @@ def write(
 
     Args:
         df: What to write.
-        uri: The destination: an absolute path or a URI.
+        uri: The destination: a URI, or a path that the session's JVM resolves, as for Spark's own writers.
         format: The format of the files.
         partition_by: Names of partition columns, outermost first.
         mode: ``error`` (refuses a destination that holds anything, checked again at commit), ``ignore`` (then writes
