@@ -59,7 +59,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             it takes the replace lock for that. None means ``destination`` with the committer `directory`,
             ``partitions`` with `partitioned`, ``directories`` with every other.
         superseded_directories: With ``conflict_mode="replace"``, and in place of `superseded_scope`: names below the
-            destination of directories whose subtrees are superseded, written to or not. Elsewhere the job adds files.
+            destination, or absolute paths below `absolute_roots`, of directories whose subtrees are superseded,
+            written to or not. Elsewhere the job adds files. With the scope ``destination``, absolute paths alone are
+            superseded besides the destination.
         durability: ``fsync`` survives a power loss, on stores that need it; ``none`` leaves it to the system.
         validate_output: Look at every published file before `_SUCCESS` and compare length and identity.
         promote_directories: Publish a directory that one task attempt alone wrote, and that is absent, in one rename,
@@ -207,15 +209,15 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def replaces_destination(self) -> bool:
-        """Whether all of the destination makes room for a job with these choices."""
-        whole = self.superseded_scope == "destination" and not self.superseded_directories
-        return whole and self.conflict_mode == "replace"
+        """Whether a job with these choices supersedes the whole destination, and perhaps directories outside it."""
+        whole = self.conflict_mode == "replace" and self.superseded_scope == "destination"
+        return whole and all(name.startswith("/") for name in self.superseded_directories)
 
     def supersedes(self, name: str) -> bool:
         """Whether old files may make room where the job publishes a file of that name, or below a directory of it."""
         if self.conflict_mode != "replace":
             return False
-        if self.superseded_directories:
+        if self.superseded_directories and not self.replaces_destination:
             return f"{name}/".startswith(tuple(f"{directory}/" for directory in self.superseded_directories))
         return self.superseded_scope != "partitions" or "/" in name
 

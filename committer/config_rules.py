@@ -41,7 +41,10 @@ _LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
         lambda text: isinstance(text, str) and text.startswith("/") and "\0" not in text,
         "absolute paths of each machine",
     ),
-    "superseded_directories": (is_file_name, "relative names that may be of a job's files, without a slash at the end"),
+    "superseded_directories": (
+        lambda text: is_file_name(text.removeprefix("/")) if isinstance(text, str) else False,
+        "names that may be of a job's files, relative or below absolute_roots, without a slash at the end",
+    ),
 }
 
 

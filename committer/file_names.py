@@ -142,8 +142,15 @@ def working_directory_in(name: str) -> str:
 
 
 def job_id_in(directory: str) -> str:
-    """The job's id in the name of a job's own directory, in `_temporary` or beside it."""
-    return directory.removeprefix(MAGIC_JOB)
+    """The id of the job whose directory in `_temporary` has that name: `JobLayout.unique_id`."""
+    return directory
+
+
+def unique_name(name: str, token: str) -> str:
+    """Puts a job's token before a file name's first period: ``a=1/p-0.csv`` -> ``a=1/p-0-<token>.csv``."""
+    directory, slash, file_name = name.rpartition("/")
+    stem, period, extension = file_name[1:].partition(".")
+    return f"{directory}{slash}{file_name[0]}{stem}-{token}{period}{extension}"
 
 
 def reserved_part(path: str) -> int:

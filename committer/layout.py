@@ -44,6 +44,7 @@ from committer.file_names import root_of
 from committer.paths import StorePath
 
 TEMPORARY = "_temporary"
+RECORDS = ("setup", "intent", "decision", "outcome")
 DRIVERS = "drivers-"
 ENDED = "ended-"
 PLAN = "plan-"
@@ -148,6 +149,7 @@ class JobLayout:
         hidden: What the name of a file beside those records begins with that is none, where they have no suffix.
         keeps_elsewhere: Whether they are in a place that the caller named, perhaps on another store.
         record_root: The directory in that place which is the job's alone; None where records are at the destination.
+        unique_id: The name of the job's directory, in `_temporary` and wherever the job has one.
         manifests: Where those records are.
         uploads: Where task attempts list the uploads that they begin.
         tasks: Where the files that a job publishes are, below a directory of each task attempt, or task.
@@ -184,15 +186,13 @@ class JobLayout:
         self.destination = destination
         self.job_id = job_id
         self.job_attempt = job_attempt
+        self.unique_id: str = job_id
         self.temporary: StorePath = destination / TEMPORARY
         self.success: StorePath = destination / SUCCESS
         self.replace_lock: StorePath = self.temporary / ".replace-lock"
         self.shared: tuple[StorePath, ...] = ()
-        self.job_directory: StorePath = self.temporary / job_id
-        self.setup: StorePath = self.job_directory / "setup"
-        self.intent: StorePath = self.job_directory / "intent"
-        self.decision: StorePath = self.job_directory / "decision"
-        self.outcome: StorePath = self.job_directory / "outcome"
+        self.job_directory: StorePath = self.temporary / self.unique_id
+        self.setup, self.intent, self.decision, self.outcome = (self.job_directory / name for name in RECORDS)
         self.job_attempt_directory: StorePath = self.job_directory / f"{job_attempt:02d}"
         self.setup_name: str = check_setup(setup)
         self.drivers: StorePath = self.job_directory / f"{DRIVERS}{setup}" if setup else self.job_attempt_directory
@@ -201,9 +201,8 @@ class JobLayout:
         self.runs: StorePath = self.tasks
         self.sealed: StorePath = self.drivers / "tasks-sealed"
         self.tasks_fenced: StorePath = self.drivers / "tasks-fenced"
-        self.beside: StorePath | None = destination / f"{self.beside_prefix}{job_id}" if self.beside_prefix else None
-        self.manifests: StorePath
-        self.uploads: StorePath
+        beside = destination / f"{self.beside_prefix}{self.unique_id}"
+        self.beside: StorePath | None = beside if self.beside_prefix else None
         self.manifests, self.uploads = self._place_records()
         self.manifests_frozen: StorePath = self.drivers / "manifests-frozen"
         self.record_root: StorePath | None = None
@@ -366,6 +365,10 @@ class JobLayout:
         """The intent of a driver that found another one's."""
         return self.job_directory / f"{self.intent.name}-{driver}"
 
+    def is_intent(self, name: str) -> bool:
+        """Whether a record of that name in the job's directory is a driver's intent."""
+        return name == self.intent.name or name.startswith(f"{self.intent.name}-")
+
     def ended(self, nonce: str) -> StorePath:
         """The directory that a process of its own moves to what it cleans up."""
         return self.job_directory / f"{ENDED}{nonce}"
@@ -380,7 +383,7 @@ class JobLayout:
 
     def probe_in(self, root: str) -> StorePath:
         """The empty directory by which setup tries whether something can be renamed into a root."""
-        return self.target(root) / f".committer-probe-{self.job_id}"
+        return self.target(root) / f".committer-probe-{self.unique_id}"
 
     @property
     def unique_name(self) -> str:
@@ -390,10 +393,3 @@ class JobLayout:
     def summary(self, report_directory: StorePath) -> StorePath:
         """The job's summary report, under Hadoop's name, which a job of another destination may have, too."""
         return report_directory / f"summary-{self.job_id}.json"
-
-
-def unique_name(name: str, token: str) -> str:
-    """Puts a job's token before a file name's first period: ``a=1/p-0.csv`` -> ``a=1/p-0-<token>.csv``."""
-    directory, slash, file_name = name.rpartition("/")
-    stem, period, extension = file_name[1:].partition(".")
-    return f"{directory}{slash}{file_name[0]}{stem}-{token}{period}{extension}"

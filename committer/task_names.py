@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 
 from committer.errors import InvalidPathError, TaskError
-from committer.file_names import check_absolute_name, check_file_name
-from committer.layout import TEMPORARY, unique_name
+from committer.file_names import check_absolute_name, check_file_name, unique_name
+from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.stages.base import StageContext
 from committer.stages.names import NameFolding, ancestors, is_absolute, name_problem

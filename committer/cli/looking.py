@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from committer.cli.owners import is_job_id
 from committer.committers.registry import layout_for
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreError, StoreLinkError
-from committer.layout import JobLayout
+from committer.layout import JobLayout, is_job_id
 from committer.paths import StorePath
 from committer.readable import count
 from committer.records.job_state import Decision, Intent, JobOutcome, ReplaceLock

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from committer.committers.registry import DEFAULT_COMMITTER, committer_for, layout_for, suited_committer
 from committer.committers.staging.committer import StagingCommitter
-from committer.errors import CommitterError, ConfigurationError, StoreError, StoreNotFoundError, UnsupportedError
-from committer.layout import DRIVERS, MANIFEST_SUFFIX, TEMPORARY, check_job_id, has_nonce
+from committer.errors import CommitterError, StoreError, StoreNotFoundError, UnsupportedError
+from committer.layout import DRIVERS, MANIFEST_SUFFIX, TEMPORARY, has_nonce
 from committer.operations import JobInfo
 from committer.paths import StorePath
 from committer.spec import JobSpec
@@ -95,15 +95,6 @@ async def count_of_ours(store: Store, destination: StorePath, info: JobInfo) -> 
         return 0
     except StoreError:
         return None
-
-
-def is_job_id(text: str) -> bool:
-    """Whether it can name a job: what stands on a store, or in a record, may be anything."""
-    try:
-        check_job_id(text)
-    except ConfigurationError:
-        return False
-    return True
 
 
 async def _owner_of_attempts(store: Store, found: JobDirectory) -> Owner:

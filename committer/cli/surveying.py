@@ -8,7 +8,7 @@ import msgspec
 
 from committer.cli.looking import LockRow, Look, find_lock, look_at, look_at_setup, out_of_sight
 from committer.cli.output import Answer, Part, copyable, line, styled, table
-from committer.cli.owners import Owner, count_of_hadoop, count_of_ours, is_job_id, owner_of
+from committer.cli.owners import Owner, count_of_hadoop, count_of_ours, owner_of
 from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
 from committer.cli.text import age, command
@@ -17,7 +17,7 @@ from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for
 from committer.errors import DestinationNotFoundError, StorePermissionError
 from committer.flow.workers import run_workers
-from committer.layout import TEMPORARY, JobLayout
+from committer.layout import TEMPORARY, JobLayout, is_job_id
 from committer.operations import JobInfo, list_jobs
 from committer.paths import StorePath
 from committer.readable import count

@@ -72,7 +72,7 @@ class Deciding:
         Raises:
             JobNotFoundError: It was. Nothing was changed.
         """
-        standing = position.found.children.get("setup") if position.found is not None else None
+        standing = position.found.children.get(context.layout.setup.name) if position.found is not None else None
         if not self.recovering and is_another_setup(context, standing):
             raise vanished(context)
 

@@ -199,7 +199,7 @@ async def _look(store: Store, layout: JobLayout) -> tuple[JobDirectory, JobSetup
         return None
     if setup is None or store.capabilities.refuses_late_writes:
         return found, setup, None
-    identity = found.children["setup"].identity
+    identity = found.children[layout.setup.name].identity
     standing = await status_or_none(store, layout.setup)
     # Else the job was cleaned up in between, and its id may have been set up anew: the identity would be the one
     # job's, the record the other's, and a driver that went by both would write an outcome and take it back.

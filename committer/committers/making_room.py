@@ -121,30 +121,37 @@ async def _leave_out(
 def _superseded_scope(context: StageContext, written: list[str]) -> list[str]:
     """The directories whose subtrees make room, of a job that replaces and writes into `written`."""
     config = context.config
+    if config.replaces_destination:
+        return ["", *filter(is_absolute, {*written, *config.superseded_directories})]
     if config.superseded_directories:
         fold = NameFolding(context.store.capabilities).fold
         named = {fold(name): name for name in config.superseded_directories}
         # Those that are written to below them are named too: a link on the way there is gone through.
         return sorted({*named.values(), *filter(config.supersedes, written)})
-    if config.superseded_scope == "destination":
-        return ["", *filter(is_absolute, written)]
     return list(filter(None, written)) if config.superseded_scope == "partitions" else written
 
 
 async def _links_named(context: StageContext, written: Collection[str]) -> list[str]:
     """What to say of a link on the way to a directory that the caller named, and the job does not write to.
 
-    Gone through, it would have files deleted that are another directory's. At most one call.
+    Gone through, it would have files deleted that are another directory's. At most one call, and one a root.
     """
     layout, fold = context.layout, NameFolding(context.store.capabilities).fold
     gone_through = {fold(directory) for directory in with_ancestors(sorted(written), layout.roots)}
     named = [name for name in context.config.superseded_directories if fold(name) not in gone_through]
     if not (named and context.store.capabilities.links):
         return []
-    link = await LINKS.required(context.store, "find_link").find_link(layout.destination, named)
-    if link is None:
-        return []
-    return [f"{link} is a link, and is to be superseded: the files behind it are another directory's"]
+    able = LINKS.required(context.store, "find_link")
+    found = [await able.find_link(layout.destination, [name for name in named if not is_absolute(name)])]
+    for root in sorted(layout.roots):
+        below = [name.removeprefix(f"{root}/") for name in named if name.startswith(f"{root}/")]
+        link = await able.find_link(layout.target(root), below) if below else None
+        found.append(link and f"{root}/{link}")
+    return [
+        f"{link} is a link, and is to be superseded: the files behind it are another directory's"
+        for link in found
+        if link
+    ]
 
 
 async def _make_way(

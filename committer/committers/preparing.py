@@ -193,6 +193,7 @@ def _roots_written(context: StageContext, loaded: LoadedRecords) -> tuple[str, .
         return ()
     used = {root_of(f"{directory}/", roots) for directory in loaded.written if is_absolute(directory)}
     used |= {root_of(directory, roots) for directory in loaded.directories if is_absolute(directory)}
+    used |= {root_of(f"{name}/", roots) for name in context.config.superseded_directories if is_absolute(name)}
     return tuple(sorted(str(context.layout.target(root)) for root in used if root is not None))
 
 

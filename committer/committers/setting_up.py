@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
 import msgspec
 
-from committer.errors import JobExistsError, StoreOutcomeUnknownError
+from committer.errors import ConfigurationError, JobExistsError, StoreOutcomeUnknownError
+from committer.file_names import root_of
+from committer.layout import JobLayout
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.setup_job import SetupJob
@@ -37,7 +39,11 @@ async def set_up(
 
     Returns:
         The job as it was set up.
+
+    Raises:
+        ConfigurationError: A directory outside the destination is to be superseded, and lies below no root.
     """
+    _refuse_superseded_directories(context.layout, context.config.superseded_directories)
     given_up: list[SetupJob] = []
     for tries_left in reversed(range(_TRIES)):
         stage = make(context)
@@ -63,3 +69,15 @@ async def _take_back(given_up: list[SetupJob]) -> bool:
         if await stage.take_back():
             return True
     return False
+
+
+def _refuse_superseded_directories(layout: JobLayout, names: Iterable[str]) -> None:
+    for name in names:
+        if name.startswith("/") and root_of(f"{name}/", layout.roots) is None:
+            raise ConfigurationError(
+                f"superseded_directories: {layout.target(name)} lies outside the destination {layout.destination}, and"
+                " below none of absolute_roots",
+                operation="open_job",
+                path=layout.target(name),
+                next_step="name a directory that it lies in, in absolute_roots, or leave it out",
+            )

@@ -18,6 +18,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
+from committer.file_names import job_id_in
 from committer.layout import JobLayout, is_job_id
 from committer.logs import job_logger
 from committer.paths import StorePath
@@ -120,7 +121,7 @@ async def _jobs_that_use(context: StageContext) -> list[str]:
     destination, job_id = context.layout.destination, context.layout.job_id
     if not job_id.isdecimal():
         return []
-    jobs = [child.path.name for child in await children_of(context.store, context.layout.temporary)]
+    jobs = [job_id_in(child.path.name) for child in await children_of(context.store, context.layout.temporary)]
     using = await jobs_that_use(context.store, destination, job_id, list(filter(is_job_id, jobs)))
     return [layout.job_id for layout in using]
 

@@ -18,6 +18,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
+from committer.file_names import job_id_in
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.layout import TEMPORARY, is_job_id
@@ -101,10 +102,10 @@ async def job_ids(store: Store, destination: StorePath, operation: str) -> list[
     """The ids of all jobs that left something, sorted: one listing; another where files wait in uploads."""
     try:
         found = [
-            child.path.name
+            job_id_in(child.path.name)
             async for child in store.list(destination / TEMPORARY)
             # No job's directory is a link; one that has a job's name is shown, so that it is found.
-            if (is_job_id(child.path.name) if child.is_link else child.is_directory)
+            if (is_job_id(job_id_in(child.path.name)) if child.is_link else child.is_directory)
         ]
     except (StoreNotFoundError, StoreNotADirectoryError) as error:
         found = []
@@ -129,7 +130,7 @@ async def _job_ids_beside(store: Store, destination: StorePath) -> list[str]:
         found = [child.path.name async for child in store.list(destination) if child.is_directory]
     except (StoreNotFoundError, StoreNotADirectoryError):
         return []
-    return [name.removeprefix(prefix) for name in found if name.startswith(prefix) and name != prefix]
+    return [job_id_in(name.removeprefix(prefix)) for name in found if name.startswith(prefix) and name != prefix]
 
 
 NO_RECORD: Final = "no record says that a job stands there: another committer's directory, or what a dead driver left"

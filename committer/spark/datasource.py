@@ -12,13 +12,15 @@ from pyspark.sql.types import StructType
 
 from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
+from committer.paths import StorePath
 from committer.spark import missing_package
 from committer.spark.batch_writer import CommitterWriter, IgnoringWriter, set_up
 from committer.spark.carried_errors import to_caller
+from committer.spark.default_file_system import at_default, default_of_environment
 from committer.spark.modes import mode_of_write
-from committer.spark.options import parse_options
+from committer.spark.options import is_absolute, parse_options
 from committer.spark.schema import plan_files
-from committer.spark.session_settings import as_option, changed, with_choices
+from committer.spark.session_settings import as_option, changed, roots_beside, with_choices
 from committer.spark.stream_writer import CommitterStreamWriter, stream_writer
 
 
@@ -27,9 +29,11 @@ class CommitterDataSource(DataSource):
 
     Attributes:
         choices: Choices of the commit that a write's options need not make, by field, as options have them.
+        file_system: The URI of the file system of a path without scheme; empty where `configure` did not ask the JVM.
     """
 
     choices: ClassVar[Mapping[str, str]] = {}
+    file_system: ClassVar[str] = ""
 
     @classmethod
     def name(cls) -> str:
@@ -96,20 +100,30 @@ class CommitterDataSource(DataSource):
 
     def _options(self) -> dict[str, str]:
         given = dict(self.options)
-        return given if given.get("all_choices", "").lower() == "true" else with_choices(given, self.choices)
+        if given.get("all_choices", "").lower() == "true":
+            return given
+        path = given.get("path", "")
+        if path.startswith("/"):
+            path = given["path"] = at_default(path, self.file_system or default_of_environment())
+        choices = dict(self.choices)
+        if is_absolute(path) and "absolute_roots" in choices:
+            roots = CommitterConfig.from_text({"absolute_roots": choices["absolute_roots"]}).absolute_roots
+            choices["absolute_roots"] = as_option(roots_beside(roots, StorePath.of(path)))
+        return with_choices(given, choices)
 
 
-def source_with(config: CommitterConfig | None) -> type[CommitterDataSource]:
+def source_with(config: CommitterConfig | None, file_system: str = "") -> type[CommitterDataSource]:
     """The data source with choices of its own, for one session to register.
 
     Spark makes a data source in other processes, which know a session by nothing but the options of the write. The
     class that a session registered goes there, choices and all: defined in a function, it is pickled by value.
     """
     made = {} if config is None else {field: as_option(value) for field, value in changed(config).items()}
-    if not made:
+    if not made and not file_system:
         return CommitterDataSource
 
     class Configured(CommitterDataSource):
         choices = made
 
+    Configured.file_system = file_system
     return Configured

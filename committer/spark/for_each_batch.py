@@ -18,9 +18,10 @@ from committer.logs import job_logger
 from committer.paths import Destination
 from committer.spark.arguments import check_frame, column_names, option_texts
 from committer.spark.carried_errors import error_behind
+from committer.spark.hadoop_client import resolved_path
 from committer.spark.micro_batches import batch_job_id, forget_batch, options_of_batches, was_committed
 from committer.spark.one_write_a_batch import check_repetition, run_of
-from committer.spark.options import parse_options, path_option
+from committer.spark.options import is_absolute, parse_options, path_option
 from committer.spark.protocol_session import choices_of_process
 from committer.spark.saving import save
 from committer.spark.session_settings import add_from_session, telling
@@ -71,7 +72,7 @@ def foreach_batch(
     it raises then are errors of this library, or Spark's own.
 
     Args:
-        uri: The destination: an absolute path or a URI.
+        uri: The destination: a URI, or a path that the session's JVM resolves, as for Spark's own writers.
         format: What the files are, as for the data source.
         partition_by: Names of partition columns, outermost first.
         mode: ``append`` or ``overwrite``, as for a batch write.
@@ -88,7 +89,9 @@ def foreach_batch(
         ConfigurationError: An option cannot be honoured.
     """
     settings = _settings(uri, format, compression, partition_by, options)
-    options_of_batches(parse_options(settings))
+    path = settings["path"]
+    # A relative path is the session's to resolve, which is known with the first batch.
+    options_of_batches(parse_options({**settings, "path": path if is_absolute(path) else f"/{path}"}))
     return _BatchSink(settings, _mode(mode), _name(query), sink)
 
 
@@ -144,7 +147,7 @@ class _BatchSink:
         check_frame(df, "foreach_batch")
         query = self._query or _query_of(df)
         job_id = batch_job_id(query, batch_id, self._sink)
-        settings = dict(self._written)
+        settings = {**self._written, "path": resolved_path(df, self._written["path"])}
         withheld = add_from_session(df, settings, process=choices_of_process(df.sparkSession))
         if withheld and not self._said:
             self._said = True

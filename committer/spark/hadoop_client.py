@@ -2,16 +2,80 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from typing import TYPE_CHECKING, Any, Final
 
+from committer.errors import InvalidPathError
 from committer.file_names import working_directory_in
-from committer.paths import StorePath
+from committer.paths import Destination, StorePath
+from committer.spark.options import path_option
+from committer.spark.sessions import is_connect
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 
 _S3A: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _OF_S3: Final = frozenset({"s3", "s3a"})
+
+
+def resolved_path(df: DataFrame, uri: Destination) -> str:
+    """The destination that Spark's own writers would take: a path without scheme is resolved by the session's JVM.
+
+    That is by its ``fs.defaultFS`` and its working directory. A server of Spark Connect tells it in the error of a file
+    that is not there: one request, no Spark job.
+
+    Raises:
+        InvalidPathError: The server of Spark Connect does not tell.
+        ConfigurationError: It is no path.
+    """
+    text = path_option(uri)
+    if not text or _SCHEME.match(text):
+        return text
+    if is_connect(df):
+        found = _told_by_server(df, text)
+    else:
+        hadoop, configuration = _jvm(df).org.apache.hadoop.fs, _configuration(df)
+        path = hadoop.Path(text)
+        # Only a relative path needs the file system's own client, which the JVM may lack.
+        top = hadoop.Path("/") if path.isAbsolute() else path.getFileSystem(configuration).getWorkingDirectory()
+        found = str(path.makeQualified(hadoop.FileSystem.getDefaultUri(configuration), top).toString())
+    if not found.startswith("file:"):
+        return found
+    return text if text.startswith("/") else found.removeprefix("file:")
+
+
+def _told_by_server(df: DataFrame, text: str) -> str:
+    absent = f"committer-{uuid.uuid4()}"
+    try:
+        df.sparkSession.read.format("text").load(f"{text.rstrip('/')}/{absent}").schema  # noqa: B018 - asks the server
+    except Exception as error:
+        found = re.search(rf"\[PATH_NOT_FOUND\].*?: (\S.*?)/{absent}", str(error), re.DOTALL)
+        if found is not None:
+            return found[1]
+        raise InvalidPathError(
+            f"the server of Spark Connect does not tell which file system it takes {text} to be in: "
+            f"{type(error).__name__}",
+            operation="write",
+            path=text,
+            next_step=f"give the URI: file://{text} for the server's own disk, hdfs://HOST:PORT{text} for a cluster",
+            causes=[error],
+        ) from error
+    raise InvalidPathError(
+        f"the server of Spark Connect does not tell which file system it takes {text} to be in",
+        operation="write",
+        path=text,
+        next_step=f"give the URI: file://{text} for the server's own disk, hdfs://HOST:PORT{text} for a cluster",
+    )
+
+
+def default_file_system(session: SparkSession) -> str:
+    """The URI of the file system that the JVM of a classic session takes a path without scheme to be in."""
+    hadoop = session._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
+    configuration = session._jsparkSession.sessionState().newHadoopConf()
+    return str(hadoop.FileSystem.getDefaultUri(configuration).toString())
 
 
 def missing_client(df: DataFrame, scheme: str) -> str:

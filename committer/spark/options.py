@@ -161,6 +161,11 @@ def is_sparks(key: str) -> bool:
     return not (folded in own or folded.startswith(_STORAGE) or is_hadoop_key(folded))
 
 
+def is_absolute(path: str) -> bool:
+    """Whether the text of the option ``path`` is an absolute path or a URI."""
+    return _ABSOLUTE.match(path) is not None
+
+
 def path_option(uri: str | os.PathLike[str] | StorePath) -> str:
     """The text of the option ``path`` that means this destination: its names as they are, without escapes.
 
@@ -191,7 +196,7 @@ def _path(text: str | None) -> str:
             next_step="end the write with .save(<absolute path or URI>); SQL's INSERT INTO and CREATE TABLE do not hand"
             " a table's path and options to a Python data source",
         )
-    if not _ABSOLUTE.match(text):
+    if not is_absolute(text):
         raise InvalidPathError(
             "the path is relative, and this process, the user's and the executors' may each run elsewhere",
             operation="save",

@@ -42,6 +42,7 @@ from committer.paths import Destination, StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
 from committer.spark.arguments import check_frame, check_write_function, option_texts
+from committer.spark.hadoop_client import resolved_path
 from committer.spark.messages import TaskCommitMessage, task_commits
 from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.partitions import (
@@ -54,7 +55,7 @@ from committer.spark.partitions import (
 )
 from committer.spark.protocol_session import choices_of_process
 from committer.spark.publishing import SparkPool, refuse_without_executors
-from committer.spark.session_settings import choices_of, set_by_user, store_settings, telling
+from committer.spark.session_settings import choices_of, roots_beside, set_by_user, store_settings, telling
 from committer.spark.sessions import is_connect, missing_in_worker
 from committer.spark.spark_task import current_task
 from committer.spec import JobSpec
@@ -120,7 +121,8 @@ def foreach_partition(
 
     Args:
         df: What to write.
-        uri: The destination: an absolute path or a URI. Made when missing.
+        uri: The destination: a URI, or a path that the session's JVM resolves, as for Spark's own writers. Made when
+            missing.
         write_fn: Called in an executor with an iterator of the partition's rows and a `committer.sync.TaskAttempt`.
             Pickled like every function that Spark ships, so it must not hold a secret.
         arrow: Give `write_fn` the partition's ``pyarrow.RecordBatch`` es, as many rows each as
@@ -195,13 +197,14 @@ def _plan(
     df: DataFrame, uri: Destination, config: ConfigLike | None, storage_options: Mapping[str, str] | None
 ) -> _Plan:
     choices = config_of(config)
-    settings = _settings(uri, storage_options, "foreach_partition")
+    settings = _settings(resolved_path(df, uri), storage_options, "foreach_partition")
     session = set_by_user(df, parse_options({"path": settings["path"]}).path)
     store = store_settings(session, settings["path"], storage_options or ())
     settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
     options = parse_options(settings)
     process = choices_of_process(df.sparkSession)
     if process is not None and not isinstance(config, CommitterConfig):
+        process = process.replace(absolute_roots=roots_beside(process.absolute_roots, StorePath.of(options.path)))
         choices = process.replace(**{field: getattr(choices, field) for field in config or ()})
     elif not isinstance(config, CommitterConfig):
         chosen = choices_of(session, config or (), mode=None, place=StorePath.of(options.path))

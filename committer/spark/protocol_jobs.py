@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -20,6 +21,7 @@ from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, StorePermissionError, UnsupportedError
 from committer.events import Listener
+from committer.file_names import root_of
 from committer.flow.shielded import run_shielded
 from committer.job_opening import attach_job, open_job
 from committer.layout import MANIFEST_SUFFIX, JobLayout
@@ -33,7 +35,7 @@ from committer.spark.modes import SaveMode
 from committer.spark.protocol_storage import OWN, says_how_to_reach, storage_options_of
 from committer.spark.publishing import SparkPool, StorageSent, refuse_without_executors
 from committer.spark.running_writes import CALL
-from committer.spark.session_settings import choices_of
+from committer.spark.session_settings import choices_of, roots_beside
 from committer.spec import JobSpec
 from committer.stages.names import is_hidden
 
@@ -62,6 +64,7 @@ class SetupRequest(msgspec.Struct, frozen=True):
         release: The digest of the sources of the jar.
         compiled_for: The versions of Scala and Spark that the jar was compiled for.
         spark: The version of Spark that runs.
+        output_committers: Spark's keys that name an output committer of Hadoop's, where the session sets one.
         storage: Hadoop's keys by which the session reaches stores; may hold secrets.
         of_write: Of the keys of both, those that the write was given, or that were set in the running session.
     """
@@ -74,6 +77,7 @@ class SetupRequest(msgspec.Struct, frozen=True):
     release: str
     compiled_for: str = ""
     spark: str = ""
+    output_committers: dict[str, str] = {}
     storage: dict[str, str] = {}
     of_write: tuple[str, ...] = ()
 
@@ -102,6 +106,17 @@ class EndRequest(msgspec.Struct, frozen=True):
         return f"EndRequest({self.spec})"
 
 
+@lru_cache(maxsize=64)
+def _report_ignored_committer(key: str, name: str) -> None:
+    """Logs once that an output committer that the session names is not used."""
+    _LOG.warning(
+        "%s=%s has no effect: Spark calls this class in its own commit protocol only, and this session's writes are"
+        " committed by lake-committer; unset it, or set spark.sql.sources.commitProtocolClass to Spark's own",
+        key,
+        name,
+    )
+
+
 async def set_up(
     request: SetupRequest,
     config: CommitterConfig | None = None,
@@ -127,6 +142,8 @@ async def set_up(
         ConfigurationError: A choice cannot be honoured.
         CommitterError: The job could not be set up.
     """
+    for key, name in request.output_committers.items():
+        _report_ignored_committer(key, name)
     destination = StorePath.of(request.destination)
     replaced = _replaced(request, destination)
     mode: SaveMode = "overwrite" if replaced else "append"
@@ -141,6 +158,7 @@ async def set_up(
         _refuse_stray_call(request)
         decided = refuse_conflicts(_chosen(request, config, destination), "setup_job").replace(**replaced)
     _refuse_unsuited(decided)
+    _refuse_out_of_reach(request, destination, decided.absolute_roots)
     if not executors:
         refuse_without_executors(decided, "where no driver in Python commits", "setup_job")
     job = await open_job(
@@ -164,17 +182,8 @@ async def set_up(
 def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:
     """The choices that say what an overwrite replaces; none for a write that adds files."""
     places = [StorePath.of(text) for text in request.superseded]
-    outside = [place for place in places if place != destination and not place.is_under(destination)]
-    if outside:
-        raise UnsupportedError(
-            f"{outside[0]}, a partition with a location of its own, is to be replaced, and lies outside the table's"
-            f" directory {destination}",
-            operation="setup_job",
-            path=outside[0],
-            next_step="write it with spark.sql.sources.commitProtocolClass unset, or move the partition below the "
-            "table's directory",
-        )
-    inside = [place for place in places if place != destination]
+    inside = [place for place in places if place.is_under(destination)]
+    outside = tuple(place.path for place in places if place != destination and not place.is_under(destination))
     hidden = [place for place in inside if is_hidden(place.relative_to(destination).partition("/")[0])]
     if destination in places and hidden:
         raise UnsupportedError(
@@ -185,11 +194,32 @@ def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:
             next_step="move the partition to a name without _ or . at its beginning, or overwrite it alone",
         )
     if destination in places:
-        return {"conflict_mode": "replace", "superseded_scope": "destination"}
+        return {"conflict_mode": "replace", "superseded_scope": "destination", "superseded_directories": outside}
     if places:
-        names = tuple(place.relative_to(destination) for place in places)
-        return {"conflict_mode": "replace", "superseded_directories": names}
+        names = tuple(place.relative_to(destination) for place in inside)
+        return {"conflict_mode": "replace", "superseded_directories": names + outside}
     return {"conflict_mode": "replace"} if request.dynamic else {}
+
+
+def _refuse_out_of_reach(request: SetupRequest, destination: StorePath, roots: tuple[str, ...]) -> None:
+    """Refuses to replace a partition with a location of its own that lies below no root of the destination's store."""
+    layout = JobLayout(destination, request.job_id, roots=roots)
+    for place in map(StorePath.of, request.superseded):
+        if place == destination or place.is_under(destination):
+            continue
+        if _store_of(place) != _store_of(destination) or root_of(f"{place.path}/", layout.roots) is None:
+            raise UnsupportedError(
+                f"{place}, a partition with a location of its own, is to be replaced, lies outside the table's"
+                f" directory {destination}, and no root names it",
+                operation="setup_job",
+                path=place,
+                next_step="set spark.hadoop.committer.absolute_roots to a directory that it lies in and the table's"
+                " directory does not, in the same store, or move the partition below the table's directory",
+            )
+
+
+def _store_of(place: StorePath) -> tuple[str, str]:
+    return place.scheme, place.authority
 
 
 def _refuse_stray_call(request: SetupRequest) -> None:
@@ -211,7 +241,8 @@ def _chosen(request: SetupRequest, config: CommitterConfig | None, destination: 
     }
     whose = "the options of the write, or the session's Hadoop configuration"
     chosen: dict[str, Any] = choices_of(said, (), mode=None, place=destination, whose=whose)
-    return (config or CommitterConfig()).replace(**chosen)
+    base = config or CommitterConfig()
+    return base.replace(**{"absolute_roots": roots_beside(base.absolute_roots, destination), **chosen})
 
 
 def unsuited(config: CommitterConfig) -> list[str]:

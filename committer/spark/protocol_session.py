@@ -21,6 +21,7 @@ from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import UnsupportedError
 from committer.events import Listener
 from committer.spark.commit_log import DriverLog
+from committer.spark.hadoop_client import default_file_system
 from committer.spark.job_side import answered, refuse_other_release, refuse_other_spark
 from committer.spark.launching import JARS, running_gateway, with_jar
 from committer.spark.protocol_jar import jar_path
@@ -131,8 +132,7 @@ def configure(
         before = choices_of_process(target)
         connect(target, side)
         target.conf.set(PROTOCOL_KEY, PROTOCOL)
-        if choices is not None or before is not None:
-            _give_data_source(target, choices)
+        _give_data_source(target, choices, before)
         return target
     options: dict[str, Any] = target._options
     if "spark.remote" in options:
@@ -159,13 +159,19 @@ def configure(
     return target
 
 
-def _give_data_source(session: SparkSession, choices: CommitterConfig | None) -> None:
-    """Gives the session's data source ``committer`` the choices: Spark runs it where nothing else of them is known."""
+def _give_data_source(session: SparkSession, choices: CommitterConfig | None, before: CommitterConfig | None) -> None:
+    """Gives the session's data source ``committer`` what is not known in the process in which Spark runs it: the
+    choices, and the file system of paths without scheme.
+    """
+    file_system = default_file_system(session)
+    file_system = "" if file_system.startswith("file:") else file_system
+    if choices is None and before is None and not file_system:
+        return
     if importlib.util.find_spec("pyarrow") is None:  # which it needs
         return
     from committer.spark.datasource import source_with
 
-    session.dataSource.register(source_with(choices))
+    session.dataSource.register(source_with(choices, file_system))
 
 
 def connect(session: SparkSession, side: JobSide) -> None:

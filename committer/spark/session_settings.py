@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -130,6 +130,7 @@ def add_from_session(
         given = [*own, *(config or ())]
         if process is not None:
             taken = _fields_of(given)
+            process = process.replace(absolute_roots=roots_beside(process.absolute_roots, StorePath.of(path)))
             chosen = {field: value for field, value in changed(process).items() if field not in taken}
         else:
             chosen = choices_of(session, given, mode=mode, place=StorePath.of(path))
@@ -202,9 +203,31 @@ def choices_of(
     for said in found.warnings:
         _LOG.warning("of %s: %s", whose, said)
     taken |= _OF_THE_MODE if mode is not None else frozenset()
-    chosen = {field: value for field, value in found.values.items() if field not in taken}
-    CommitterConfig(**chosen)  # type: ignore[arg-type]
+    chosen: dict[str, Any] = {field: value for field, value in found.values.items() if field not in taken}
+    CommitterConfig(**chosen)
+    if place is not None and "absolute_roots" in chosen:
+        chosen["absolute_roots"] = roots_beside(chosen["absolute_roots"], place)
     return chosen
+
+
+def roots_beside(roots: Iterable[str], destination: StorePath) -> tuple[str, ...]:
+    """The roots of a session that bear on one destination.
+
+    A session names them for all of its tables: a root of another store, or one that is, holds or lies in the
+    destination, gives a job there nothing.
+
+    Raises:
+        InvalidPathError: A root is relative.
+    """
+    kept = []
+    for root in roots:
+        place = StorePath.of(root)
+        if root.startswith("/"):
+            place = StorePath(destination.scheme, destination.authority, place.path)
+        nested = place == destination or place.is_under(destination) or destination.is_under(place)
+        if (place.scheme, place.authority) == (destination.scheme, destination.authority) and not nested:
+            kept.append(root)
+    return tuple(kept)
 
 
 def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) -> StoreSettings:

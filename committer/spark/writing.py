@@ -34,8 +34,9 @@ from committer.spark.by_spark import (
 )
 from committer.spark.carried_errors import error_behind
 from committer.spark.fetching import fetched_report, ignored_report
+from committer.spark.hadoop_client import resolved_path
 from committer.spark.modes import SaveMode, save_mode
-from committer.spark.options import WriteOptions, is_sparks, parse_options, path_option
+from committer.spark.options import WriteOptions, is_sparks, parse_options
 from committer.spark.protocol_session import choices_of_process
 from committer.spark.saving import save
 from committer.spark.session_settings import add_from_session, as_option, changed
@@ -72,7 +73,7 @@ def write(
 
     Args:
         df: What to write.
-        uri: The destination: an absolute path or a URI.
+        uri: The destination: a URI, or a path that the session's JVM resolves, as for Spark's own writers.
         format: The format of the files.
         partition_by: Names of partition columns, outermost first.
         mode: ``error`` (refuses a destination that holds anything, checked again at commit), ``ignore`` (then writes
@@ -112,7 +113,7 @@ def write(
     chosen = save_mode(mode)
     settings = _settings(
         options,
-        path=path_option(uri),
+        path=resolved_path(df, uri),
         format=format,
         # As a list, because a name may hold a comma.
         partitionBy=msgspec.json.encode(column_names(partition_by, "write")).decode(),

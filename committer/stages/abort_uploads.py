@@ -14,7 +14,7 @@ from committer.errors import (
     StoreNotFoundError,
     StorePermissionError,
 )
-from committer.file_names import root_of
+from committer.file_names import job_id_in, root_of
 from committer.flow.spill import SpillFile
 from committer.flow.together import both
 from committer.flow.workers import run_workers
@@ -188,7 +188,7 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
         """The jobs that run into a directory whose ids hold this one's; this one itself is none."""
         layout = self.context.layout
         try:
-            standing = {child.path.name async for child in self.context.store.list(directory / layout.temporary.name)}
+            children = [child async for child in self.context.store.list(directory / layout.temporary.name)]
         except (StoreNotFoundError, StoreNotADirectoryError):
             return set()
         except StorePermissionError:
@@ -196,7 +196,7 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
             if directory == layout.destination:
                 raise
             return {layout.job_id}
-        alike = {name for name in standing if layout.job_id in name}
+        alike = {job_id for child in children if layout.job_id in (job_id := job_id_in(child.path.name))}
         return alike - {layout.job_id} if directory == layout.destination else alike
 
     async def _winners(self, *, asked: bool) -> set[str]:

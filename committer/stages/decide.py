@@ -201,7 +201,7 @@ async def remove_side_files(context: StageContext, found: JobDirectory) -> None:
 
     Only where late writes are not refused can it have written there, and have made the directories for it.
     """
-    if "intent" in found.children:
+    if context.layout.intent.name in found.children:
         await delete_intent(context)
     await remove_plan(context, found)
     await remove_emptied(context)
@@ -211,7 +211,7 @@ async def remove_plan(context: StageContext, found: JobDirectory) -> None:
     """Removes the side files that this driver wrote into a job's directory, and its intent beside another's."""
     own = f"-{context.driver}"
     for name in found.children:
-        if name.startswith((PLAN, "intent-")) and name.endswith(own):
+        if (name.startswith(PLAN) or context.layout.is_intent(name)) and name.endswith(own):
             await context.store.delete_file(context.layout.job_directory / name)
 
 

@@ -44,22 +44,22 @@ class JobDirectory:
     @property
     def set_up(self) -> bool:
         """Whether this engine set the job up."""
-        return "setup" in self.children
+        return self.layout.setup.name in self.children
 
     @property
     def decided(self) -> bool:
         """Whether a decision stands."""
-        return "decision" in self.children
+        return self.layout.decision.name in self.children
 
     @property
     def ended(self) -> bool:
         """Whether an outcome stands."""
-        return "outcome" in self.children
+        return self.layout.outcome.name in self.children
 
     @property
     def intents(self) -> list[str]:
         """Records of drivers that began to commit it, the first driver's first."""
-        return sorted(name for name in self.children if name == "intent" or name.startswith("intent-"))
+        return sorted(filter(self.layout.is_intent, self.children))
 
     @property
     def attempts(self) -> bool:
@@ -128,7 +128,7 @@ class JobDirectory:
             return False
         if directories:
             return not self.attempts
-        setup, intent = self.children["setup"].modified, self.children[name].modified
+        setup, intent = self.children[self.layout.setup.name].modified, self.children[name].modified
         return setup is not None and intent is not None and intent < setup
 
     @property
@@ -164,7 +164,7 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
         children = {child.path.name: child for child in await list_job_directory(store, layout)}
     except (StoreNotFoundError, StoreNotADirectoryError) as error:
         missing = error
-    beside = "setup" not in children and await stands_beside(store, layout)
+    beside = layout.setup.name not in children and await stands_beside(store, layout)
     if beside:
         attempt = layout.job_attempt_directory
         children.setdefault(attempt.name, FileStatus(attempt, True, 0))

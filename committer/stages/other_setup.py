@@ -45,7 +45,7 @@ async def is_anew(context: StageContext, children: Mapping[str, FileStatus]) -> 
         context: The job.
         children: What was listed in its directory. Where that rules it out no call is made, else one.
     """
-    standing = children.get("setup")
+    standing = children.get(context.layout.setup.name)
     if standing is None:
         return False
     if context.store.capabilities.directories:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from committer.advice import call
 from committer.errors import ConfigurationError, PreflightError, TargetExistsError
-from committer.file_names import job_id_in
+from committer.file_names import MAGIC_JOB, job_id_in
 from committer.layout import SUCCESS, TEMPORARY, check_job_id
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
@@ -190,7 +190,7 @@ def refused_moves(standing: Mapping[str, FileStatus]) -> list[str]:
 
 def end_it_first(job: StorePath) -> str:
     """What to do about a job's own directory that is in the way."""
-    runs_into, job_id = job.parent, job_id_in(job.name)
+    runs_into, job_id = job.parent, job_id_in(job.name.removeprefix(MAGIC_JOB))
     if runs_into.name.casefold() == TEMPORARY:
         runs_into = runs_into.parent
     try:

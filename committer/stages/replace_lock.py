@@ -15,8 +15,9 @@ from committer.errors import (
     StoreIsADirectoryError,
     StoreNotFoundError,
 )
+from committer.file_names import job_id_in
 from committer.flow.workers import run_workers
-from committer.layout import JobLayout, check_job_id
+from committer.layout import JobLayout, is_job_id
 from committer.records.job_state import ReplaceLock, decode_record, encode_record, limit_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import look_at_job
@@ -115,16 +116,14 @@ class TakeReplaceLock(Stage[None, None]):
 
     async def _refuse_neighbours(self) -> None:
         layout = self.context.layout
-        neighbours = [
-            child.path.name async for child in self.context.store.list(layout.temporary) if child.is_directory
-        ]
+        children = self.context.store.list(layout.temporary)
+        neighbours = [job_id_in(child.path.name) async for child in children if child.is_directory]
         busy: dict[str, _InTheWay] = {}
 
         async def look(job_id: str) -> None:
-            if job_id == layout.job_id:
+            if job_id == layout.job_id or not is_job_id(job_id):
                 return
             try:
-                check_job_id(job_id)
                 other = self.context.listed_layout(layout.destination, job_id, layout.job_attempt)
                 found = await self._in_the_way(other)
             except (ConfigurationError, JobNotFoundError):

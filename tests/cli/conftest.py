@@ -22,6 +22,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Intent, ReplaceLock, encode_record
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
+from tests.job_paths import INTENT, in_job
 
 ROOT = Path(committer.__file__).parent.parent
 JAVA = ROOT / "tests" / "fixtures" / "java-manifest-committer"
@@ -83,6 +84,10 @@ class Lake:
         self.temporary = directory / "_temporary"
         self._year = 2025
 
+    def in_job(self, job_id: str, below: str = "") -> Path:
+        """The directory of a job that this engine set up, or something in it."""
+        return in_job(self.path, job_id, below)
+
     def files(self) -> list[str]:
         """Visible files, by relative name."""
         found = (path.relative_to(self.path).as_posix() for path in self.path.rglob("*") if path.is_file())
@@ -112,7 +117,7 @@ class Lake:
         """A job whose driver died after it said that it would commit."""
         self.open(job_id)
         intent = Intent(job_id=job_id, driver="dead", created="2026-11-21T00:00:00+00:00")
-        (self.temporary / job_id / "intent").write_bytes(encode_record(intent))
+        self.in_job(job_id, INTENT).write_bytes(encode_record(intent))
 
     def decided(self, job_id: str = "decided", **options: Any) -> None:
         """A job whose driver died while it published the second file, one after the other."""

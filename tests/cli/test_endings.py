@@ -18,6 +18,7 @@ from committer.errors import ConfigurationError
 from committer.testing.faults import Fault, SimulatedCrash
 from tests.cli.conftest import JAVA_JOB, Lake, Run, shell
 from tests.engine.places import MemoryPlace
+from tests.job_paths import jobs_at
 
 THREE = ["year=2026/part-0.csv", "year=2026/part-1.csv", "year=2026/part-2.csv"]
 
@@ -275,7 +276,7 @@ def test_a_file_that_is_nowhere_is_an_unknown_outcome(run: Run, lake: Lake) -> N
     assert result.json["error"]["next_step"].startswith("find out who changed it")
     recover = f"committer recover {lake.path} decided"
     assert result.json["error"]["commands"] == [recover, f"{recover} --rollback"]
-    assert (lake.temporary / "decided" / "decision").exists(), "nothing is deleted"
+    assert lake.in_job("decided", "decision").exists(), "nothing is deleted"
 
 
 # -- abort --------------------------------------------------------------------------------------------------------------
@@ -284,7 +285,7 @@ def test_a_file_that_is_nowhere_is_an_unknown_outcome(run: Run, lake: Lake) -> N
 def test_abort_removes_an_open_job(run: Run, lake: Lake) -> None:
     lake.open()
     assert run("abort", lake.path, "open").code == 2
-    assert (lake.temporary / "open").exists()
+    assert lake.in_job("open").exists()
     assert run("abort", lake.path, "open", "--yes").code == 0
     assert not lake.temporary.exists()
     assert run("abort", lake.path, "open", "--yes").code == 4
@@ -347,16 +348,16 @@ def test_cleanup_takes_what_is_old_and_says_what_it_keeps(run: Run, lake: Lake) 
     lake.decided("decided")
     a_week_ago = time.time() - 8 * 86400
     for directory in ("old", "decided"):
-        for path in (lake.temporary / directory).rglob("*"):
+        for path in lake.in_job(directory).rglob("*"):
             os.utime(path, (a_week_ago, a_week_ago))
     shown = run("cleanup", lake.path, "--older-than", "7d", "--output", "json")
     assert shown.code == 2
     assert shown.json["removes"] == ["old"]
     assert sorted(shown.json["keeps"]) == ["decided", "young"]
-    assert (lake.temporary / "old").exists()
+    assert lake.in_job("old").exists()
     done = run("cleanup", lake.path, "--older-than", "7d", "--yes", "--output", "json")
     assert (done.code, done.json["removed"]) == (0, ["old"])
-    assert sorted(path.name for path in lake.temporary.iterdir()) == ["decided", "young"]
+    assert jobs_at(lake.path) == ["decided", "young"]
 
 
 def test_cleanup_of_a_decided_job_needs_force(run: Run, lake: Lake) -> None:
@@ -380,7 +381,7 @@ def test_cleanup_of_what_is_kept_for_a_stream_needs_force(run: Run, lake: Lake) 
     assert planned.code == 2
     assert "published a second time, or stops" in planned.out
     assert "its published files stay" in planned.out
-    assert (lake.temporary / "batch" / "outcome").exists()
+    assert lake.in_job("batch", "outcome").exists()
     assert run("cleanup", lake.path, "--job", "batch", "--force", "--yes").code == 0
     assert not lake.temporary.exists()
     assert lake.files() == files
@@ -487,7 +488,7 @@ def test_a_cleanup_that_could_not_remove_a_job_fails(run: Run, lake: Lake) -> No
     """So that what runs it every night is told; the other jobs are removed."""
     for job_id in ("damaged", "dead"):
         lake.open(job_id)
-    (lake.temporary / "damaged" / "decision").write_text("{")
+    lake.in_job("damaged", "decision").write_text("{")
     done = run("cleanup", lake.path, "--older-than", "0s", "--yes", "--output", "json")
     assert (done.code, done.json["removed"], done.json["failed"]) == (1, ["dead"], ["damaged"])
     assert run("cleanup", lake.path, "--older-than", "7d", "--yes").code == 0

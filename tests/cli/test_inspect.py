@@ -12,6 +12,7 @@ import pytest
 import committer
 from committer.cli.exits import Exit
 from tests.cli.conftest import JAVA, Lake, Run
+from tests.job_paths import INTENT
 
 TRAP_MARKER = {
     "name": "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1",
@@ -90,21 +91,21 @@ def test_every_record_of_this_engine(run: Run, lake: Lake, monkeypatch: pytest.M
     found = {
         kind: run("inspect", path, "--output", "json").json["kind"]
         for kind, path in {
-            "job setup": lake.temporary / "begun" / "setup",
-            "intent to commit": lake.temporary / "begun" / "intent",
-            "decision": lake.temporary / "decided" / "decision",
-            "outcome": lake.temporary / "unfinished" / "outcome",
+            "job setup": lake.in_job("begun", "setup"),
+            "intent to commit": lake.in_job("begun", INTENT),
+            "decision": lake.in_job("decided", "decision"),
+            "outcome": lake.in_job("unfinished", "outcome"),
             "replace lock": lake.temporary / ".replace-lock",
             "success record": lake.path / "_SUCCESS",
-            "task manifest": next((lake.temporary / "begun").rglob("*-manifest.json")),
-            "side file of a decision": next((lake.temporary / "decided").glob("plan-*")),
+            "task manifest": next(lake.in_job("begun").rglob("*-manifest.json")),
+            "side file of a decision": next(lake.in_job("decided").glob("plan-*")),
         }.items()
     }
     assert {kind: kind for kind in found} == found
     for path in lake.temporary.rglob("*"):
         if path.is_file() and path.suffix != ".csv":
             assert run("inspect", path).code == 0, path
-    text = run("inspect", lake.temporary / "decided" / "decision").out
+    text = run("inspect", lake.in_job("decided", "decision")).out
     assert "6.00 kB" in text
     assert "decided" in text
 
@@ -254,7 +255,7 @@ def test_validate_says_first_what_it_could_not_compare(run: Run, tmp_path: Path)
 def test_a_directory_is_told_which_records_lie_in_it(run: Run, lake: Lake) -> None:
     """Each command that is shown can be typed."""
     lake.decided()
-    job = lake.temporary / "decided"
+    job = lake.in_job("decided")
     result = run("inspect", job, "--output", "json")
     assert result.code == Exit.FAILED
     assert "such as decision, intent, setup" in result.json["error"]["next_step"]

@@ -18,6 +18,7 @@ from committer.stores.memory import MemoryStore
 from committer.stores.registry import register_store, unregister_store
 from committer.testing.faults import Fault, FaultyStore
 from tests.cli.conftest import JAVA_JOB, Lake, Run
+from tests.job_paths import INTENT, KEPT
 
 
 def rows(run: Run, lake: Lake) -> dict[str, dict[str, object]]:
@@ -44,9 +45,9 @@ def test_every_kind_of_job(run: Run, lake: Lake) -> None:
     (lake.temporary / "1").mkdir()
     (lake.temporary / "emptied").mkdir()
     (lake.temporary / "foreign" / "stuff").mkdir(parents=True)
-    (lake.temporary / "damaged").mkdir()
-    (lake.temporary / "damaged" / "setup").write_text("{}")
-    (lake.temporary / "damaged" / "decision").write_text("{")
+    lake.in_job("damaged").mkdir()
+    lake.in_job("damaged", "setup").write_text("{}")
+    lake.in_job("damaged", "decision").write_text("{")
     found = rows(run, lake)
     assert {name: (row["owner"], row["state"]) for name, row in found.items()} == {
         "0": ("classic", "unknown"),
@@ -109,16 +110,16 @@ def test_an_outcome_that_is_kept_for_a_stream_is_not_what_remains(run: Run, lake
     assert (row["state"], row["kept"], row["next_step"]) == ("committed", True, "")
     assert "kept for a stream" in str(row["attention"])
     assert "committer cleanup" not in run("jobs", lake.path).out
-    (lake.temporary / "batch" / "intent-late").write_text("{}")
+    lake.in_job("batch", "intent-late").write_text("{}")
     _, *words = shlex.split(str(rows(run, lake)["batch"]["next_step"]))
     assert run(*words, "--yes").code == 0
-    assert [path.name for path in (lake.temporary / "batch").iterdir()] == ["outcome"]
+    assert {path.name for path in lake.in_job("batch").iterdir()} == KEPT
 
 
 @pytest.mark.parametrize("record", ["setup", "decision", "outcome", "intent"])
 def test_a_record_of_a_newer_release_is_no_reason_to_remove_a_job(run: Run, lake: Lake, record: str) -> None:
     getattr(lake, {"decision": "decided", "outcome": "unfinished", "intent": "begun"}.get(record, "open"))("newer")
-    path = lake.temporary / "newer" / record
+    path = lake.in_job("newer", INTENT if record == "intent" else record)
     path.write_text(path.read_text().replace('"version": 1', '"version": 2', 1))
     row = rows(run, lake)["newer"]
     assert "unknown to this release" in str(row["attention"])
@@ -145,7 +146,7 @@ def test_a_directory_that_this_user_may_not_read_hides_no_other_job(run: Run, la
     """Several users write below one destination: what one of them keeps to himself stops no operator."""
     lake.decided("seen")
     lake.open("hidden")
-    fault = Fault(kind="forbidden", operation="list", path="_temporary/hidden", times=None)
+    fault = Fault(kind="forbidden", operation="list", path=str(lake.in_job("hidden")), times=None)
     register_store("file", lambda path, options: FaultyStore(LocalStore(), [fault]))
     try:
         found, text = rows(run, lake), run("jobs", lake.path).out
@@ -160,7 +161,7 @@ def test_a_directory_that_this_user_may_not_read_hides_no_other_job(run: Run, la
 
 @pytest.mark.parametrize("name", ["emptied", "damaged"])
 def test_the_command_that_is_named_removes_what_is_left(run: Run, lake: Lake, name: str) -> None:
-    directory = lake.temporary / name
+    directory = lake.in_job(name)
     directory.mkdir(parents=True)
     if name == "damaged":
         (directory / "setup").write_text("{}")
@@ -267,11 +268,11 @@ def test_every_committer_is_explained_for_every_store(run: Run, profile: str) ->
     MemoryStore.forget(space.name)
 
 
-@pytest.mark.parametrize("below", ["_temporary", "_temporary/", "_temporary/open", "_temporary/open/00"])
+@pytest.mark.parametrize("below", ["_temporary", "_temporary/", "_temporary/JOB", "_temporary/JOB/00"])
 def test_a_place_where_jobs_work_is_no_destination(run: Run, lake: Lake, below: str) -> None:
     """As a path is copied from an error, or from a listing; a job stands, so that "no jobs" would be a lie."""
     lake.open()
-    place = lake.path / below if not below.endswith("/") else f"{lake.path}/{below}"
+    place = f"{lake.path}/{below.replace('JOB', lake.in_job('open').name)}"
     for words in (("jobs", place), ("recover", place, "open"), ("commit", place, "open"), ("abort", place, "open")):
         result = run(*words, "--output", "json")
         assert result.code == 4, words

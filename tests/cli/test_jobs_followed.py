@@ -16,6 +16,7 @@ from committer.stores.memory.store import MemoryStore
 from committer.testing.faults import Fault, SimulatedCrash
 from tests.cli.conftest import JAVA_JOB, Lake, Run
 from tests.engine.places import MemoryPlace, Place, make_place
+from tests.job_paths import has_in_job, in_job
 
 
 def rows(run: Run, dest: object) -> dict[str, dict[str, object]]:
@@ -114,7 +115,7 @@ def test_a_job_that_lost_its_setup_record_is_removed(
         await job.close()
 
     asyncio.run(leave())
-    place.remove("_temporary/j/setup")
+    place.remove(in_job(place, "j", "setup"))
     row = rows(run, place.dest)["j"]
     assert (row["next_step"], "manifest committer" in str(row["attention"])) == ("", False)
     [shown] = row["if_dead"]  # type: ignore[misc]
@@ -127,8 +128,8 @@ def test_a_job_that_lost_its_setup_record_is_removed(
 def test_what_a_cleanup_left_that_died_is_removed(run: Run, kind: str) -> None:
     """It says nothing of the job whose id that has, which may have committed."""
     place = MemoryPlace(kind)
-    place.write("_temporary/j/00/tasks/attempt_j_m_000000_1/part-0", b"late")
-    place.faults(Fault(kind="crash_after", operation="put" if kind != "local" else None, path="j/decision"))
+    place.write(in_job(place, "j", "00/tasks/attempt_j_m_000000_1/part-0"), b"late")
+    place.faults(Fault(kind="crash_after", operation="put" if kind != "local" else None, path="/decision"))
     with pytest.raises(SimulatedCrash):
         asyncio.run(committer.cleanup(place.dest, job_id="j", storage_options=place.options))
     row = rows(run, place.dest)["j"]
@@ -214,7 +215,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> MemoryPlace:
     async def list_with_emptied(self: MemoryStore, path: StorePath) -> AsyncIterator[FileStatus]:
         async for child in listed(self, path):
             yield child
-        if path.path == "/table/_temporary/j":
+        if path.path == f"/table/{in_job(place, 'j')}":
             yield FileStatus(path / "00", True, 0)
 
     monkeypatch.setattr(MemoryStore, "list", list_with_emptied)
@@ -224,15 +225,15 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> MemoryPlace:
 def test_an_emptied_directory_beside_a_kept_outcome_is_nothing(run: Run, kept: MemoryPlace) -> None:
     row = rows(run, kept.dest)["j"]
     assert (row["kept"], row["next_step"], row["if_dead"]) == (True, "", [])
-    kept.write("_temporary/j/00/tasks/late", b"late")
+    kept.write(in_job(kept, "j", "00/tasks/late"), b"late")
     assert "something else" in str((row := rows(run, kept.dest)["j"])["attention"])
     assert run(*typed(row["next_step"]), "--yes").code == 0
     assert rows(run, kept.dest)["j"]["next_step"] == ""
 
 
 def test_a_kept_outcome_that_cannot_be_read(run: Run, kept: MemoryPlace) -> None:
-    kept.write("_temporary/j/outcome", b"{")
+    kept.write(in_job(kept, "j", "outcome"), b"{")
     row = rows(run, kept.dest)["j"]
     assert (row["owner"], "cannot be read" in str(row["attention"])) == ("committer", True)
     assert run(*typed(row["next_step"]), "--yes").code == 0
-    assert "_temporary/j/outcome" not in kept.all_files()
+    assert not has_in_job(kept, "j", "outcome")

@@ -199,7 +199,7 @@ def test_ctrl_c_in_a_commit_tells_the_truth(lake: Lake) -> None:
         cwd=ROOT,
     )
     deadline = time.monotonic() + 30
-    while not (lake.temporary / "open" / "decision").exists():
+    while not lake.in_job("open", "decision").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -221,7 +221,7 @@ def test_ctrl_c_at_the_question_changes_nothing(lake: Lake) -> None:
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.finish() == 130
     assert lake.files() == []
-    assert (lake.temporary / "open" / "setup").exists()
+    assert lake.in_job("open", "setup").exists()
 
 
 def test_a_reader_that_goes_away_is_no_failure_of_the_command(lake: Lake, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from committer.records.job_state import Intent, encode_record
 from tests.cli.conftest import Run
 from tests.engine.places import Place, make_place
 from tests.engine.test_advice import calls_in, follow
+from tests.job_paths import INTENT, in_job
 
 KINDS = ["disk", "adls", "gcs", "s3"]
 
@@ -34,7 +35,7 @@ def leave(place: Place, delivery: str, *, begun: bool, files: tuple[str, ...] = 
     asyncio.run(work())
     if begun:
         intent = Intent(job_id="j", driver="dead", created="2026-11-21T00:00:00+00:00", tasks=len(files))
-        place.write("_temporary/j/intent", encode_record(intent))
+        place.write(in_job(place, "j", INTENT), encode_record(intent))
 
 
 def in_the_way(place: Place) -> None:
@@ -106,7 +107,7 @@ def test_a_task_record_that_is_not_the_one_of_its_message(run: Run, tmp_path: Pa
 def test_a_source_behind_a_link(run: Run, tmp_path: Path, begun: bool) -> None:
     place = make_place("disk", tmp_path)
     leave(place, "listing", begun=begun, files=("d/a",))
-    [source] = (tmp_path / "table" / "_temporary" / "j" / "00" / "tasks").glob("*/d")
+    [source] = in_job(tmp_path / "table", "j", "00/tasks").glob("*/d")
     source.rename(tmp_path / "elsewhere")
     source.symlink_to(tmp_path / "elsewhere")
     words = ["recover", place.dest, "j"] if begun else ["commit", place.dest, "j", "--tasks", "1"]
@@ -131,7 +132,7 @@ def test_a_recovery_that_misses_tasks(run: Run, tmp_path: Path, number: int) -> 
     place = make_place("disk", tmp_path)
     leave(place, "listing", begun=True)
     intent = Intent(job_id="j", driver="dead", created="2026-11-21T00:00:00+00:00", tasks=5)
-    place.write("_temporary/j/intent", encode_record(intent))
+    place.write(in_job(place, "j", INTENT), encode_record(intent))
     shown = run("recover", place.dest, "j", "--yes", "--output", "json").json["error"]["commands"]
     words = ["2" if word == "N" else word for word in shlex.split(shown[number])[1:]]
     assert run(*words, "--yes").code == 0
@@ -142,7 +143,7 @@ def test_a_recovery_that_misses_tasks(run: Run, tmp_path: Path, number: int) -> 
 def test_a_record_that_is_damaged(run: Run, tmp_path: Path, record: str) -> None:
     place = make_place("s3", tmp_path)
     leave(place, "listing", begun=False)
-    place.write(f"_temporary/j/{record}", b"{")
+    place.write(in_job(place, "j", record), b"{")
     for name in ("recover", "commit", "abort"):
         refused = run(name, place.dest, "j", "--yes", "--output", "json")
         assert refused.json["error"]["type"] == "RecordError"
@@ -155,7 +156,7 @@ def test_a_record_that_is_damaged(run: Run, tmp_path: Path, record: str) -> None
 def test_the_blocking_list_names_blocking_calls(tmp_path: Path) -> None:
     place = make_place("disk", tmp_path)
     leave(place, "listing", begun=False)
-    place.write("_temporary/j/setup", b"{")
+    place.write(in_job(place, "j", "setup"), b"{")
     [info] = committer.sync.list_jobs(place.dest)
     assert "`committer.sync.cleanup(" in info.problem
     assert "await" not in info.problem

@@ -37,7 +37,7 @@ def _aborted(lake: Lake) -> None:
 
 def _damaged(lake: Lake) -> None:
     lake.open("j")
-    (lake.temporary / "j" / "setup").write_text("{")
+    lake.in_job("j", "setup").write_text("{")
 
 
 STATES: dict[str, tuple[Callable[[Lake], object], list[int]]] = {

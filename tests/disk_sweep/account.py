@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from tests.job_paths import in_job
+
 Tree: TypeAlias = dict[str, str]
 
 
@@ -57,7 +59,7 @@ class Fate(NamedTuple):
 
 def fate(table: str, job: str) -> Fate:
     """How far a job came."""
-    directory = Path(table, "_temporary", job)
+    directory = in_job(Path(table), job)
     if not directory.is_dir():
         return Fate()
     said = {}

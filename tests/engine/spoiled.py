@@ -14,6 +14,7 @@ import committer
 from committer import CommitterConfig
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
+from tests.job_paths import in_job
 
 NEW = {"a": b"0", "b": b"1", "c": b"2"}
 OLD = b"an old file"
@@ -58,8 +59,8 @@ async def half_published(table: Path) -> None:
     await die(table, Fault(kind="crash_before", operation="rename_file", path="/b"))
 
 
-def in_job(table: Path, name: str) -> Path:
-    job = table / "_temporary" / "j"
+def place_in_job(table: Path, name: str) -> Path:
+    job = in_job(table, "j")
     # What drivers move aside goes with the setup; what tasks write with the job attempt.
     above = job / "00" if name == "tasks" else next(job.glob("drivers-*"))
     return above / name
@@ -67,12 +68,12 @@ def in_job(table: Path, name: str) -> Path:
 
 async def _sources_gone(table: Path) -> None:
     await half_published(table)
-    shutil.rmtree(in_job(table, "tasks"))
+    shutil.rmtree(place_in_job(table, "tasks"))
 
 
 async def _source_gone(table: Path) -> None:
     await half_published(table)
-    [source] = in_job(table, "tasks").rglob("b")
+    [source] = place_in_job(table, "tasks").rglob("b")
     source.unlink()
 
 
@@ -84,21 +85,21 @@ async def _replaced(table: Path) -> None:
 
 async def _records_gone(table: Path) -> None:
     await half_published(table)
-    shutil.rmtree(in_job(table, "manifests-frozen"))
+    shutil.rmtree(place_in_job(table, "manifests-frozen"))
 
 
 async def _records_moved(table: Path) -> None:
     await half_published(table)
-    in_job(table, "manifests-frozen").rename(table.parent / "moved")
+    place_in_job(table, "manifests-frozen").rename(table.parent / "moved")
 
 
 def _put_records_back(table: Path, _advice: str) -> None:
-    (table.parent / "moved").rename(in_job(table, "manifests-frozen"))
+    (table.parent / "moved").rename(place_in_job(table, "manifests-frozen"))
 
 
 async def _record_changed(table: Path) -> None:
     await half_published(table)
-    with next(iter(in_job(table, "manifests-frozen").iterdir())).open("ab") as file:
+    with next(iter(place_in_job(table, "manifests-frozen").iterdir())).open("ab") as file:
         file.write(b"\n")
 
 
@@ -111,7 +112,7 @@ async def _aside_taken(table: Path) -> None:
         conflict_mode="replace",
         superseded_scope="destination",
     )
-    in_job(table, "superseded").joinpath("00000000").write_bytes(b"in the way")
+    place_in_job(table, "superseded").joinpath("00000000").write_bytes(b"in the way")
 
 
 def _remove_by_hand(table: Path, advice: str) -> None:

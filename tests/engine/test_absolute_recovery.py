@@ -18,6 +18,7 @@ from committer.records.task_commit import digest_of
 from committer.testing.faults import Fault, SimulatedCrash
 from tests.engine.outside import HERE, NEW, ROOT, config, decided, outside, put, run_task, uri
 from tests.engine.places import MemoryPlace, Place
+from tests.job_paths import in_job
 
 # -- rollback and recover ---------------------------------------------------------------------------------------------
 
@@ -228,11 +229,11 @@ async def test_facts_that_name_places_the_roots_do_not_hold(place: Place, kind: 
     ]
     if kind in ("target", "superseded"):
         names.append(root)
-    record = "_temporary/j-1/decision"
+    record = in_job(place, "j-1", "decision")
     decision = decode_record(place.read(record), Decision, source=record)
     for name in names:
         data = encode_facts([Fact(kind=kind, path=name, identity="x", aside=0)])  # type: ignore[arg-type]
-        place.write("_temporary/j-1/plan-00009-evil", data)
+        place.write(in_job(place, "j-1", "plan-00009-evil"), data)
         plan = [PlanFile(name="plan-00009-evil", digest=digest_of(data), lines=1)]
         place.write(record, encode_record(msgspec.structs.replace(decision, plan=plan)))
         before = place.but_withdrawn(), outside(place)
@@ -244,7 +245,7 @@ async def test_facts_that_name_places_the_roots_do_not_hold(place: Place, kind: 
 async def test_decision_and_setup_cannot_say_where_else_to_write(place: Place) -> None:
     """Both hold the roots of their job; neither gives them to a process that reads it."""
     await decided(place)
-    record = "_temporary/j-1/decision"
+    record = in_job(place, "j-1", "decision")
     decision = decode_record(place.read(record), Decision, source=record)
     hidden = msgspec.structs.replace(decision.config, absolute_roots=())
     place.write(record, encode_record(msgspec.structs.replace(decision, config=hidden)))

@@ -15,6 +15,7 @@ from committer.paths import StorePath
 from committer.records.job_state import ReplaceLock, encode_record
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
+from tests.job_paths import in_job
 
 THREE = {"a=1/part-0": b"0", "a=1/part-1": b"1", "part-2": b"2"}
 
@@ -254,7 +255,7 @@ async def test_a_rollback_whose_cleaning_fails(table: Table, record: str) -> Non
         puts += path.name == "outcome"
         return path.name == "outcome" and puts == 2
 
-    refused = Fault(kind="forbidden", operation="rename_file", path=f"/j/{record}")
+    refused = Fault(kind="forbidden", operation="rename_file", path=str(in_job(table.path, "j", record)))
     if record == "mark in the outcome":
         refused = Fault(kind="forbidden", operation="put", path=is_mark)
     store = FaultyStore(LocalStore(), [refused])

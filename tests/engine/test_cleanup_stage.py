@@ -12,6 +12,7 @@ from committer import CommitterConfig
 from committer.errors import CommitterError
 from committer.testing.faults import Fault
 from tests.engine.places import MemoryPlace
+from tests.job_paths import has_in_job, in_job
 
 ATTEMPTS = 5
 
@@ -87,7 +88,7 @@ async def test_single_delete() -> None:
 async def test_disabled() -> None:
     place, error, deletes = await committed(CommitterConfig(cleanup_skipped=True))
     assert (error, deletes) == (None, [])
-    assert "_temporary/job-1/outcome" in place.all_files()
+    assert has_in_job(place, "job-1", "outcome")
 
 
 async def test_one_task_directory_fails_and_its_parent_works() -> None:
@@ -107,7 +108,7 @@ async def test_all_fail() -> None:
     place, error, _deletes = await committed(CommitterConfig(), attempt_fails(None), parent_fails(None))
     assert error is not None
     assert error.outcome == "committed"
-    assert "_temporary/job-1/outcome" in place.temporary()
+    assert has_in_job(place.temporary(), "job-1", "outcome")
     assert (await place.states())["job-1"] == "committed"
     place.store.faults.clear()
     await place.recover("job-1")
@@ -140,7 +141,7 @@ async def test_all_fail_and_it_is_ignored(caplog: pytest.LogCaptureFixture) -> N
 async def test_tasks_directory_absent() -> None:
     place = MemoryPlace("hdfs")
     job = await place.open_job(job_id="job-1")
-    place.remove("_temporary/job-1/00/tasks")
+    place.remove(in_job(place, "job-1", "00/tasks"))
     await job.abort()
     assert place.temporary() == set()
 
@@ -156,9 +157,9 @@ async def test_fate_is_readable_until_the_very_end() -> None:
     async def look(_call: object) -> None:
         nonlocal ended
         left = place.temporary()
-        ended = ended or "_temporary/job-1/outcome" in left
+        ended = ended or has_in_job(left, "job-1", "outcome")
         if ended and left:
-            assert "_temporary/job-1/outcome" in left
+            assert has_in_job(left, "job-1", "outcome")
 
     place.store.before_call = look
     await job.commit()

@@ -16,6 +16,7 @@ from committer.stores.local import LocalStore
 from committer.stores.local.places import Place
 from committer.stores.local.trees import remove_tree
 from committer.stores.memory import MemoryStore
+from tests.job_paths import has_in_job, in_job
 
 pytestmark = pytest.mark.allow_blocking("looks at the disk itself")
 
@@ -100,7 +101,7 @@ async def test_task_attempt_aborted(tmp_path: Path) -> None:
             async with job.task_attempt(0) as task, task.open(f"{DEEP}/a") as file:
                 await file.write(b"x")
                 raise RuntimeError
-        assert list((tmp_path / "o/_temporary/A/00/tasks").iterdir()) == []
+        assert list(in_job(tmp_path / "o", "A", "00/tasks").iterdir()) == []
 
 
 async def test_cleaned_up_by_name(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ async def test_rolled_back(tmp_path: Path) -> None:
                 await file.write(b"new")
 
     def intrude(event: object) -> None:
-        if (destination / "_temporary/B/decision").exists():
+        if has_in_job(destination, "B", "decision"):
             (destination / "d/old2").write_bytes(b"another's")
 
     job.listen(intrude)

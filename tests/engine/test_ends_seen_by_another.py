@@ -15,6 +15,7 @@ from committer.errors import (
 )
 from committer.testing.faults import Call, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace
+from tests.job_paths import in_job
 
 FILES = {"a=1/part-0": b"x", "part-1": b"y"}
 HADOOP = "job_202601010000_0001"
@@ -90,14 +91,14 @@ async def test_recovery_that_meets_a_late_decision_alone_says_that_there_is_no_j
     async def before(call: Call) -> None:
         nonlocal kept
         for name, data in flat.all_files().items():
-            if name.endswith("j/decision"):
+            if name.endswith("/decision"):
                 kept = data
 
     flat.store.before_call = before
     await job.commit([message])
     flat.store.before_call = None
     flat.remove("_SUCCESS")
-    flat.write("_temporary/j/decision", kept)
+    flat.write(in_job(flat, "j", "decision"), kept)
     with pytest.raises(JobNotFoundError) as caught:
         await flat.recover("j")
     assert caught.value.outcome == "unchanged"
@@ -140,7 +141,7 @@ async def test_abort_that_meets_what_a_late_task_left_removes_it(place_of_late_w
     job = await place.open_job(job_id="j")
     other = await place.attach_job("j")
     await job.abort()
-    place.write("_temporary/j/00/tasks/attempt_j_m_000000_0-abc/part-0", b"late")
+    place.write(in_job(place, "j", "00/tasks/attempt_j_m_000000_0-abc/part-0"), b"late")
     await other.abort()
     assert place.files() == {}
 

@@ -25,6 +25,7 @@ from committer.paths import StorePath
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.engine.places import MemoryPlace, Place, make_place
+from tests.job_paths import in_job
 
 FILES = {"a=1/part-0": b"x"}
 
@@ -99,7 +100,7 @@ async def test_abort_of_what_a_dying_cleanup_leaves_decides_nothing(place: Place
 
     async def before(call: Call) -> None:
         nonlocal aborted
-        if call.operation == "delete_directory" and call.path.name == "j" and not aborted:
+        if call.operation == "delete_directory" and call.path == job.spec.layout.job_directory and not aborted:
             aborted = True
             await late.abort()
             assert other.count("put") == 0
@@ -250,7 +251,7 @@ async def test_reports_among_the_output_are_refused(place: Place, below: str) ->
 async def test_damaged_decision_is_one_jobs_trouble(place: Place, damage: str) -> None:
     await place.open_job(job_id="damaged")
     await place.open_job(job_id="fine")
-    place.write(f"_temporary/damaged/decision{'/x' if damage == 'directory' else ''}", b"\0junk")
+    place.write(in_job(place, "damaged", f"decision{'/x' if damage == 'directory' else ''}"), b"\0junk")
     found = await committer.list_jobs(place.dest, storage_options=place.options)
     states = {info.job_id: info.state for info in found}
     if damage == "junk" or place.store.capabilities.directories:
@@ -289,10 +290,11 @@ async def test_store_that_a_user_gave_stays_open(tmp_path: Path) -> None:
 async def test_record_of_another_job_is_refused(place: Place) -> None:
     async with place.open_job(job_id="theirs") as theirs:
         await place.run_task(theirs, 0, FILES)
-        record = place.read(f"_temporary/theirs/00/manifests/{theirs.spec.layout.task_id(0)}-manifest.json")
+        of_theirs = in_job(place, "theirs")
+        record = place.read(in_job(place, "theirs", f"00/manifests/{theirs.spec.layout.task_id(0)}-manifest.json"))
     job = await place.open_job(job_id="ours")
-    stolen = record.replace(b"/_temporary/theirs/", b"/_temporary/ours/")
-    place.write("_temporary/ours/00/manifests/task_x-manifest.json", stolen)
+    stolen = record.replace(of_theirs.encode(), in_job(place, "ours").encode())
+    place.write(in_job(place, "ours", "00/manifests/task_x-manifest.json"), stolen)
     with pytest.raises(RecordError, match="one of job theirs") as caught:
         await job.commit()
     assert caught.value.field == "jobId"
@@ -389,7 +391,7 @@ async def test_old_file_whose_place_aside_is_taken_is_no_success(tmp_path: Path)
     place.write("a=1/old", b"old")
     job = await place.open_job(job_id="j", config=CommitterConfig(conflict_mode="replace"))
     await place.run_task(job, 0, FILES)
-    place.write(f"_temporary/j/{job.spec.layout.drivers.name}/superseded/00000000", b"another job's")
+    place.write(in_job(place, "j", f"{job.spec.layout.drivers.name}/superseded/00000000"), b"another job's")
     with pytest.raises(JobStateError, match="taken by something else") as caught:
         await job.commit()
     assert caught.value.outcome == "partial"

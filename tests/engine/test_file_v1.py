@@ -31,6 +31,7 @@ from tests.engine.file_places import (
     layout_of,
 )
 from tests.engine.places import Place
+from tests.job_paths import in_job
 
 FILES = {"a=1/part-0": b"one", "part-1": b"two"}
 
@@ -230,7 +231,7 @@ async def test_a_forced_cleanup_of_what_jobs_share_is_refused(place: Place) -> N
 async def test_records_that_tell_whose_a_directory_is_can_be_loaded(disk: FileOnDisk) -> None:
     job = await disk.open_job(job_id="j")
     await disk.run_task(job, 0, FILES)
-    [record] = (disk.root / "_temporary/j/00/attempts").iterdir()
+    [record] = in_job(disk.root, "j", "00/attempts").iterdir()
     manifest = await committer.load_record(str(record))
     assert [file.d.rpartition("/")[2] for file in manifest.files] == ["part-0", "part-1"]
     await job.abort()

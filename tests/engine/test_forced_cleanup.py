@@ -17,6 +17,7 @@ from committer.errors import (
 from committer.operations import plan_cleanup
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.engine.places import EVERY_COMMITTER, Place, place_fixture
+from tests.job_paths import has_in_job
 
 place = place_fixture(*EVERY_COMMITTER)
 
@@ -162,9 +163,9 @@ async def test_a_driver_whose_job_is_given_up_while_it_takes_it_back_does_not_sa
         if call.operation == place.publishes_by and not ended and len(place.files()) == len(NEW) - 1:
             (missing,) = NEW.keys() - place.files().keys()
             place.write(missing, b"another's")
-        ended = ended or any(name.endswith("j/outcome") for name in place.all_files())
+        ended = ended or has_in_job(place, "j", "outcome")
         if ended and call.operation in ("rename_file", "delete_file_if") and "/_temporary/" not in call.path.path:
-            for name in ("_temporary", "__magic_job-j"):
+            for name in {name.partition("/")[0] for name in place.temporary()}:
                 if any(one.startswith(f"{name}/") for one in place.all_files()):
                     place.remove(name)
             raise StorePermissionError("not allowed", operation=call.operation, path=call.path)

@@ -15,6 +15,7 @@ from committer.errors import (
 )
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, Place, place_fixture
+from tests.job_paths import in_job
 
 place = place_fixture("disk", "local", "gcs", "s3", delivery="message")
 # Where a task attempt that has not committed leaves files of its own.
@@ -92,7 +93,7 @@ async def test_what_the_refusal_advises_ends_the_job(place: Place) -> None:
 
 async def test_what_is_no_record_of_an_attempt_is_not_guessed_about(place: Place) -> None:
     await dead_driver(place, (0, 0))
-    place.write("_temporary/job-1/00/attempts/attempt_other_m_000000_0-aa-manifest.json", b"{}")
+    place.write(in_job(place, "job-1", "00/attempts/attempt_other_m_000000_0-aa-manifest.json"), b"{}")
     with pytest.raises(TaskCommitsRequiredError, match="is no record of an attempt of this job"):
         await commit(place, 1)
 

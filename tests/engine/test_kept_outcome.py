@@ -22,14 +22,14 @@ from committer.records.job_state import JobOutcome
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, Place
+from tests.job_paths import has_in_job, in_job, kept_of
 
 KEPT = CommitterConfig(outcome_kept=True)
-OUTCOME = {"_temporary", "_temporary/job-1", "_temporary/job-1/outcome"}
 
 
 def left(place: Place) -> set[str]:
     """What stands in `_temporary`; a store without directories shows those that hold something all the same."""
-    return place.temporary() | {"_temporary", "_temporary/job-1"} if place.temporary() else set()
+    return place.temporary() | {"_temporary", in_job(place, "job-1")} if place.temporary() else set()
 
 
 async def committed(place: Place, config: CommitterConfig = KEPT) -> committer.JobReport:
@@ -39,8 +39,10 @@ async def committed(place: Place, config: CommitterConfig = KEPT) -> committer.J
 async def test_only_the_outcome_is_left(place: Place) -> None:
     report = await committed(place)
     assert report.success
-    assert left(place) == OUTCOME
-    outcome = await committer.load_record(f"{place.dest}/_temporary/job-1/outcome", storage_options=place.options)
+    assert left(place) == kept_of(place, "job-1")
+    outcome = await committer.load_record(
+        f"{place.dest}/{in_job(place, 'job-1', 'outcome')}", storage_options=place.options
+    )
     assert isinstance(outcome, JobOutcome)
     assert (outcome.outcome, outcome.files, outcome.size, outcome.finished, outcome.kept) == (
         "committed", 2, 5, True, True,
@@ -87,7 +89,7 @@ async def test_cleanup_by_name_refuses_it_unless_forced(place: Place, beside: bo
     """A stream that repeats the job would write it again, or stop at its files; so nothing is changed."""
     await committed(place)
     if beside:
-        place.write("_temporary/job-1/intent-late", b"{}")
+        place.write(in_job(place, "job-1", "intent-late"), b"{}")
     before = place.all_files()
     with pytest.raises(OutcomeKeptError, match="kept for a stream") as caught:
         await committer.cleanup(place.dest, job_id="job-1", storage_options=place.options)
@@ -131,7 +133,7 @@ async def test_cleanup_by_age_keeps_it_unless_forced(place: Place) -> None:
     report = await committer.cleanup(place.dest, older_than=0, storage_options=place.options)
     assert report.removed == []
     assert "outcome is kept" in report.kept["job-1"]
-    assert left(place) == OUTCOME
+    assert left(place) == kept_of(place, "job-1")
     report = await committer.cleanup(place.dest, older_than=0, force=True, storage_options=place.options)
     assert report.removed == ["job-1"]
     assert place.temporary() == set()
@@ -139,19 +141,19 @@ async def test_cleanup_by_age_keeps_it_unless_forced(place: Place) -> None:
 
 async def test_cleanup_by_age_takes_all_else_of_it(place: Place) -> None:
     await committed(place, KEPT.replace(cleanup_skipped=True))
-    assert len(place.temporary()) > len(OUTCOME)
-    place.write("_temporary/job-1/intent-late", b"{}")
+    assert len(place.temporary()) > len(kept_of(place, "job-1"))
+    place.write(in_job(place, "job-1", "intent-late"), b"{}")
     await committer.cleanup(place.dest, older_than=0, storage_options=place.options)
-    assert left(place) == OUTCOME
+    assert left(place) == kept_of(place, "job-1")
     assert (await place.recover("job-1")).files_committed == 2
 
 
 async def test_recover_removes_what_came_late(place: Place) -> None:
     await committed(place)
-    place.write("_temporary/job-1/intent-late", b"{}")
-    place.write("_temporary/job-1/00/attempts/late", b"{}")
+    place.write(in_job(place, "job-1", "intent-late"), b"{}")
+    place.write(in_job(place, "job-1", "00/attempts/late"), b"{}")
     assert (await place.recover("job-1")).success
-    assert left(place) == OUTCOME
+    assert left(place) == kept_of(place, "job-1")
 
 
 async def test_an_aborted_job_leaves_nothing_and_its_id_free(place: Place) -> None:
@@ -195,7 +197,7 @@ async def test_killed_at_any_call_of_its_commit_it_ends_the_same(profile: str, k
             continue
         assert (report.success, report.files_committed) == (True, 1)
         assert place.files() == {"part-0": b"abc"}
-        assert left(place) == OUTCOME, number
+        assert left(place) == kept_of(place, "job-1"), number
     assert 10 < number < 199
 
 
@@ -229,12 +231,12 @@ async def test_a_driver_whose_outcome_another_one_finished_by_leaves_it(place: P
     await place.run_task(job, 0, {"part-0": b"abc"})
 
     def looks_again(call: Call) -> bool:
-        ended = "_temporary/job-1/outcome" in place.all_files()
+        ended = has_in_job(place, "job-1", "outcome")
         return ended and call.operation == "read" and call.path.name == "decision"
 
     await at(place, looks_again, lambda: place.recover("job-1"))
     assert (await job.commit()).files_committed == 1
-    assert left(place) == OUTCOME
+    assert left(place) == kept_of(place, "job-1")
     assert (await place.recover("job-1")).success
 
 
@@ -244,13 +246,13 @@ async def test_a_driver_that_marks_the_outcome_last_leaves_it(place: Place) -> N
     await place.run_task(job, 0, {"part-0": b"abc"})
 
     def marks(call: Call) -> bool:
-        ended = "_temporary/job-1/outcome" in place.all_files()
+        ended = has_in_job(place, "job-1", "outcome")
         return ended and call.operation == "put" and call.path.name == "outcome"
 
     await at(place, marks, lambda: place.recover("job-1"))
     assert (await job.commit()).files_committed == 1
     assert place.store.before_call is None
-    assert left(place) == OUTCOME
+    assert left(place) == kept_of(place, "job-1")
 
 
 @pytest.mark.parametrize("record", ["intent", "decision", "outcome"])
@@ -266,7 +268,7 @@ async def test_a_driver_that_comes_late_finds_the_job_committed(place: Place, re
         report = await job.commit([message])
     assert (report.success, report.files_committed) == (True, 1)
     assert place.files() == {"part-0": b"abc"}
-    assert left(place) == OUTCOME
+    assert left(place) == kept_of(place, "job-1")
 
 
 @pytest.mark.parametrize("how", ["abort", "cleanup by name", "cleanup by age"])
@@ -285,7 +287,7 @@ async def test_an_abort_that_comes_late_does_not_undo_the_outcome(place: Place, 
     else:
         report = await committer.cleanup(place.dest, older_than=0, storage_options=place.options)
         assert list(report.kept) == ["job-1"]
-    assert left(place) == OUTCOME
+    assert left(place) == kept_of(place, "job-1")
     assert (await place.recover("job-1")).success
 
 
@@ -297,15 +299,15 @@ async def test_an_abort_that_died_before_it_took_its_decision_back(place: Place)
     stolen: list[bytes] = []
 
     async def steal() -> None:
-        stolen.append(place.read("_temporary/job-2/decision"))
+        stolen.append(place.read(in_job(place, "job-2", "decision")))
 
-    await at(place, lambda call: "_temporary/job-2/decision" in place.all_files(), steal)
+    await at(place, lambda call: has_in_job(place, "job-2", "decision"), steal)
     await other.abort()
     await job.commit()
-    place.write("_temporary/job-1/decision", stolen[0].replace(b"job-2", b"job-1"))
+    place.write(in_job(place, "job-1", "decision"), stolen[0].replace(b"job-2", b"job-1"))
     assert await place.states() == {"job-1": "committed"}
     assert (await place.recover("job-1")).files_committed == 1
-    assert left(place) == OUTCOME
+    assert left(place) == kept_of(place, "job-1")
 
 
 async def test_who_claims_the_id_at_the_last_moment_is_refused(place: Place) -> None:
@@ -313,7 +315,7 @@ async def test_who_claims_the_id_at_the_last_moment_is_refused(place: Place) -> 
     await at(place, creates("setup"), lambda: committed(place))
     with pytest.raises(JobExistsError):
         await place.open_job(job_id="job-1", config=KEPT)
-    assert left(place) == OUTCOME
+    assert left(place) == kept_of(place, "job-1")
 
 
 async def test_who_claims_the_id_at_the_last_moment_and_fails_takes_nothing_with_it(place: Place) -> None:
@@ -321,19 +323,19 @@ async def test_who_claims_the_id_at_the_last_moment_and_fails_takes_nothing_with
 
     async def others_commit() -> None:
         await committed(place)
-        place.faults(Fault(kind="forbidden", operation="list", path="_temporary/job-1", times=1))
+        place.faults(Fault(kind="forbidden", operation="list", path=in_job(place, "job-1"), times=1))
 
     await at(place, creates("setup"), others_commit)
     with pytest.raises(StorePermissionError):
         await place.open_job(job_id="job-1", config=KEPT)
-    assert left(place) == OUTCOME
+    assert left(place) == kept_of(place, "job-1")
 
 
 async def test_a_replacing_job_minds_no_kept_outcome(place: Place) -> None:
     await committed(place)
     await place.run_job({"a=1/part-0": b"new"}, job_id="job-2", config=CommitterConfig(conflict_mode="replace"))
     assert place.files() == {"a=1/part-0": b"new", "part-1": b"de"}
-    assert left(place) == OUTCOME
+    assert left(place) == kept_of(place, "job-1")
 
 
 async def test_a_move_of_an_older_marker_that_comes_late_takes_no_newer_one(memory: MemoryPlace) -> None:
@@ -355,7 +357,7 @@ async def test_a_move_of_an_older_marker_that_comes_late_takes_no_newer_one(memo
 
     memory.store.before_call = before
     await first.commit()
-    assert left(memory) == OUTCOME
+    assert left(memory) == kept_of(memory, "job-1")
     marker = memory.all_files()["_SUCCESS"]
     assert b'"job-1"' in marker
     late = moves[0]
@@ -393,4 +395,4 @@ async def test_a_newer_marker_that_was_moved_by_mistake_goes_back_whatever_answe
     memory.store.before_call = before
     await first.commit()
     assert b'"job-3"' in memory.all_files()["_SUCCESS"]
-    assert left(memory) == OUTCOME
+    assert left(memory) == kept_of(memory, "job-1")

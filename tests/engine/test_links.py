@@ -20,6 +20,7 @@ from committer.stores.base import FileStatus
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.engine.places import DiskPlace
+from tests.job_paths import in_job
 
 REPLACE_TARGETS = CommitterConfig(existing_target="replace")
 REPLACE_DIRECTORIES = CommitterConfig(conflict_mode="replace")
@@ -142,7 +143,7 @@ async def test_a_recoverer_looks_for_links_too(disk: DiskPlace, tmp_path: Path) 
     with pytest.raises(CommitterError):
         await job.commit()
     await job.close()
-    [directory] = disk.root.glob("_temporary/job-1/00/tasks/*/a=1")
+    [directory] = in_job(disk.root, "job-1").glob("00/tasks/*/a=1")
     directory.rename(directory.with_name("moved"))
     directory.symlink_to(tmp_path / "secret")
     with pytest.raises(RecordError, match="which is a link") as caught:
@@ -215,7 +216,7 @@ async def test_an_old_link_with_both_names_comes_back_once(disk: DiskPlace, tmp_
     old = {"archive/precious": "kept", "table/a=1/to-archive": f"-> {tmp_path / 'archive'}"}
     fill(tmp_path, old)
     await stop_before_the_outcome(disk, REPLACE_DIRECTORIES, {"a=1/new": b"new"})
-    [aside] = disk.root.glob("_temporary/job-1/drivers-*/superseded/00000000")
+    [aside] = in_job(disk.root, "job-1").glob("drivers-*/superseded/00000000")
     os.link(aside, disk.root / "a=1/to-archive", follow_symlinks=False)
     await disk.recover("job-1", rollback=True, force=True)
     assert tree(tmp_path) == old

@@ -15,6 +15,7 @@ from committer.flow.runtime import use_runtime
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.places import MemoryPlace
+from tests.job_paths import in_job
 
 FILES = {"a=1/x": b"12", "a=2/y": b"345"}
 Said = Callable[[int], list[str]]
@@ -84,7 +85,7 @@ async def test_an_aborted_job_and_a_recovered_one_are_told(memory: MemoryPlace, 
 async def test_a_job_that_is_taken_back_on_demand_is_told(memory: MemoryPlace, said: Said) -> None:
     job = await memory.open_job(job_id="j1")
     await memory.run_task(job, 0, FILES)
-    memory.faults(Fault(kind="crash_before", operation="put", path="/j1/outcome"))
+    memory.faults(Fault(kind="crash_before", operation="put", path="/outcome"))
     with pytest.raises(SimulatedCrash):
         await job.commit()
     await committer.recover(memory.dest, "j1", rollback=True, storage_options={"store": memory.space.store()})
@@ -103,7 +104,7 @@ async def test_a_job_that_a_cleanup_removes_is_told(
 ) -> None:
     words = "no record said that a job stood there"
     if state == "remains":
-        memory.space.write("/table/_temporary/j1/plan-00000", b"x")
+        memory.write(in_job(memory, "j1", "plan-00000"), b"x")
     else:
         job = await memory.open_job(job_id="j1", config=CommitterConfig(cleanup_skipped=True))
         await memory.run_task(job, 0, FILES)
@@ -112,7 +113,7 @@ async def test_a_job_that_a_cleanup_removes_is_told(
             await job.commit()
             words = "it had ended"
         elif state == "decided":
-            memory.faults(Fault(kind="crash_before", operation="put", path="/j1/outcome"))
+            memory.faults(Fault(kind="crash_before", operation="put", path="/outcome"))
             with pytest.raises(SimulatedCrash):
                 await job.commit()
             words = "it was decided, and had no outcome"

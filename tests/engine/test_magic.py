@@ -13,6 +13,7 @@ from committer.stores.memory import MemoryStore
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, place_fixture
 from tests.engine.uploads import committing, pending
+from tests.job_paths import in_job, in_magic
 
 place = place_fixture("s3", delivery="message")
 
@@ -90,7 +91,7 @@ async def test_a_name_is_as_long_as_the_store_can_hold_what_tells_of_it(
         if absolute:
             above = f"{root[1:]}/"
         elif delivery == "listing":
-            above += f"__magic_job-j/job-j/00/tasks/attempt_j_m_000000_0/__base/{task.nonce}/.pending"
+            above += in_magic(place, "j", f"tasks/attempt_j_m_000000_0/__base/{task.nonce}/.pending")
         longest = "é" * ((1024 - len(above)) // 2) + "x" * (len(above) % 2)
         name = f"{root}/{longest}" if absolute else longest
         open_file = task.open_absolute if absolute else task.open
@@ -251,7 +252,7 @@ async def test_a_list_that_names_what_is_not_the_jobs_ends_nothing(
     job = await place.open_job(job_id="j")
     record = {"type": "committer.uploads", "version": 1, "job_id": "j", "task_attempt": "a"}
     record["uploads"] = [{"name": name, "id": upload_id}]
-    place.write("_temporary/j/00/uploads/a-1/00001", json.dumps(record).encode())
+    place.write(in_job(place, "j", "00/uploads/a-1/00001"), json.dumps(record).encode())
     await job.abort()
     await job.close()
     assert pending(place) == ["/elsewhere/x"]

@@ -24,19 +24,20 @@ from committer.records.pending_set import decode_pending, decode_pending_set
 from committer.testing.faults import Fault
 from tests.engine.places import MemoryPlace, place_fixture
 from tests.engine.uploads import pending
+from tests.job_paths import in_magic
 
 place = place_fixture("s3")
 
 JOB = "job_202601010000_0001"
-MAGIC = f"__magic_job-{JOB}/job-{JOB}/00"
 
 
 def below_magic(place: MemoryPlace) -> dict[str, bytes]:
     """What lies in the job attempt's directory, but for this engine's lists of uploads."""
+    magic = in_magic(place, JOB)
     return {
-        name.removeprefix(f"{MAGIC}/"): data
+        name.removeprefix(f"{magic}/"): data
         for name, data in place.all_files().items()
-        if name.startswith(f"{MAGIC}/") and not name.startswith(f"{MAGIC}/uploads/")
+        if name.startswith(f"{magic}/") and not name.startswith(f"{magic}/uploads/")
     }
 
 
@@ -175,7 +176,7 @@ async def test_a_job_of_hadoops_goes_by_a_committer_that_its_store_can_serve(
 
 
 async def test_choices_given_to_who_joins_a_job_of_hadoops_leave_its_committer(place: MemoryPlace) -> None:
-    place.write(f"{MAGIC}/marker", b"")
+    place.write(f"__magic_job-{JOB}/job-{JOB}/00/marker", b"")
     spec = JobSpec.for_hadoop(place.dest, JOB, committer="magic")
     await place.run_task(spec, 0, {"x": b"x"})
     config = CommitterConfig(validate_output=True)

@@ -12,6 +12,7 @@ from committer.errors import JobNotFoundError, StorePermissionError
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import Delivery, MemoryPlace, place_fixture
 from tests.engine.uploads import committing, pending
+from tests.job_paths import in_job, in_magic
 
 LONG_ID = "0b6d7c1e-5a4f-4c36-9a55-2b1d8f0c9e11"
 
@@ -248,7 +249,7 @@ async def test_a_job_that_lost_its_setup_record_is_cleaned_up_whole(
     await killed(place, job.spec)
     await job.close()
     assert len(pending(place)) == 3
-    place.remove("_temporary/job/setup")
+    place.remove(in_job(place, "job", "setup"))
     report = await committer.cleanup(place.dest, **chosen, storage_options=place.options)
     assert report.removed == ["job"]
     assert pending(place) == []
@@ -272,7 +273,7 @@ async def test_uploads_of_a_lost_executor_of_spark_are_found_by_the_names_that_s
 async def test_what_tasks_of_s3a_left_beside_a_job_by_message_goes_with_it(ending: str, place: MemoryPlace) -> None:
     job = await place.open_job(job_id="j")
     for of in ("j", "other"):
-        place.write(f"__magic_job-{of}/job-{of}/00/tasks/attempt/__base/p=1/part", b"")
+        place.write(in_magic(place, of, "tasks/attempt/__base/p=1/part"), b"")
     message = await place.run_task(job, 0, {"x": b"1"})
     if ending == "commit":
         await job.commit([message])
@@ -285,8 +286,8 @@ async def test_what_tasks_of_s3a_left_beside_a_job_by_message_goes_with_it(endin
         with pytest.raises(SimulatedCrash):
             async with committer.attach_job(job.spec, storage_options={"store": store}) as dying:
                 await dying.commit([message])
-        assert any(name.startswith("__magic_job-j/") for name in place.all_files())
+        assert any(name.startswith(in_magic(place, "j")) for name in place.all_files())
         await committer.recover(place.dest, "j", storage_options=place.options)
     await job.close()
     left = [name for name in place.all_files() if name.startswith("__magic")]
-    assert left == ["__magic_job-other/job-other/00/tasks/attempt/__base/p=1/part"]
+    assert left == [in_magic(place, "other", "tasks/attempt/__base/p=1/part")]

@@ -23,6 +23,7 @@ from committer.errors import (
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, place_fixture
 from tests.engine.uploads import committing, pending
+from tests.job_paths import in_job
 
 place = place_fixture("s3", delivery="message")
 
@@ -278,7 +279,7 @@ async def test_what_cannot_be_ended_hides_no_first_error(failing: str, place: Me
 
 
 async def test_a_copy_that_comes_when_its_job_is_over_is_cleaned_up_by_age(place: MemoryPlace) -> None:
-    place.write("_temporary/over/drivers-1/superseded/_SUCCESS", b"{}")
+    place.write(in_job(place, "over", "drivers-1/superseded/_SUCCESS"), b"{}")
     report = await committer.cleanup(place.dest, older_than=3600.0, storage_options=place.options)
     assert report.kept == {"over": "it is younger"}
     report = await committer.cleanup(place.dest, older_than=0.0, storage_options=place.options)

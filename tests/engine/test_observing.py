@@ -17,6 +17,7 @@ from committer.flow.runtime import use_runtime
 from committer.testing.faults import Call, Fault
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.places import MemoryPlace, Place
+from tests.job_paths import is_of_job
 
 
 async def test_events_of_a_commit(place: Place) -> None:
@@ -123,7 +124,7 @@ async def test_two_jobs_at_once_keep_their_audit_apart(memory: MemoryPlace) -> N
     async def note(call: Call) -> None:
         if call.operation == "rename_file" and "/tasks/" in str(call.path):
             job_id = current_audit()["ji"]
-            seen.add((job_id, f"/{job_id}/" in str(call.path)))
+            seen.add((job_id, is_of_job(call.path.path.removeprefix("/table/"), job_id)))
 
     memory.store.before_call = note
     await asyncio.gather(

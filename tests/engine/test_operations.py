@@ -28,6 +28,7 @@ from committer.records.success import SuccessData
 from committer.testing.faults import Fault
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.places import MemoryPlace, Place
+from tests.job_paths import in_job
 
 KEPT = CommitterConfig(cleanup_skipped=True)
 
@@ -53,7 +54,7 @@ async def every_state(place: Place) -> None:
     await aborted.abort()
     await half_committed(place, "rolled-back", KEPT)
     await place.recover("rolled-back", rollback=True, force=True)
-    place.write("_temporary/unknown/decision", b"not json")
+    place.write(in_job(place, "unknown", "decision"), b"not json")
 
 
 STATES = {

@@ -29,6 +29,7 @@ from committer.stores.registry import register_store, unregister_store
 from committer.testing.faults import Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, StagingPlace
 from tests.engine.uploads import pending
+from tests.job_paths import in_job, unique_id
 
 FILES = {"p=1/a": b"1", "p=2/b": b"22"}
 MORE = {"p=1/c": b"333"}
@@ -84,6 +85,11 @@ def restarted(place: MemoryPlace) -> None:
     place.store = FaultyStore(place.space.store())
 
 
+def sets_of(place: MemoryPlace, user: str = "ana") -> str:
+    """Where the pending sets of job j are, below the place that its user named."""
+    return f"{user}/{unique_id(place, 'j')}/staging-uploads/_temporary/0"
+
+
 # -- a healthy job ------------------------------------------------------------------------------------------------------
 
 
@@ -94,7 +100,7 @@ async def test_records_are_there_and_everything_else_is_at_the_destination(
         await place.run_task(job, 0, FILES)
         await place.run_task(job, 1, MORE)
         await place.run_task(job, 2, {})
-        directory = "ana/j/staging-uploads/_temporary/0"
+        directory = sets_of(place)
         assert elsewhere.names() == [f"{directory}/task_j_m_00000{task}" for task in range(3)]
         record = await committer.load_record(f"{elsewhere.uri}/{directory}/task_j_m_000001")
         assert [one.destinationKey for one in record.commits] == ["table/p=1/c"]
@@ -212,7 +218,7 @@ async def test_a_place_on_the_destinations_own_store(place: MemoryPlace, config:
     async with place.open_job(config=config.replace(pending_set_directory=beside), job_id="j") as job:
         await place.run_task(job, 0, FILES)
         there = [name for name in place.space.files() if name.startswith("/records/")]
-        assert there == ["/records/ana/j/staging-uploads/_temporary/0/task_j_m_000000"]
+        assert there == [f"/records/{sets_of(place)}/task_j_m_000000"]
         await job.commit(tasks=1)
     assert place.files() == FILES
     assert not [name for name in place.space.files() if name.startswith("/records/")]
@@ -317,7 +323,7 @@ async def test_a_cleanup_ends_uploads_and_says_what_stays(
 async def test_a_place_that_is_given_is_not_used_for_a_job_that_has_none(
     place: MemoryPlace, elsewhere: Elsewhere, config: CommitterConfig
 ) -> None:
-    elsewhere.space.write("/tmp/ana/j/staging-uploads/_temporary/0/task_j_m_000000", b"another's")
+    elsewhere.space.write(f"/tmp/{sets_of(place)}/task_j_m_000000", b"another's")
     job = await place.open_job(job_id="j", config=config.replace(pending_set_directory=""))
     await place.run_task(job, 0, FILES)
     await job.close()
@@ -334,13 +340,14 @@ async def test_a_setup_record_names_no_place_of_its_own(
     place: MemoryPlace, elsewhere: Elsewhere, config: CommitterConfig
 ) -> None:
     """G10: who can write at the destination sends no driver to another user's records."""
-    elsewhere.space.write("/tmp/eve/j/staging-uploads/_temporary/0/task_j_m_000000", b"another's")
     await left(place, config)
-    setup = msgspec.json.decode(place.read("_temporary/j/setup"), type=JobSetup)
+    others = f"{sets_of(place, 'eve')}/task_j_m_000000"
+    elsewhere.space.write(f"/tmp/{others}", b"another's")
+    setup = msgspec.json.decode(place.read(in_job(place, "j", "setup")), type=JobSetup)
     evil = setup.spec.config.replace(pending_set_user="eve")
     told = setup.spec.records_at.replace("/ana/", "/eve/")
     place.write(
-        "_temporary/j/setup",
+        in_job(place, "j", "setup"),
         msgspec.json.encode(
             msgspec.structs.replace(setup, spec=msgspec.structs.replace(setup.spec, config=evil, records_at=told))
         ),
@@ -349,7 +356,7 @@ async def test_a_setup_record_names_no_place_of_its_own(
         with pytest.raises(ConfigurationError):
             await job.commit(tasks=1)
         await job.abort()
-    assert "eve/j/staging-uploads/_temporary/0/task_j_m_000000" in elsewhere.names()
+    assert others in elsewhere.names()
 
 
 async def test_a_set_that_names_a_file_outside_is_refused(
@@ -357,7 +364,7 @@ async def test_a_set_that_names_a_file_outside_is_refused(
 ) -> None:
     async with place.open_job(job_id="j", config=config) as job:
         await place.run_task(job, 0, MORE)
-        name = "/tmp/ana/j/staging-uploads/_temporary/0/task_j_m_000000"
+        name = f"/tmp/{sets_of(place)}/task_j_m_000000"
         elsewhere.space.write(name, elsewhere.space.files()[name].replace(b"table/p=1", b"other/p=1"))
         with pytest.raises(CommitterError):
             await job.commit(tasks=1)
@@ -369,7 +376,7 @@ async def test_a_set_that_names_a_file_outside_is_refused(
 async def test_a_damaged_record_is_named(place: MemoryPlace, elsewhere: Elsewhere, config: CommitterConfig) -> None:
     async with place.open_job(job_id="j", config=config) as job:
         await place.run_task(job, 0, MORE)
-        name = "/tmp/ana/j/staging-uploads/_temporary/0/task_j_m_000000"
+        name = f"/tmp/{sets_of(place)}/task_j_m_000000"
         elsewhere.space.write(name, elsewhere.space.files()[name][:-20])
         with pytest.raises(RecordError, match="task_j_m_000000"):
             await job.commit(tasks=1)
@@ -406,7 +413,7 @@ async def test_a_record_of_an_earlier_job_of_the_id_is_refused(
 ) -> None:
     async with place.open_job(job_id="j", config=config) as job:
         await place.run_task(job, 0, FILES)
-        name = "/tmp/ana/j/staging-uploads/_temporary/0/task_j_m_000000"
+        name = f"/tmp/{sets_of(place)}/task_j_m_000000"
         late = elsewhere.space.files()[name]
         await job.abort()
     async with place.open_job(job_id="j", config=config) as job:

@@ -16,12 +16,13 @@ from committer.errors import CommitterError, StoreLinkError
 from committer.operations import plan_cleanup
 from committer.testing.faults import Fault
 from tests.engine.places import DiskPlace
+from tests.job_paths import in_job
 
 REPLACING = CommitterConfig(conflict_mode="replace")
 OLD = {"a=1/old": b"old"}
 NEW = {"a=1/new": b"new", "b=1/new": b"more"}
 
-JOB = "_temporary/job-1"
+JOB = "JOB"
 DIRECTORIES = (
     "_temporary",
     JOB,
@@ -94,10 +95,11 @@ class Intruder:
         self.planted: list[tuple[Path, Path, bool]] = []
 
     def plant(self, pattern: str) -> str:
-        """Plants a link at every place of a pattern; returns the pattern with the job's own name for `drivers-*`."""
+        """Plants a link at every place of a pattern; returns the pattern with the job's own names for `JOB`, `drivers-*`."""
         root = self.disk.root
+        pattern = pattern.replace(JOB, in_job(self.disk, "job-1"))
         if "drivers-*" in pattern:
-            [drivers] = root.glob(f"{JOB}/drivers-*")
+            [drivers] = in_job(root, "job-1").glob("drivers-*")
             pattern = pattern.replace("drivers-*", drivers.name)
         found = sorted(root.glob(pattern)) if "*" in pattern else [root / pattern]
         for number, place in enumerate(found):
@@ -294,7 +296,7 @@ async def test_a_link_that_a_task_left_goes_with_its_directory(disk: DiskPlace, 
     await job.close()
     (tmp_path / "home").mkdir()
     (tmp_path / "home/precious").write_bytes(b"x")
-    [attempt, _other] = disk.root.glob(f"{JOB}/00/tasks/*")
+    [attempt, _other] = in_job(disk.root, "job-1").glob("00/tasks/*")
     (attempt / "to-home").symlink_to(tmp_path / "home")
     (attempt.parent / "to-home").symlink_to(tmp_path / "home")
     assert (await committer.cleanup(disk.dest, job_id="job-1")).removed == ["job-1"]
@@ -341,7 +343,7 @@ def test_the_command_line_keeps_it(disk: DiskPlace, tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "documents").mkdir(parents=True)
     (home / "documents/precious").write_bytes(b"x")
-    tasks = disk.root / JOB / "00/tasks"
+    tasks = in_job(disk.root, "job-1", "00/tasks")
     shutil.rmtree(tasks)
     tasks.symlink_to(home)
     before = every_bit(home)

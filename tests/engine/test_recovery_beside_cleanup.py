@@ -9,6 +9,7 @@ from committer import CommitterConfig
 from committer.errors import JobNotFoundError
 from committer.testing.faults import Call, FaultyStore
 from tests.engine.places import MemoryPlace
+from tests.job_paths import in_job
 
 
 @pytest.mark.parametrize("rollback", [False, True])
@@ -24,7 +25,7 @@ async def test_a_job_that_is_cleaned_up_while_it_is_looked_up(flat: MemoryPlace,
         if call.operation == "read" and call.path is not None and call.path.name == "setup" and not over:
             over = True
             await job.commit([message])
-            flat.write("_temporary/j/00/tasks/attempt_j_m_000000_1-3048fef4dfa7/part-0", b"late")
+            flat.write(in_job(flat, "j", "00/tasks/attempt_j_m_000000_1-3048fef4dfa7/part-0"), b"late")
 
     operator.before_call = before
     with pytest.raises(JobNotFoundError):

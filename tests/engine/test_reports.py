@@ -30,6 +30,7 @@ from committer.stores.memory import MemorySpace, MemoryStore
 from committer.stores.registry import find_store as registry_find_store
 from committer.testing.faults import Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, Place
+from tests.job_paths import in_job
 
 _numbers = count()
 
@@ -327,7 +328,7 @@ async def test_records_that_cannot_be_kept_break_nothing(place: Place, elsewhere
 async def test_cleanup_skipped_leaves_everything(place: Place) -> None:
     await place.run_job({"part-0": b"x"}, job_id="job-1", config=CommitterConfig(cleanup_skipped=True))
     left = place.temporary()
-    assert {"_temporary/job-1/setup", "_temporary/job-1/decision", "_temporary/job-1/outcome"} <= left
+    assert {in_job(place, "job-1", record) for record in ("setup", "decision", "outcome")} <= left
     assert await place.states() == {"job-1": "committed"}
     assert place.files() == {"part-0": b"x"}
 

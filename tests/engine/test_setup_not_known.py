@@ -14,6 +14,7 @@ from committer.errors import JobStateError, UnsupportedError
 from committer.opening import Opening
 from committer.spec import Delivery
 from committer.testing.faults import Call, FaultyStore, SimulatedCrash
+from tests.job_paths import in_job
 from tests.neighbours.meeting import Table
 
 OLD = {"part-0": b"old", "part-1": b"old"}
@@ -57,7 +58,7 @@ async def test_recover_a_job_that_lost_its_setup_record(profile: str, rollback: 
     store = FaultyStore(table.space.store())
     joining = committer.attach_job(table.dest, job_id="job", storage_options={"store": store})
     await _die_once_published(table, joining, store)
-    table.remove("_temporary/job/setup")
+    table.remove(in_job(table, "job", "setup"))
     await committer.recover(table.dest, "job", rollback=rollback, storage_options=table.options)
     assert table.files() == (OLD if rollback else {"part-0": b"new"})
     assert table.temporary() == set()
@@ -116,7 +117,7 @@ async def test_an_undecided_job_that_lost_its_setup_record_is_not_taken_for_one_
     async with job.task_attempt(task=0) as task, task.open("part-9") as file:
         await file.write(b"new")
     await job.close()
-    table.remove("_temporary/job/setup")
+    table.remove(in_job(table, "job", "setup"))
     with pytest.raises(JobStateError, match="lost its setup record") as caught:
         if joins == "attach":
             async with committer.attach_job(table.dest, job_id="job", storage_options=table.options) as attached:
@@ -135,7 +136,7 @@ async def test_an_undecided_job_that_lost_its_setup_record_is_not_taken_for_one_
 async def test_a_job_that_lost_its_setup_record_is_joined_as_hadoops_by_who_says_so() -> None:
     table = Table("local", {})
     await _set_up(table)
-    table.remove("_temporary/job/setup")
+    table.remove(in_job(table, "job", "setup"))
     spec = JobSpec.for_hadoop(table.dest, "job")
     async with committer.attach_job(spec, storage_options=table.options) as job:
         await job.commit(tasks=1)

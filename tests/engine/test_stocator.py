@@ -28,6 +28,7 @@ from committer.records.pending_uploads import ListedUpload, UploadList, encode_u
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace
 from tests.engine.stocator_place import ATTEMPT, PROFILES, StocatorPlace
+from tests.job_paths import in_job
 
 FILES = {"a=1/part-0.csv": b"one", "part-1.tar.gz": b"two"}
 
@@ -340,7 +341,7 @@ async def test_a_decision_against_a_committed_job_that_comes_late_costs_no_commi
         job_id="j", decision="abort", driver="d", created="2026-01-01T00:00:00+00:00", setup=job.spec.setup
     )
     place.write(listed, late)
-    place.write("_temporary/j/decision", encode_record(against))
+    place.write(in_job(place, "j", "decision"), encode_record(against))
     with suppress(CommitterError):
         if how == "abort":
             async with committer.attach_job(job.spec, storage_options=place.options) as attached:
@@ -365,8 +366,8 @@ async def test_a_list_names_nothing_but_objects_of_its_run(place: StocatorPlace)
     record = UploadList(
         job_id="j", setup=setup, task_attempt="x", uploads=tuple(ListedUpload(name, "object") for name in names)
     )
-    place.write("_temporary/j/00/uploads/attempt_j_m_000009_0-aaaaaaaaaaaa/00001", encode_upload_list(record))
-    place.write("_temporary/j/00/uploads/attempt_j_m_000008_0-aaaaaaaaaaaa/00001", b"no list")
+    place.write(in_job(place, "j", "00/uploads/attempt_j_m_000009_0-aaaaaaaaaaaa/00001"), encode_upload_list(record))
+    place.write(in_job(place, "j", "00/uploads/attempt_j_m_000008_0-aaaaaaaaaaaa/00001"), b"no list")
     await job.commit(tasks=1)
     assert place.files() == {**FILES, "old": b"old"}
     assert place.space.files()[f"/other/{outside}"] == b"outside"

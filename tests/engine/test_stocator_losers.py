@@ -13,9 +13,9 @@ from committer.committers.stocator.objects import losing_runs
 from committer.records.job_state import Decision, JobOutcome, JobSetup, decode_record, encode_record
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.engine.stocator_place import StocatorPlace
+from tests.job_paths import in_job
 
-JOB = "_temporary/j"
-DECISION, OUTCOME, SETUP = f"{JOB}/decision", f"{JOB}/outcome", f"{JOB}/setup"
+DECISION, OUTCOME, SETUP = "decision", "outcome", "setup"
 
 
 async def _decided() -> tuple[StocatorPlace, committer.Job]:
@@ -50,8 +50,9 @@ async def _lost(place: StocatorPlace, job: committer.Job) -> list[bytes]:
 
 def _change(name: str, kind: type, **fields: object) -> Callable[[StocatorPlace], None]:
     def change(place: StocatorPlace) -> None:
-        record = decode_record(place.read(name), kind, source=name)
-        place.write(name, encode_record(msgspec.structs.replace(record, **fields)))
+        path = in_job(place, "j", name)
+        record = decode_record(place.read(path), kind, source=name)
+        place.write(path, encode_record(msgspec.structs.replace(record, **fields)))
 
     return change
 
@@ -59,15 +60,16 @@ def _change(name: str, kind: type, **fields: object) -> Callable[[StocatorPlace]
 def _end(outcome: str, **fields: object) -> Callable[[StocatorPlace], None]:
     def end(place: StocatorPlace) -> None:
         record = JobOutcome(job_id="j", outcome=outcome, driver="d", created="2026-01-01T00:00:00+00:00", **fields)  # type: ignore[arg-type]
-        place.write(OUTCOME, encode_record(record))
+        place.write(in_job(place, "j", OUTCOME), encode_record(record))
 
     return end
 
 
 def _other_setup(place: StocatorPlace) -> None:
-    setup = decode_record(place.read(SETUP), JobSetup, source=SETUP)
+    path = in_job(place, "j", SETUP)
+    setup = decode_record(place.read(path), JobSetup, source=SETUP)
     spec = msgspec.structs.replace(setup.spec, setup="another")
-    place.write(SETUP, encode_record(msgspec.structs.replace(setup, spec=spec)))
+    place.write(path, encode_record(msgspec.structs.replace(setup, spec=spec)))
 
 
 ABORTED = _change(DECISION, Decision, decision="abort", winners=[])
@@ -81,18 +83,30 @@ ALL, LOST, NONE = [b"lost", b"lost", b"won"], [b"lost", b"lost"], list[bytes]()
         pytest.param([_end("committed")], LOST, id="committed"),
         pytest.param([_end("rolled-back")], ALL, id="rolled back"),
         pytest.param([ABORTED], ALL, id="aborted"),
-        pytest.param([lambda place: place.remove(DECISION)], NONE, id="undecided"),
-        pytest.param([_end("committed"), lambda place: place.remove(DECISION)], NONE, id="its decision is gone"),
+        pytest.param([lambda place: place.remove(in_job(place, "j", DECISION))], NONE, id="undecided"),
+        pytest.param(
+            [_end("committed"), lambda place: place.remove(in_job(place, "j", DECISION))],
+            NONE,
+            id="its decision is gone",
+        ),
         pytest.param([ABORTED, _end("committed")], NONE, id="an abort that came late"),
-        pytest.param([ABORTED, lambda place: place.remove(SETUP)], NONE, id="an abort of a job that is gone"),
+        pytest.param(
+            [ABORTED, lambda place: place.remove(in_job(place, "j", SETUP))], NONE, id="an abort of a job that is gone"
+        ),
         pytest.param([ABORTED, _other_setup], NONE, id="an abort beside the next job of the id"),
         pytest.param([_change(DECISION, Decision, setup="another")], NONE, id="a decision of another setup"),
         pytest.param(
             [ABORTED, _change(DECISION, Decision, remains=True)], NONE, id="an abort of what is left of a job"
         ),
         pytest.param([_end("rolled-back", setup="another"), ABORTED], NONE, id="an outcome of another setup"),
-        pytest.param([lambda place: place.write(DECISION, b"damaged")], NONE, id="a decision that cannot be read"),
-        pytest.param([lambda place: place.write(SETUP, b"damaged")], NONE, id="a setup that cannot be read"),
+        pytest.param(
+            [lambda place: place.write(in_job(place, "j", DECISION), b"damaged")],
+            NONE,
+            id="a decision that cannot be read",
+        ),
+        pytest.param(
+            [lambda place: place.write(in_job(place, "j", SETUP), b"damaged")], NONE, id="a setup that cannot be read"
+        ),
     ],
 )
 async def test_what_a_cleanup_takes_for_lost(

@@ -15,6 +15,7 @@ from committer import CommitterConfig, JobSpec, TaskCommit, sync
 from committer.errors import ConfigurationError, InvalidPathError, RecordError, TaskError, UnsupportedError
 from committer.paths import StorePath
 from committer.references import resolved
+from tests.job_paths import has_in_job
 
 
 def write_part(job: sync.Job, number: int = 0) -> TaskCommit:
@@ -122,7 +123,7 @@ def test_a_pool_that_is_none_is_refused_before_the_job_is_decided(tmp_path: Path
         with pytest.raises(ConfigurationError, match="publish_with is a pool of workers, not a int") as caught:
             job.commit(tasks=1, publish_with=no_pool)
         assert "ExecutorPool" in caught.value.next_step
-        assert not (tmp_path / "_temporary" / "j" / "decision").exists()
+        assert not has_in_job(tmp_path, "j", "decision")
         assert job.commit(tasks=1).files_committed == 1
 
 

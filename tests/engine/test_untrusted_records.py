@@ -31,6 +31,7 @@ from committer.records.task_commit import digest_of
 from committer.stages import decide
 from committer.testing.faults import Fault
 from tests.engine.places import MemoryPlace, Place
+from tests.job_paths import INTENT, in_job
 
 # A prime number: every store, and every way to name what is outside, has its turn.
 pytestmark = pytest.mark.one_in(7)
@@ -87,7 +88,7 @@ def outside(place: Place) -> dict[str, str]:
 @pytest.mark.parametrize("which", list(outside(MemoryPlace())))
 @pytest.mark.parametrize("config", [None, REPLACE], ids=["fail", "replace"])
 async def test_destination_outside(place: Place, which: str, config: CommitterConfig | None) -> None:
-    place.write("_temporary/other/decision", b"not mine")
+    place.write(in_job(place, "other", "decision"), b"not mine")
     uri = outside(place)[which]
     job = await job_with(place, lambda manifest: with_file(manifest, d=uri), config)
     before = place.but_withdrawn()
@@ -98,7 +99,7 @@ async def test_destination_outside(place: Place, which: str, config: CommitterCo
     assert caught.value.field.startswith("files[0].d")
     assert place.but_withdrawn() == before
     await job.abort()
-    assert place.but_withdrawn() == {"_temporary/other/decision": b"not mine"}
+    assert place.but_withdrawn() == {in_job(place, "other", "decision"): b"not mine"}
 
 
 @pytest.mark.parametrize("name", ["0", "zzz", "{own}!", "{own}0"])
@@ -125,7 +126,7 @@ async def test_source_of_another_task_attempt(place: Place, name: str) -> None:
 
 @pytest.mark.parametrize("which", list(outside(MemoryPlace())))
 async def test_source_outside(place: Place, which: str) -> None:
-    place.write("_temporary/other/decision", b"not mine")
+    place.write(in_job(place, "other", "decision"), b"not mine")
     uri = outside(place)[which]
     job = await job_with(place, lambda manifest: with_file(manifest, s=uri))
     before = place.but_withdrawn()
@@ -198,11 +199,11 @@ DAMAGE = {
 async def test_damaged_records_keep_no_other_job_from_anything(place: Place, record: str, damage: str) -> None:
     """Whatever bytes stand there: the job is shown, every call says what is wrong, and force removes it."""
     await decided_job(place)
-    setup = decode_record(place.read("_temporary/job-1/setup"), JobSetup, source="").spec.setup
+    setup = decode_record(place.read(in_job(place, "job-1", "setup")), JobSetup, source="").spec.setup
     outcome = JobOutcome(job_id="job-1", outcome="committed", driver="d", created="", setup=setup)
     if record == "outcome":
-        place.write("_temporary/job-1/outcome", encode_record(outcome))
-    name = f"_temporary/job-1/{record}"
+        place.write(in_job(place, "job-1", "outcome"), encode_record(outcome))
+    name = in_job(place, "job-1", record)
     place.write(name, DAMAGE[damage](place.read(name)))
     beside = await place.open_job(job_id="job-2")
     await beside.close()
@@ -226,7 +227,7 @@ async def decided_job(place: Place) -> committer.Job:
 
 
 def change_decision(place: Place, **changes: object) -> None:
-    name = "_temporary/job-1/decision"
+    name = in_job(place, "job-1", "decision")
     decision = decode_record(place.read(name), Decision, source=name)
     place.write(name, encode_record(msgspec.structs.replace(decision, **changes)))
 
@@ -240,11 +241,11 @@ EVIL_NAMES = ["../victim", "_temporary/other/decision", "_SUCCESS", "/etc/passwd
 @pytest.mark.parametrize("apart", [False, True])
 async def test_facts_that_name_places_outside(place: Place, name: str, kind: str, rollback: bool, apart: bool) -> None:
     await decided_job(place)
-    place.write("_temporary/other/decision", b"not mine")
+    place.write(in_job(place, "other", "decision"), b"not mine")
     facts = [Fact(kind=kind, path=name, identity="x", aside=0)]  # type: ignore[arg-type]
     if apart:
         data = encode_facts(facts)
-        place.write("_temporary/job-1/plan-00009-evil", data)
+        place.write(in_job(place, "job-1", "plan-00009-evil"), data)
         change_decision(place, facts=[], plan=[PlanFile(name="plan-00009-evil", digest=digest_of(data), lines=1)])
     else:
         change_decision(place, facts=facts)
@@ -264,7 +265,7 @@ async def test_what_stood_there_is_known_to_the_recoverer_that_finishes(
     place.write("part-0", b"old")
     place.write("part-1", b"older")
     await decided_job(place)
-    decision = decode_record(place.read("_temporary/job-1/decision"), Decision, source="")
+    decision = decode_record(place.read(in_job(place, "job-1", "decision")), Decision, source="")
     assert (len(decision.facts), len(decision.plan)) == ((2, 0) if in_decision == 1000 else (0, 1))
     if rollback and not place.store.capabilities.hard_links:
         return
@@ -304,7 +305,7 @@ async def test_a_rollback_that_cannot_read_what_to_take_back_ends_nothing(place:
 async def test_winners_outside_the_jobs_directory(place: Place, record: str) -> None:
     await decided_job(place)
     data = b"{}"
-    place.write("_temporary/other/setup", data)
+    place.write(in_job(place, "other", "setup"), data)
     change_decision(
         place,
         winners=[Winner(record=record, digest=digest_of(data), length=2, files=0, size=0, task="t", task_attempt="a")],
@@ -339,7 +340,7 @@ async def test_intent_that_names_records_outside(place: Place) -> None:
     intent = Intent(
         job_id="job-1", driver="d", created="", winners=[NamedRecord("../other/setup", "0" * 64)], tasks=None
     )
-    place.write("_temporary/job-1/intent", encode_record(intent))
+    place.write(in_job(place, "job-1", INTENT), encode_record(intent))
     with pytest.raises(CommitterError):
         await place.recover("job-1")
     assert place.files() == {}
@@ -349,7 +350,7 @@ async def test_setup_record_cannot_send_us_elsewhere(place: Place) -> None:
     """Where a setup record lies says which job it is, not what it says; reports go only where the caller says."""
     await place.open_job(job_id="job-1")
     victim = MemoryPlace("local")
-    name = "_temporary/job-1/setup"
+    name = in_job(place, "job-1", "setup")
     setup = decode_record(place.read(name), JobSetup, source=name)
     evil = msgspec.structs.replace(
         setup.spec,

@@ -10,6 +10,7 @@ from committer.errors import JobNotFoundError, RecordError, ValidationError
 from committer.records.success import decode_success, encode_success
 from committer.testing.faults import Call
 from tests.engine.places import Place
+from tests.job_paths import in_job
 
 
 async def validate(place: Place) -> ValidationReport:
@@ -107,7 +108,7 @@ async def test_hidden_files_of_the_job_count(place: Place) -> None:
 
 async def test_what_jobs_keep_for_themselves_is_no_output(place: Place) -> None:
     await place.run_job({"part-0": b"x"}, config=CommitterConfig(cleanup_skipped=True))
-    place.write("_temporary/other/00/tasks/attempt/part-1", b"y")
+    place.write(in_job(place, "other", "00/tasks/attempt/part-1"), b"y")
     place.write("__magic_job-other/job-other/00/tasks/attempt/__base/part-2", b"")
     report = await validate(place)
     assert (report.ok, report.files, report.extra) == (True, 1, [])

@@ -10,8 +10,9 @@ import committer
 from committer.errors import CommitterError
 from committer.testing.faults import Fault, SimulatedCrash
 from tests.engine.places import MemoryPlace
-from tests.engine.spoiled import SPOILED, in_job, visible
+from tests.engine.spoiled import SPOILED, place_in_job, visible
 from tests.engine.test_advice import calls_in, follow
+from tests.job_paths import in_job
 
 
 @pytest.mark.parametrize("name", SPOILED)
@@ -33,7 +34,7 @@ async def test_what_is_given_up_is_said(tmp_path: Path) -> None:
     with pytest.raises(CommitterError) as caught:
         await committer.recover(table, "j", rollback=True)
     assert "what it published stays; what it did not publish" in caught.value.next_step
-    assert Path(caught.value.path.removeprefix("file:")).parent == in_job(table, "manifests-frozen")
+    assert Path(caught.value.path.removeprefix("file:")).parent == place_in_job(table, "manifests-frozen")
 
 
 @pytest.mark.parametrize("profile", ["hdfs", "adls", "gcs"])
@@ -51,7 +52,7 @@ async def test_sources_that_are_gone_elsewhere(profile: str, name: str) -> None:
     for source in [one for one in place.all_files() if "/tasks/" in one and one.endswith(name)]:
         place.remove(source)
     if name == "tasks":
-        place.remove("_temporary/j/00/tasks")
+        place.remove(in_job(place, "j", "00/tasks"))
     with pytest.raises(CommitterError) as caught:
         await committer.recover(place.dest, "j")
     back = name == "/b" or profile == "gcs"

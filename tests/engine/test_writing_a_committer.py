@@ -22,6 +22,7 @@ from committer.testing.faults import Call, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine import test_commit_protocol as shared
 from tests.engine.places import DiskPlace, MemoryPlace, Place
+from tests.job_paths import in_job
 
 # Collected here once more, and run with the places below.
 _SHARED = (
@@ -181,7 +182,7 @@ async def test_layout_of_a_committers_own_is_found_by_operators(tmp_path: Path) 
     place = InMemory(OWN_LAYOUT)
     job = await _prepared(place)
     records = [name for name in place.all_files() if name.endswith(".linked")]
-    assert {name.rpartition("/")[0] for name in records} == {"_temporary/j/00/committed"}
+    assert {name.rpartition("/")[0] for name in records} == {in_job(place, "j", "00/committed")}
     assert len(records) == 2
     [info] = await committer.list_jobs(place.dest, storage_options=place.options)
     assert (info.committer, info.state) == (OWN_LAYOUT, "open")

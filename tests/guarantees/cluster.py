@@ -127,7 +127,6 @@ class Cluster:
         self.spec: JobSpec | None = None
         self._delays = random.Random(delays) if delays is not None else None
         self._broken: BaseException | None = None
-        self._tasks_directory = str(world.destination / "_temporary" / JOB_ID / "00" / "tasks")
         self._looked = False
 
     def process(self, *faults: Fault) -> FaultyStore:
@@ -175,7 +174,7 @@ class Cluster:
             self.hit = call
             await self._strike(store, call, trouble)
         # Whatever is done below the job's own `tasks` is seen with the next call that goes anywhere else.
-        inside = str(call.path).startswith(self._tasks_directory) and call.destination is None
+        inside = self.spec is not None and call.path.is_under(self.spec.layout.tasks) and call.destination is None
         if not (inside and self._looked):
             self._look()
         self._looked = inside

@@ -22,6 +22,7 @@ from tests.guarantees.cluster import Impatient
 from tests.guarantees.conftest import Tally
 from tests.guarantees.power import PowerStore, new_space
 from tests.guarantees.sweeps import EARLIER_SUCCESS
+from tests.job_paths import has_in_job
 
 JOB = "j1"
 OUT = "data/new/out"
@@ -188,7 +189,7 @@ async def _check(
             assert _marked(found)
         return "committed"
     untouched = {name: data for name, data in situation.before.items() if name != "_SUCCESS"}
-    if f"/{OUT}/_temporary/{JOB}/decision" not in files:
+    if not has_in_job(files, JOB, "decision", above=f"/{OUT}/"):
         assert _standing(files) == untouched, "something changed before the decision"
     if "job" not in promised:
         return "untouched"

@@ -134,7 +134,7 @@ async def test_a_data_node_is_lost_while_tasks_write(servers: Servers, table: Ja
     job = await committer.open_job(table.root.uri, storage_options=options)
     try:
         # A file that the NameNode had to place on one DataNode alone is lost with that.
-        setup = table.root / "_temporary" / job.spec.job_id / "setup"
+        setup = job.spec.layout.setup
         await asyncio.to_thread(servers.wait_until_on_both, setup.path)
         begun = asyncio.Event()
         tasks = [asyncio.create_task(run_task(job, number, begun)) for number in range(4)]

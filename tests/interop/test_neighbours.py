@@ -8,6 +8,7 @@ import pytest
 
 import committer
 from committer.errors import JobNotFoundError
+from tests.job_paths import in_job
 
 from .hadoop import CLEANUP_SKIPPED, Hadoop
 from .hooked import HookedStore
@@ -25,7 +26,7 @@ async def test_java_neighbour_that_skips_cleanup(hadoop: Hadoop, tmp_path: Path)
     assert without_sidecars((await on_disk(neighbour.destination))[0]) == contents("java.csv", "python.csv")
     # Python's cleanup is of its own job alone.
     assert await exists(neighbour.attempt_directory)
-    assert not await exists(neighbour.destination / "_temporary" / "ours")
+    assert not await exists(in_job(neighbour.destination, "ours"))
     assert (await hadoop.load_success(neighbour.destination / "_SUCCESS"))["jobId"] == "ours"
 
 

@@ -9,6 +9,7 @@ from committer import CommitterConfig
 from committer.errors import CommitterError, JobDecidedError, JobStateError
 from committer.records.job_state import JobOutcome, decode_record
 from committer.testing.faults import Fault, SimulatedCrash
+from tests.job_paths import has_in_job, in_job
 from tests.neighbours.meeting import Table
 from tests.rotation import Share
 
@@ -24,7 +25,7 @@ PROFILES = pytest.mark.parametrize("profile", ["local", "gcs", "s3"])
 
 def is_finished(table: Table) -> bool:
     """Whether the dead job's outcome says that nothing but cleaning is left; the lock still stands for a moment."""
-    outcome = table.all_files().get("_temporary/dead/outcome")
+    outcome = table.all_files().get(in_job(table, "dead", "outcome"))
     return outcome is not None and decode_record(outcome, JobOutcome, source="").finished
 
 
@@ -79,8 +80,8 @@ async def test_driver_that_dies_at_every_call_with_the_lock(
             break
         if LOCK not in table.all_files():
             continue
-        decided = "_temporary/dead/decision" in table.all_files()
-        ended = "_temporary/dead/outcome" in table.all_files()
+        decided = has_in_job(table, "dead", "decision")
+        ended = has_in_job(table, "dead", "outcome")
         seen.add("finished" if is_finished(table) else "ended" if ended else "decided" if decided else "undecided")
         other = await table.job("other", APPENDED)
         await other.commit()

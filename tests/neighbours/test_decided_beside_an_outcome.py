@@ -13,6 +13,7 @@ import pytest
 
 import committer
 from committer.testing.faults import Call, Fault, SimulatedCrash
+from tests.job_paths import has_in_job, in_job
 from tests.neighbours.meeting import Connection, Party, Table
 
 FILES = {"p=1/a": b"a", "p=2/b": b"b"}
@@ -63,7 +64,7 @@ async def test_the_outcome_tells(profile: str, late: str) -> None:
     party.store.before_call = dies_beside_the_outcome
     with pytest.raises(SimulatedCrash):
         await party.commit()
-    assert "_temporary/job/decision" in table.all_files()
+    assert has_in_job(table, "job", "decision")
     [info] = await committer.list_jobs(table.dest, storage_options=table.options)
     assert (info.state, info.files) == ("committed", len(FILES))
     report = await committer.recover(table.dest, "job", storage_options=table.options)
@@ -77,7 +78,7 @@ async def test_success_tells_beside_a_setup_record_that_comes_late_as_well(profi
     """Found by a search over pairs of late calls: nothing could end what looked like a job that died."""
     table = Table(profile)
     party = await table.job("job", FILES, delivery="message")
-    setup = table.all_files()["_temporary/job/setup"]
+    setup = table.all_files()[in_job(table, "job", "setup")]
     waits, goes_on = asyncio.Event(), asyncio.Event()
 
     async def same(job: committer.Job) -> None:
@@ -89,7 +90,7 @@ async def test_success_tells_beside_a_setup_record_that_comes_late_as_well(profi
     assert party.error is None
     goes_on.set()
     await second
-    table.write("_temporary/job/setup", setup)
+    table.write(in_job(table, "job", "setup"), setup)
     report = await committer.recover(table.dest, "job", storage_options=table.options)
     assert (report.success, report.files_committed) == (True, len(FILES))
     assert table.files() == FILES

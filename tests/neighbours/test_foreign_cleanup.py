@@ -8,6 +8,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, JobNotFoundError
 from committer.records.success import SuccessData, encode_success
+from tests.job_paths import has_in_job
 from tests.neighbours.meeting import Table, interrupted
 from tests.rotation import Share
 
@@ -35,7 +36,7 @@ async def test_temporary_is_deleted_before_every_call_of_a_commit(
 
         async def delete(table: Table = table) -> None:
             nonlocal decided
-            decided = "_temporary/job/decision" in table.all_files()
+            decided = has_in_job(table, "job", "decision")
             if any(name.startswith("_temporary/") for name in table.all_files()):
                 table.remove("_temporary")
 
@@ -125,7 +126,7 @@ async def test_marker_of_an_earlier_job_stands_while_nothing_is_decided(profile:
 
         async def delete(table: Table = table) -> None:
             nonlocal decided
-            decided = "_temporary/job/decision" in table.all_files()
+            decided = has_in_job(table, "job", "decision")
             table.remove("_temporary")
 
         await interrupted(party, number, delete)

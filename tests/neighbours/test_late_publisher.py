@@ -13,6 +13,7 @@ from committer.stages.commit_state import CommitState
 from committer.testing.faults import Call, SimulatedCrash
 from tests.engine.outside import NEW, config, run_task
 from tests.engine.places import Place, place_fixture, plain_store
+from tests.job_paths import INTENT, in_job
 
 place = place_fixture("gcs")
 OLD = {"a=1/old": b"old"}
@@ -126,7 +127,7 @@ async def test_an_intent_that_is_none_is_all_that_is_told(place: Place) -> None:
     """A recovery that cannot read it began nothing, so it has nothing to take back."""
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, OLD)
-    place.write("_temporary/j/intent", b"{")
+    place.write(in_job(place, "j", INTENT), b"{")
     with pytest.raises(RecordError) as caught:
         await place.recover("j")
     assert caught.value.outcome == "unchanged"

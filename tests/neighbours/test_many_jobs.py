@@ -14,6 +14,7 @@ import committer
 from committer import CommitterConfig
 from committer.records.success import decode_success
 from committer.testing.faults import Call, FaultyStore
+from tests.job_paths import is_of_job
 from tests.neighbours import many
 from tests.neighbours.meeting import Table
 
@@ -60,8 +61,6 @@ async def test_eight_jobs_touch_only_their_own(profile: str) -> None:
 
     async def one(number: int) -> None:
         job_id = f"job-{number}"
-        places = (f"_temporary/{job_id}", f"__magic_job-{job_id}")
-        below = (*[f"{place}/" for place in places], f"_temporary/.replace-lock-{job_id}")
         store = FaultyStore(table.space.store())
 
         async def note(call: Call) -> None:
@@ -77,8 +76,9 @@ async def test_eight_jobs_touch_only_their_own(profile: str) -> None:
                     continue
                 name = path.path.removeprefix("/table").removeprefix("/")
                 own = (
-                    name.startswith(below)
-                    or name in ("", "_SUCCESS", "_temporary", *places)
+                    is_of_job(name, job_id)
+                    or name.startswith(f"_temporary/.replace-lock-{job_id}")
+                    or name in ("", "_SUCCESS", "_temporary")
                     or f"/{job_id}-" in name
                     or (call.operation == "make_directory" and not name.startswith("_"))
                 )

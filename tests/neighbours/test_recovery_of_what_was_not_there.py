@@ -14,6 +14,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, JobNotFoundError
 from committer.testing.faults import Call, Fault, SimulatedCrash
+from tests.job_paths import has_in_job, in_job
 from tests.neighbours.meeting import Connection, Table
 
 OLD = {"p=1/old": b"old", "p=2/old": b"old"}
@@ -87,8 +88,8 @@ async def test_a_job_whose_id_is_set_up_anew_while_it_is_looked_for(profile: str
             done = True
             await committer.cleanup(table.dest, job_id="job", storage_options=table.options)
             await begun(table, "message", "put outcome")
-        if "_temporary/job/outcome" in table.all_files():
-            outcomes.append(table.all_files()["_temporary/job/outcome"])
+        if has_in_job(table, "job", "outcome"):
+            outcomes.append(table.all_files()[in_job(table, "job", "outcome")])
 
     operator.before_call = before
     report = await committer.recover(table.dest, "job", force=True, storage_options={"store": operator})

@@ -11,6 +11,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, DestinationBusyError, JobUndecidedError
 from committer.testing.faults import Fault
+from tests.job_paths import in_job, unique_id
 from tests.neighbours.meeting import Party, Table, crossed, interrupted
 from tests.rotation import Share
 
@@ -273,9 +274,9 @@ async def test_lock_of_a_job_whose_directory_is_gone(profile: str) -> None:
     """An operator deleted the job's directories by hand: cleanup of that id still releases the lock."""
     table = Table(profile, OLD)
     await dead_replacer(table, "undecided")
-    table.remove("_temporary/dead")
+    table.remove(in_job(table, "dead"))
     if profile == "s3":
-        table.remove("__magic_job-dead")
+        table.remove(f"__magic_job-{unique_id(table, 'dead')}")
     other = await table.job("other", SECOND)
     await other.commit()
     assert other.busy

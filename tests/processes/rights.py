@@ -92,7 +92,7 @@ async def commit(table: Path, name: str, config: CommitterConfig) -> dict[str, o
         await job.commit(tasks=1)
     except CommitterError as error:
         answer = {"error": type(error).__name__, "said": str(error), "outcome": error.outcome}
-    answer["decided"] = (table / "_temporary/j/decision").exists()
+    answer["decided"] = any(table.glob("_temporary/*/decision"))
     await job.close()
     answer["visible"] = sorted(
         str(path.relative_to(table))

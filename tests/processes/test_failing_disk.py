@@ -23,6 +23,7 @@ from committer.records.success import SuccessData, encode_success
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.guarantees.cluster import Impatient
+from tests.job_paths import has_in_job, has_intent
 from tests.processes.harness import visible
 from tests.processes.system_calls import CHANGES, met
 
@@ -90,7 +91,7 @@ async def _commit_on(destination: Path, config: CommitterConfig, refusing: Refus
 
 
 def _stands(destination: Path, record: str) -> bool:
-    return (destination / "_temporary/J" / record).exists()
+    return has_in_job(destination, "J", record)
 
 
 async def _check(destination: Path, error: CommitterError) -> None:
@@ -99,7 +100,7 @@ async def _check(destination: Path, error: CommitterError) -> None:
     if error.outcome == "unchanged":
         assert not decided
         assert visible(destination) == {}
-        assert not list((destination / "_temporary/J").glob("intent*"))
+        assert not has_intent(destination, "J")
         with pytest.raises(JobUndecidedError):
             await committer.recover(destination, "J")
         async with committer.attach_job(destination, job_id="J") as job:

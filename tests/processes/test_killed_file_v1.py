@@ -12,6 +12,7 @@ import pytest
 
 import committer
 from committer.errors import JobStateError, JobUndecidedError
+from tests.job_paths import has_in_job, has_intent, in_job
 from tests.processes.harness import TIMEOUT_S, driver, expected, finish, published, visible
 
 # Ten tasks: a moment between the first directory that is taken and the last can be met.
@@ -24,11 +25,11 @@ Reached = Callable[[Path], bool]
 
 def taken(destination: Path) -> int:
     """How many tasks' directories a driver took."""
-    return sum(1 for _task in destination.glob("_temporary/J/drivers-*/tasks/*"))
+    return sum(1 for _task in in_job(destination, "J").glob("drivers-*/tasks/*"))
 
 
 def intends(destination: Path) -> bool:
-    return (destination / "_temporary/J/intent").exists()
+    return has_intent(destination, "J")
 
 
 def took_one(destination: Path) -> bool:
@@ -40,7 +41,7 @@ def took_half(destination: Path) -> bool:
 
 
 def decided(destination: Path) -> bool:
-    return (destination / "_temporary/J/decision").exists()
+    return has_in_job(destination, "J", "decision")
 
 
 def published_some(destination: Path) -> bool:
@@ -52,7 +53,7 @@ def published_most(destination: Path) -> bool:
 
 
 def ended(destination: Path) -> bool:
-    return (destination / "_temporary/J/outcome").exists() or (destination / "_SUCCESS").exists()
+    return has_in_job(destination, "J", "outcome") or (destination / "_SUCCESS").exists()
 
 
 MOMENTS = [intends, took_one, took_half, decided, published_some, published_most, ended]

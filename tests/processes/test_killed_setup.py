@@ -13,6 +13,7 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import JobExistsError
+from tests.job_paths import has_in_job, in_job
 from tests.processes.harness import visible
 from tests.processes.system_calls import killed_at
 
@@ -41,7 +42,7 @@ async def _goes_on(destination: Path, config: CommitterConfig, options: dict[str
         await _commit(destination, config, options)
         return "claimed"
     except JobExistsError:
-        assert (destination / "_temporary/J/setup").exists()
+        assert has_in_job(destination, "J", "setup")
     if by_age:
         report = await committer.cleanup(destination, older_than=0, storage_options=options)
         assert report.removed == ["J"]
@@ -79,7 +80,7 @@ def test_what_a_killed_setup_left_is_cleaned_up(tmp_path: Path, how: str) -> Non
         destination = tmp_path / f"{number}/o"
         if not killed_at(number, partial(_set_up, destination, config, {"threads": 1})):
             break
-        if not (destination / "_temporary/J").exists():
+        if not in_job(destination, "J").exists():
             continue
         choice: dict[str, Any] = {"job_id": "J"} if how == "by name" else {"older_than": 0}
         report = asyncio.run(committer.cleanup(destination, **choice))

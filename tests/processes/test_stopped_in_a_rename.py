@@ -22,6 +22,7 @@ import committer
 from committer import CommitterConfig
 from committer.records.success import decode_success
 from committer.stores.local import kernel_rename
+from tests.job_paths import in_job
 from tests.processes import stopping
 from tests.processes.harness import environment, visible
 
@@ -138,7 +139,7 @@ async def test_new_file_that_is_taken_back(
 
 
 # What the driver goes by when it lists the sealed directory, and where it renames it to.
-SEALED = {"listing": "_temporary/a/*/tasks-sealed/*/p=2", "rename": "p=2"}
+SEALED = {"listing": "_temporary/a*/*/tasks-sealed/*/p=2", "rename": "p=2"}
 
 
 @pytest.mark.one_in(3)
@@ -158,7 +159,7 @@ async def test_directory_that_is_renamed_as_a_whole(
         complete = {"p=1/old": b"old"} | dict.fromkeys(new, b"new")
         if sealed:
             seen += 1
-            written = table / "_temporary/a/00/tasks" / sealed[0].parent.name / "p=2"
+            written = in_job(table, "a", "00/tasks") / sealed[0].parent.name / "p=2"
             written.mkdir(parents=True)
             (written / "stray").write_text("stray")
             await committer.recover(table, "a", rollback=end != "recover")

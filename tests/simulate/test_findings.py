@@ -40,14 +40,14 @@ def clean(result: Result) -> None:
 
 def test_decision_that_arrives_when_the_job_is_cleaned_up() -> None:
     scenario = small("gcs", "message", "append")
-    place = call_of(scenario, "j0.driver", "put", "j0/decision")
+    place = call_of(scenario, "j0.driver", "put", "/decision")
     clean(simulate(Scenario(0, "gcs", scenario.jobs, before=scenario.before, forced={place: "again"})))
 
 
 def test_decision_that_arrives_where_a_task_outlived_the_cleanup() -> None:
     plan = JobPlan("j0", delivery="message", tasks=1, files=1, patience_s=0.1, mischief=0.5)
     for seed in (3, 10, 11):
-        place = call_of(Scenario(seed, "gcs", (plan,), forced={}), "j0.driver", "put", "j0/decision")
+        place = call_of(Scenario(seed, "gcs", (plan,), forced={}), "j0.driver", "put", "/decision")
         clean(simulate(Scenario(seed, "gcs", (plan,), forced={place: "again"})))
 
 
@@ -79,7 +79,7 @@ def test_rollback_that_stands_still_while_another_driver_commits() -> None:
     plan = JobPlan("j0", delivery="message", tasks=1, files=1)
     events = (Event(0, "roll_back", "j0", True, 0.05), Event(1, "recover", "j0", True, 1.0))
     quiet = Scenario(0, "adls", (plan,), forced={})
-    decide = call_of(quiet, "j0.driver", "put", "j0/decision")
+    decide = call_of(quiet, "j0.driver", "put", "/decision")
     for number in range(1, 8):
         forced = {decide: "crash_before", ("op0", number): "slow"}
         clean(simulate(Scenario(0, "adls", (plan,), events, forced=forced)))  # type: ignore[arg-type]
@@ -162,7 +162,7 @@ def test_success_file_of_the_job_that_a_slow_driver_takes_for_the_old_one() -> N
     events = (Event(0, "recover", "j0", True, 0.25),)
     for seed in range(5):
         slow = Scenario(seed, "hdfs", (plan,), events, before=before, forced={aside: "slow"})
-        finished = numbers(simulate(slow), "op0", "put", "j0/outcome")[-1]
+        finished = numbers(simulate(slow), "op0", "put", "/outcome")[-1]
         forced = {aside: "slow", ("op0", finished): "crash_after"}
         clean(simulate(Scenario(seed, "hdfs", (plan,), events, before=before, forced=forced)))  # type: ignore[arg-type]
 
@@ -202,7 +202,7 @@ def test_file_below_a_target_whose_move_had_no_answer_is_not_missed() -> None:
 
 @pytest.mark.parametrize("kind", ["gcs", "gcs-no-identity", "no-identity", "adls"])
 @pytest.mark.parametrize("delivery", ["listing", "message"])
-@pytest.mark.parametrize("first", ["out/_temporary/j0/setup", "out/_temporary/j0/00", "out/_temporary/j0/00/manifests"])
+@pytest.mark.parametrize("first", ["/setup", "/00", "/00/manifests"])
 def test_decision_that_arrives_after_the_cleanup_beside_what_else_came_late(
     kind: str, delivery: Delivery, first: str
 ) -> None:
@@ -213,7 +213,7 @@ def test_decision_that_arrives_after_the_cleanup_beside_what_else_came_late(
     for number in made:
         late = ("j0.driver", number)
         shifted = simulate(Scenario(0, kind, (plan,), before=before, forced={late: "late"}))
-        decided = ("j0.driver", numbers(shifted, "j0.driver", "put", "j0/decision")[0])
+        decided = ("j0.driver", numbers(shifted, "j0.driver", "put", "/decision")[0])
         clean(simulate(Scenario(0, kind, (plan,), before=before, forced={late: "late", decided: "late"})))
 
 
@@ -252,7 +252,7 @@ def test_decision_that_arrives_again_for_a_slow_driver_when_a_recoverer_ended_it
 ) -> None:
     plan = JobPlan("j0", delivery="message", tasks=1, files=1)
     quiet = Scenario(0, kind, (plan,), forced={})
-    decided = call_of(quiet, "j0.driver", "put", "j0/decision")
+    decided = call_of(quiet, "j0.driver", "put", "/decision")
     driver, renaming = call_of(quiet, "j0.driver", "rename_file", ".csv")
     events = (Event(0, operator, "j0", True, 0.3),)
     for slow in share.of(range(renaming, renaming + 6)):
@@ -467,11 +467,11 @@ def test_setup_that_an_operator_ended_before_its_driver_heard_that_it_stood(kind
     plans = (JobPlan("j0", delivery="message", tasks=1, files=1), plan) if anew else (plan,)
     driver = f"{plan.job_id}.driver"
     quiet = simulate(Scenario(1, kind, plans, forced={})).history()
-    put = next(line.split() for line in quiet if f"{driver} " in line and " put " in line and "j0/setup:" in line)
+    put = next(line.split() for line in quiet if f"{driver} " in line and " put " in line and "/setup:" in line)
     forced: dict[tuple[str, int], Trouble] = {(driver, int(put[2])): "lost", (driver, int(put[2]) + 1): "slow"}
     events = (Event(0, "cleanup", plan.job_id, False, float(put[0]) + 0.02),)
     result = simulate(Scenario(1, kind, plans, events, forced=forced))
     clean(result)
     lines = [line for line in result.history() if f"{driver} " in line]
-    assert sum(" put " in line and "j0/setup" in line for line in lines) == 2
+    assert sum(" put " in line and "/setup" in line for line in lines) == 2
     assert any(line.endswith(f"says that {plan.job_id} is committed") for line in lines)

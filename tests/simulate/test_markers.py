@@ -11,7 +11,7 @@ from committer import CommitterConfig
 from committer.records.job_state import Decision, JobOutcome, encode_record
 from committer.testing.simulate.checker import Checker, GuaranteeBrokenError
 from committer.testing.simulate.ledger import Ledger
-from committer.testing.simulate.worlds import OUT, TEMPORARY, MemoryWorld
+from committer.testing.simulate.worlds import OUT, MemoryWorld, places_of
 
 
 def ended(ended_at: dict[str, str]) -> Checker:
@@ -20,11 +20,11 @@ def ended(ended_at: dict[str, str]) -> Checker:
     checker = Checker(world, {job: Ledger(0, CommitterConfig()) for job in ended_at})
     for job, created in ended_at.items():
         told: dict[str, Any] = {"job_id": job, "driver": "d", "created": created}
-        own = f"{OUT}/{TEMPORARY}/{job}"
-        world.write(f"{own}/setup", b"{}")
-        world.write(f"{own}/decision", encode_record(Decision(decision="commit", **told)))
+        own, _magic = places_of(job)
+        world.write(f"{own}setup", b"{}")
+        world.write(f"{own}decision", encode_record(Decision(decision="commit", **told)))
         checker.step()
-        world.write(f"{own}/outcome", encode_record(JobOutcome(outcome="committed", **told)))
+        world.write(f"{own}outcome", encode_record(JobOutcome(outcome="committed", **told)))
         checker.step()
     world.write(f"{OUT}/_SUCCESS", json.dumps({"jobId": next(iter(ended_at))}).encode())
     checker.step()

@@ -91,6 +91,7 @@ def scenarios(spark: Any, root: Path) -> dict[str, Any]:
     found["partitionBy"] = failing(lambda: frame.write.format("committer").partitionBy("a").mode("append").save(dest))
     found["default mode"] = failing(lambda: frame.write.format("committer").save(dest))
 
+    found["without scheme"] = without_scheme(spark, frame, root)
     found["spark's own"] = own_writers(spark, str(root / "spark"))
     report = foreach_partition(frame, root / "own", write_lines)
     found["own"] = [report.files_committed, sorted(path.name for path in (root / "own").glob("part-*"))]
@@ -106,6 +107,25 @@ def scenarios(spark: Any, root: Path) -> dict[str, Any]:
     )
     watcher.join()
     found["touched"] = touched
+    return found
+
+
+def without_scheme(spark: Any, frame: Any, root: Path) -> dict[str, Any]:
+    """Paths without scheme, which the server resolves: it started in `root`."""
+    from committer.spark import foreach_partition, write
+
+    (root / "client").mkdir()
+    os.chdir(root / "client")
+    write(frame, "relative/write")
+    foreach_partition(frame, "relative/own", write_lines)
+    os.chdir(root)
+    found: dict[str, Any] = {"relative": sorted(path.name for path in (root / "relative").iterdir())}
+    spark.conf.set("fs.viewfs.mounttable.cluster.link./data", (root / "client").as_uri())
+    spark.conf.set("ipc.client.connect.max.retries", "0")
+    for name, file_system in ("viewfs", "viewfs://cluster/"), ("silent", "hdfs://127.0.0.1:1/"):
+        spark.conf.set("fs.defaultFS", file_system)
+        found[name] = failing(lambda: write(frame, "/data/x"))
+    spark.conf.unset("fs.defaultFS")
     return found
 
 

@@ -91,6 +91,16 @@ def check_modes(found: dict[str, Any]) -> None:
     assert not (found["root"] / "t" / "_temporary").exists()
 
 
+def check_a_path_without_scheme_is_the_servers(found: dict[str, Any]) -> None:
+    told = found["without scheme"]
+    assert told["relative"] == ["own", "write"]
+    # Resolved, and of no store of this package.
+    assert "no store is known for viewfs" in told["viewfs"][1]
+    kind, text, *_ = told["silent"]
+    assert (kind, "give the URI: file:///data/x" in text) == ("InvalidPathError", True)
+    assert not Path("/data/x").exists()
+
+
 def check_what_spark_says_before_it_asks_the_data_source(found: dict[str, Any]) -> None:
     kind, text, *_ = found["partitionBy"]
     assert (kind, "provided partitioning" in text) == ("IllegalArgumentException", True)
@@ -142,6 +152,7 @@ def test_connect(found: dict[str, Any]) -> None:
     # One test, since a server takes one port of the machine and half a minute: spread over workers there would be two.
     check_write_returns_the_jobs_report(found)
     check_modes(found)
+    check_a_path_without_scheme_is_the_servers(found)
     check_what_spark_says_before_it_asks_the_data_source(found)
     check_spark_s_own_writers(found)
     check_one_s_own_writers(found)

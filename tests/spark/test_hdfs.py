@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import getpass
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import committer.spark
 from committer import sync
+from committer.spark import configure
+from committer.sync import TaskAttempt
 
+from .conftest import PROTOCOL_KEY, SPARKS_OWN
 from .protocol_places import Place, place_of
 
 if TYPE_CHECKING:
@@ -56,6 +61,47 @@ def test_a_write_an_append_and_an_overwrite(spark: SparkSession, name_node: Plac
     assert ids_of(name_node, "source/table")["p=1"] == every["p=1"]
     assert sync.validate(uri).ok
     assert not [name for name in name_node.read("source/table") if "_temporary" in name]
+
+
+def test_a_path_without_scheme_goes_where_sparks_own_writers_go(
+    spark: SparkSession, name_node: Place, tmp_path: Path
+) -> None:
+    """The default file system is the cluster, as on every real one."""
+    frame = spark.range(4)
+    name = f"no-scheme-{tmp_path.name}"
+    spark.conf.set("fs.defaultFS", name_node.root)
+    try:
+        configure(spark)
+        frame.write.parquet(f"/{name}/by-spark")
+        report = committer.spark.write(frame, f"/{name}/write", writer="python")
+        assert report.files_committed
+        committer.spark.write(frame, f"{name}-relative/write", writer="python")
+        frame.write.format("committer").mode("append").save(f"/{name}/format")
+        committer.spark.foreach_partition(frame, f"/{name}/each", write_number)
+        stream = spark.readStream.schema("id long").parquet(f"/{name}/by-spark")
+        for number, writer in enumerate(
+            (
+                stream.writeStream.format("committer").option("path", f"/{name}/stream"),
+                stream.writeStream.foreachBatch(committer.spark.foreach_batch(f"/{name}/batches")),
+            )
+        ):
+            query = writer.option("checkpointLocation", f"{tmp_path.as_uri()}/{number}").trigger(availableNow=True)
+            query.start().awaitTermination()
+    finally:
+        spark.conf.unset("fs.defaultFS")
+        configure(spark)
+        spark.conf.set(PROTOCOL_KEY, SPARKS_OWN)
+    for place in "by-spark", "write", "format", "stream", "batches":
+        assert spark.read.parquet(f"{name_node.root}/{name}/{place}").count() == 4, place
+    assert len(name_node.read(f"{name}/each")) == frame.rdd.getNumPartitions() + 1
+    assert not Path(f"/{name}").exists()
+    home = f"user/{getpass.getuser()}/{name}-relative/write"
+    assert sum(len(ids) for ids in ids_of(name_node, home).values()) == 4
+
+
+def write_number(rows: Iterator[object], task: TaskAttempt) -> None:
+    with task.open(f"part-{task.task}") as file:
+        file.write(b"%d" % len(list(rows)))
 
 
 def test_a_write_that_fails_leaves_nothing(spark: SparkSession, name_node: Place) -> None:

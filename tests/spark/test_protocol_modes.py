@@ -141,7 +141,7 @@ def test_a_partition_elsewhere_is_refused(committing: SparkSession, table: str, 
         Exception, match=r"has a location of its own, .*elsewhere.*spark\.hadoop\.committer\.absolute_roots"
     ):
         committing.sql(f"insert into {table} partition (p = 9, q = 9) select 1L")
-    with pytest.raises(Exception, match="a partition with a location of its own, is to be replaced"):
+    with pytest.raises(Exception, match=r"a partition with a location of its own, is to be replaced.*absolute_roots"):
         committing.sql(f"insert overwrite {table} partition (p = 9, q = 9) select 1L")
     assert committing.table(table).count() == 12
     assert os.listdir(elsewhere) == []
@@ -170,6 +170,78 @@ def test_a_partition_elsewhere_below_a_root(committing: SparkSession, table: str
         committing.conf.unset(MODE)
     assert [row.id for row in committing.table(table).where("p = 9").collect()] == [77]
     assert committing.table(table).count() == 16
+
+
+def test_a_static_overwrite_of_partitions_elsewhere(committing: SparkSession, table: str, tmp_path: Path) -> None:
+    """Old files stay until all new ones are there, of the table's directory and of the others alike."""
+    roots = tmp_path / "roots"
+    committing.conf.set("committer.absolute_roots", str(roots))
+    try:
+        for q in 8, 9:
+            committing.sql(
+                f"alter table {table} add partition (p = 9, q = {q}) location '{roots / f'else where%20{q}'}'"
+            )
+            committing.sql(f"insert into {table} partition (p = 9, q = {q}) select id from range(3)")
+        before = everything(tmp_path)
+        failing(committing).createOrReplaceTempView("failing")
+        for target, columns in ("partition (p = 9, q = 9)", "id"), ("", "id, 9, 9"):
+            with pytest.raises(Exception, match="boom"):
+                committing.sql(f"insert overwrite {table} {target} select {columns} from failing")
+        assert everything(tmp_path) == before
+        committing.sql(f"insert overwrite {table} partition (p = 9, q = 9) select 77L")
+        found = {(row.p, row.q): row["count"] for row in committing.table(table).groupBy("p", "q").count().collect()}
+        assert found == {(0, 0): 3, (0, 1): 3, (1, 0): 3, (1, 1): 3, (9, 8): 3, (9, 9): 1}
+        assert [row.id for row in committing.table(table).where("q = 9").collect()] == [77]
+        committing.sql(f"insert overwrite {table} partition (p = 9, q) select 5L, 9")
+        assert [row.id for row in committing.table(table).where("p = 9").collect()] == [5]
+        committing.sql(f"insert overwrite {table} partition (p = 9, q = 9) select 1L where false")
+        assert committing.table(table).where("p = 9").count() == 0
+        committing.sql(f"insert into {table} values (1, 9, 8), (1, 9, 9)")
+        committing.sql(f"insert overwrite {table} select 6L, 9, 9")
+        assert [tuple(row) for row in committing.table(table).collect()] == [(6, 9, 9)]
+        committing.sql(f"insert overwrite {table} partition (p = 9, q = 9) select 7L")
+        assert [tuple(row) for row in committing.table(table).collect()] == [(7, 9, 9)]
+    finally:
+        committing.conf.unset("committer.absolute_roots")
+
+
+def test_a_root_of_the_session_that_holds_a_destination_is_no_error(committing: SparkSession, tmp_path: Path) -> None:
+    """A session names roots for all of its tables; a job goes by those beside its destination."""
+    places = (tmp_path, tmp_path / "direct", tmp_path / "direct" / "below", "hdfs://another:8020/x")
+    roots = tuple(str(place) for place in places)
+    out = tmp_path / "direct"
+    committing.conf.set("committer.absolute_roots", ",".join(roots))
+    try:
+        committing.range(3).write.mode("append").parquet(str(out))
+    finally:
+        committing.conf.unset("committer.absolute_roots")
+    committer.spark.configure(committing, config={"absolute_roots": roots})
+    frame = committing.range(3)
+    frame.write.mode("append").parquet(str(out))
+    frame.write.format("committer").mode("append").save(str(out))
+    for writer in "spark", "python":
+        committer.spark.write(frame, out, mode="append", writer=writer)
+    committer.spark.foreach_partition(frame, out, lambda rows, task: None)
+    assert rows(committing, out) == 15
+
+
+def test_an_output_committer_that_has_no_effect_is_logged(
+    committing: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = ("spark.sql.parquet.output.committer.class", "spark.sql.sources.outputCommitterClass")
+    name = "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter"
+    frame = committing.range(3)
+    frame.write.parquet(str(tmp_path / "before"))
+    assert "has no effect" not in caplog.text
+    for kind, key in zip(("parquet", "orc"), keys, strict=True):
+        caplog.clear()
+        committing.conf.set(key, name)
+        try:
+            frame.write.format(kind).save(str(tmp_path / kind))
+            frame.write.format(kind).mode("append").save(str(tmp_path / kind))
+        finally:
+            committing.conf.unset(key)
+        assert caplog.text.count(f"{key}={name} has no effect") == 1
 
 
 def test_a_relative_path_is_the_one_of_the_jvm(

@@ -20,6 +20,7 @@ from committer.cli import main as command_line
 from committer.errors import ConfigurationError
 from committer.spark import foreach_batch
 from committer.spark.micro_batches import batch_job_id
+from tests.job_paths import KEPT, in_job, jobs_at
 
 from .trees import data_files, everything
 
@@ -95,9 +96,9 @@ class Stream:
 
     def kept(self) -> set[str]:
         """Jobs of which anything stands; of each nothing but its outcome."""
-        jobs = {path.name for path in (self.table / "_temporary").iterdir()}
+        jobs = set(jobs_at(self.table))
         for job in jobs:
-            assert [path.name for path in (self.table / "_temporary" / job).iterdir()] == ["outcome"]
+            assert {path.name for path in in_job(self.table, job).iterdir()} == KEPT
         return jobs
 
     def forget_that_it_committed(self, batch: int) -> None:

@@ -18,6 +18,7 @@ from committer.spark.options import WriteOptions
 from committer.spark.stream_writer import BatchMessage, CommitterStreamWriter, query_of
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
+from tests.job_paths import KEPT, in_job
 
 JOB = batch_job_id("q", 7)
 CONFIG = CommitterConfig(outcome_kept=True)
@@ -90,7 +91,7 @@ async def test_attempts_of_an_earlier_try_do_not_win(tmp_path: Path) -> None:
         messages = [await task(new, number, f"new-{number}") for number in range(2)]
     await commit(tmp_path, *messages)
     assert names(tmp_path) == {"part-new-0", "part-new-1"}
-    assert {path.name for path in (tmp_path / "_temporary" / JOB).iterdir()} == {"outcome"}
+    assert {path.name for path in in_job(tmp_path, JOB).iterdir()} == KEPT
 
 
 async def test_a_task_of_an_earlier_try_finds_its_job_over(tmp_path: Path) -> None:

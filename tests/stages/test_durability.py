@@ -11,6 +11,7 @@ from committer import CommitterConfig, JobSpec, StorePath
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.local import LocalStore
 from committer.testing.faults import FaultyStore
+from tests.job_paths import in_job
 
 
 class RecordingDisk(LocalStore):
@@ -79,7 +80,7 @@ async def test_order_is_data_record_decision_directories_outcome_success(tmp_pat
     # Every directory up to the attempt's own holds a name that must survive with the record.
     for directory in ("a=1/b=2", "a=1"):
         assert any(line.startswith("directory _temporary") and line.endswith(directory) for line in forced[:record])
-    decision, outcome = first(forced, "record", "J/decision"), first(forced, "record", "J/outcome")
+    decision, outcome = first(forced, "record", "/decision"), first(forced, "record", "/outcome")
     assert record < decision < outcome < first(forced, "record _SUCCESS")
     touched = {line.removeprefix("directory ") for line in forced[decision:outcome] if line.startswith("directory")}
     assert {".", "a=1", "a=1/b=2"} <= touched
@@ -93,7 +94,8 @@ async def test_every_name_above_is_forced_at_setup(tmp_path: Path) -> None:
     config = CommitterConfig(durability="fsync")
     job = await committer.open_job(destination, job_id="J", config=config, storage_options=options)
     made = {"directory .", "directory new", "directory new/t"}
-    own = {f"directory new/t/_temporary{name}" for name in ("", "/J", "/J/00")}
+    directory = in_job(destination, "J")
+    own = {f"directory {path.relative_to(tmp_path)}" for path in (directory.parent, directory, directory / "00")}
     assert made | own <= set(disk.forced)
     disk.forced.clear()
     await committer.open_job(destination, job_id="K", config=config, storage_options=options)
@@ -125,7 +127,7 @@ async def test_where_old_files_went_is_forced_before_where_they_were(tmp_path: P
             await file.write(b"x")
         await job.commit(tasks=1)
     went, were = last(disk.forced, "directory", "/superseded"), first(disk.forced, "directory a=9")
-    assert went < were < first(disk.forced, "record", "J/outcome")
+    assert went < were < first(disk.forced, "record", "/outcome")
 
 
 async def test_nothing_is_forced_unless_asked_for(tmp_path: Path) -> None:

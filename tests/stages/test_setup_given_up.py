@@ -20,6 +20,7 @@ from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.guarantees.cluster import Impatient
+from tests.job_paths import in_job
 
 _numbers = count()
 
@@ -199,8 +200,8 @@ async def test_setup_given_up_beside_another_takes_no_ground_from_it(space: Memo
 
     async def remove(call: Call) -> None:
         if call.operation == "put" and not removed:
-            for name in ("out/_temporary/J", "out/_temporary"):
-                removed.append(space.tree.delete_directory(space.path(name), recursive=False))
+            for name in (in_job(space.directories(), "J", above="/out/"), "/out/_temporary"):
+                removed.append(space.tree.delete_directory(space.path(name[1:]), recursive=False))
 
     store.before_call = remove
     job = await committer.open_job(destination, job_id="J", storage_options={"store": store})

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 
-from committer.committers.magic.layout import task_attempt_directory
+from committer.committers.magic.layout import attempts_directory, task_attempt_directory
 from committer.committers.magic.recorded_uploads import is_place_of, places_of_records, recorded_uploads
 from committer.committers.pending_sets import manifest_of, set_of
-from committer.file_names import MAGIC_JOB
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, TaskManifest, encode_task_manifest
@@ -27,8 +26,7 @@ class MessageForms(ManifestForms):
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
         """What S3A notes of files that tasks write by its magic paths, as those of Spark's own writers do; no call."""
-        layout = context.layout
-        return [FileStatus(layout.destination / f"{MAGIC_JOB}{layout.job_id}", True, 0)]
+        return [FileStatus(attempts_directory(context.layout).parent, True, 0)]
 
 
 class PendingSetForms(ManifestForms):

@@ -45,7 +45,7 @@ class MagicLayout(JobLayout):
 
 def attempts_directory(layout: JobLayout) -> StorePath:
     """The directory of a job's attempts."""
-    return layout.destination / f"{MAGIC_JOB}{layout.job_id}" / f"job-{layout.job_id}"
+    return layout.destination / f"{MAGIC_JOB}{layout.unique_id}" / f"job-{layout.unique_id}"
 
 
 def attempt_directory(layout: JobLayout) -> StorePath:

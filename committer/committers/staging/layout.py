@@ -34,7 +34,7 @@ class PlacedLayout(JobLayout):
 
     def keep_records_below(self, place: StorePath) -> None:
         """Says where the place is that all jobs of one user share."""
-        root = place / self.job_id / _UPLOADS
+        root = place / self.unique_id / _UPLOADS
         self.record_root: StorePath | None = root
         self.manifests: StorePath = root / TEMPORARY / str(self.job_attempt)
 

@@ -20,10 +20,10 @@ from committer.committers.staging.disk import (
 )
 from committer.committers.staging.places import FILES, OPENED, make_run, remove_run, stands
 from committer.errors import StoreError, TaskError
+from committer.file_names import unique_name
 from committer.flow.budget import Budget
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.workers import run_workers
-from committer.layout import unique_name
 from committer.paths import StorePath
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from committer.layout import unique_name
+from committer.file_names import unique_name
 from committer.paths import StorePath
 
 

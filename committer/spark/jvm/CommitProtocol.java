@@ -64,6 +64,7 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
     request.put("job_id", jobId).put("destination", place.toString()).put("dynamic", dynamic);
     superseded.forEach(request.putArray("superseded")::add);
     StoreSettings.add(configuration, place, request);
+    StoreSettings.addOutputCommitters(configuration, request.putObject("output_committers"));
     setup = Driver.ask("setup", request, jobId, destination).toString();
     try {
       TaskOutput.checkSeen(read(setup), configuration);

@@ -19,6 +19,9 @@ import org.apache.hadoop.security.alias.CredentialProviderFactory;
 final class StoreSettings {
   private static final String S3A = "fs.s3a.";
   private static final String CREDENTIAL_FILES = "hadoop.security.credential.provider.path";
+  private static final String PARQUET_COMMITTER = "spark.sql.parquet.output.committer.class";
+  private static final String ANY_COMMITTER = "spark.sql.sources.outputCommitterClass";
+  private static final String PARQUETS_OWN = "org.apache.parquet.hadoop.ParquetOutputCommitter";
   private static final String S3A_FILES = "security.credential.provider.path";
   /** Keys of these prefixes, where the session or the write gave them, are the job's choices. */
   private static final List<String> CHOICES =
@@ -46,6 +49,19 @@ final class StoreSettings {
     credentials(configuration, destination).forEach(storage::put);
     addOfWrite(configuration, options, request.putArray("of_write"));
     addOfWrite(configuration, storage, (ArrayNode) request.get("of_write"));
+  }
+
+  /** Adds what names an output committer of Hadoop's, which Spark calls in its own protocol only. */
+  static void addOutputCommitters(Configuration configuration, ObjectNode found) {
+    String parquet = configuration.get(PARQUET_COMMITTER);
+    String any = configuration.get(ANY_COMMITTER);
+    if (parquet != null && !parquet.equals(PARQUETS_OWN)) {
+      found.put(PARQUET_COMMITTER, parquet);
+    }
+    // For Parquet Spark itself sets it to the class of the other key.
+    if (any != null && !any.equals(PARQUETS_OWN) && !any.equals(parquet)) {
+      found.put(ANY_COMMITTER, any);
+    }
   }
 
   /** Adds the keys that the write was given, or that were set in the running session; not those of spark.hadoop.*. */

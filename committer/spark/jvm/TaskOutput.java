@@ -139,7 +139,7 @@ final class TaskOutput {
       throw new CommitException(
           "a partition of the table at " + text("destination") + " has a location of its own, " + place
               + ", and no root names it; outcome: unchanged; next step: set spark.hadoop.committer.absolute_roots to a"
-              + " directory that it lies in, in the same store, or move the partition below the table's directory");
+              + " directory that it lies in and the table's does not, in the same store, or move the partition below the table's directory");
     }
     if (uploads) {
       throw new CommitException(

@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree as ET
 
 import msgspec
 
 from committer.errors import ConfigurationError
+from committer.hadoop_files import read_properties
 
 _FILES: Final = ("core-site.xml", "hdfs-site.xml")
 _DEFAULT_UMASK: Final = 0o022
@@ -59,7 +59,7 @@ def read_configuration(
         )
     properties: dict[str, str] = {}
     for name in _FILES if place else ():
-        properties.update(_read(Path(place, name)))
+        properties.update(read_properties(Path(place, name)))
     properties.update(options or {})
     if not authority:
         authority = properties.get("fs.defaultFS", "").removeprefix("hdfs://").partition("/")[0]
@@ -77,23 +77,6 @@ def read_configuration(
 def _directory_of_environment() -> str:
     home = os.environ.get("HADOOP_HOME", "")
     return os.environ.get("HADOOP_CONF_DIR") or (str(Path(home, "etc", "hadoop")) if home else "")
-
-
-def _read(file: Path) -> dict[str, str]:
-    try:
-        root = ET.fromstring(file.read_bytes())  # noqa: S314 - the user's own file
-    except FileNotFoundError:
-        return {}
-    except (OSError, ET.ParseError) as error:
-        raise ConfigurationError(
-            f"{file} cannot be read: {error}", operation="open_store", next_step="correct it, or its permissions"
-        ) from error
-    found = {}
-    for one in root.iter("property"):
-        name, value = one.findtext("name"), one.findtext("value")
-        if name and value is not None:
-            found[name.strip()] = value.strip()
-    return found
 
 
 def _umask_of(properties: Mapping[str, str]) -> int:

@@ -20,6 +20,7 @@ from committer.testing.simulate.worlds import (
     TEMPORARY,
     MemoryWorld,
     is_of_application_attempt,
+    places_of,
     world_of,
 )
 
@@ -174,12 +175,12 @@ class Run:
 
     def _check_place(self, who: str, call: Call, job_id: str) -> None:
         """No process ever touches another job's directory, or anything outside the destination."""
-        own = f"{self._own}{job_id}"
+        own, _magic = places_of(job_id)
         for path in (call.path, call.destination):
             if path is None:
                 continue
             text = path.path
-            if text.startswith(f"{self._own}.replace-lock") or f"{text}/".startswith(f"{own}/"):
+            if text.startswith(f"{self._own}.replace-lock") or f"{text[1:]}/".startswith(own):
                 continue
             if is_of_application_attempt(text, job_id):
                 continue

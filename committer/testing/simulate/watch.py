@@ -10,7 +10,7 @@ import msgspec
 from committer.records.job_state import Decision, JobOutcome, JobSetup, decode_record
 from committer.testing.simulate.contents import job_of
 from committer.testing.simulate.ledger import Attempt, Ledger
-from committer.testing.simulate.worlds import MAGIC, OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import World, places_of
 
 
 class JobWatch:
@@ -63,8 +63,8 @@ class JobWatch:
         self.claims: set[str] = set()
         self.disturbed: bool = False
         there = ledger.shared_id or job_id
-        self.own: str = f"{OUT}/{TEMPORARY}/{there}/"
-        self.places: tuple[str, ...] = (self.own, f"{OUT}/{MAGIC}{there}/")
+        self.places: tuple[str, str] = places_of(there)
+        self.own: str = self.places[0]
         self.decided: bool = False
         self.aborted: bool = False
         self._over = False

@@ -30,6 +30,11 @@ _VISIBLE = (f"/{OUT}/", _ELSEWHERE)
 _APPLICATION_ATTEMPT = re.compile(rf"/?{OUT}/{TEMPORARY}/\d+(?:/{TEMPORARY})?(?:/(?:task|attempt)_(.+?)_m_.*)?")
 
 
+def places_of(job_id: str) -> tuple[str, str]:
+    """A job's directory, and Hadoop's directory for its uploads that wait, as the starts of names in them."""
+    return f"{OUT}/{TEMPORARY}/{job_id}/", f"{OUT}/{MAGIC}{job_id}/"
+
+
 def is_of_application_attempt(path: str, job_id: str) -> bool:
     """Whether that is a directory that jobs of FileOutputCommitter share, or what one job has there."""
     found = _APPLICATION_ATTEMPT.fullmatch(path)

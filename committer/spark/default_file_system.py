@@ -1,0 +1,63 @@
+"""The file system that Hadoop takes a path without scheme to be in, where no JVM can be asked.
+
+Spark runs a Python data source in a process that is told the options of the write alone. What it inherits of the JVM is
+the environment, which names the configuration directories; on Linux the command line of the JVM can be read, too, which
+holds what ``--conf`` and the session's builder set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from committer.hadoop_files import read_properties
+from committer.option_values import SPARK_HADOOP
+from committer.options import DEFAULT_FS
+
+_LOCAL: Final = "file:///"
+_SUBMIT: Final = b"org.apache.spark.deploy.SparkSubmit"
+_SETTING: Final = re.compile(rf"{re.escape(SPARK_HADOOP + DEFAULT_FS)}[\s=:]+(\S+)")
+
+
+def at_default(path: str, file_system: str) -> str:
+    """An absolute path without scheme as Hadoop resolves it; of the local disk as it is."""
+    return path if file_system.startswith("file:") else f"{file_system.rstrip('/')}{path}"
+
+
+def default_of_environment() -> str:
+    """The file system of paths without scheme, as far as the JVM's command line and configuration files say."""
+    home = os.environ.get("SPARK_HOME", "")
+    spark = os.environ.get("SPARK_CONF_DIR") or (str(Path(home, "conf")) if home else "")
+    hadoop = os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR", "")
+    defaults = Path(spark, "spark-defaults.conf") if spark else None
+    texts = [
+        *reversed(_command_line()),
+        *(defaults.read_text().splitlines() if defaults and defaults.is_file() else ()),
+    ]
+    for text in texts:
+        found = _SETTING.match(text.strip())
+        if found is not None:
+            return found[1]
+    for directory in filter(None, (spark, hadoop)):
+        found_in_file = read_properties(Path(directory, "core-site.xml")).get(DEFAULT_FS)
+        if found_in_file:
+            return found_in_file
+    return _LOCAL
+
+
+def _command_line() -> list[str]:
+    """The arguments of the JVM of Spark's driver that this process descends from; none where that cannot be read."""
+    process = os.getppid()
+    try:
+        while process > 1:
+            place = Path("/proc", str(process))
+            arguments = place.joinpath("cmdline").read_bytes().split(b"\0")
+            if _SUBMIT in arguments:
+                return [os.fsdecode(argument) for argument in arguments]
+            # The name of the program, in brackets, may hold anything.
+            process = int(place.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return []
