@@ -69,10 +69,9 @@ MARKS: Final = (
 _EXACT: Final = {mark.name: mark for mark in MARKS if "*" not in mark.name}
 _PATTERNS: Final = tuple(mark for mark in MARKS if "*" in mark.name)
 _PREFIXES: Final = tuple(mark.name.partition("*")[0] for mark in _PATTERNS)
-SUMMARY_FILES: Final = tuple(mark.name for mark in MARKS if mark.kind == "summary" and mark.name[-1] != "/")
-"""Names of single files that summarise a directory."""
-SUMMARY_NAMES: Final = (*SUMMARY_FILES, *(f".{name}.crc" for name in SUMMARY_FILES))
-"""The same, and those of their checksums."""
+_SUMMARY_FILES: Final = tuple(mark.name for mark in MARKS if mark.kind == "summary" and mark.name[-1] != "/")
+SUMMARY_NAMES: Final = (*_SUMMARY_FILES, *(f".{name}.crc" for name in _SUMMARY_FILES))
+"""Names of single files that summarise a directory, and of their checksums."""
 
 
 def checksummed(name: str) -> str:

@@ -11,7 +11,7 @@ from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
-from committer.stages.foreign_metadata import SUMMARY_FILES, SUMMARY_NAMES, RootView, look_at_root
+from committer.stages.foreign_metadata import SUMMARY_NAMES, RootView, look_at_root
 from committer.stages.in_the_way import InTheWay
 from committer.stages.load_records import LoadedRecords
 from committer.stages.many_at_once import pages
@@ -39,7 +39,8 @@ class DestinationView:
         success: The `_SUCCESS` that stands there.
         was_empty: Whether the destination held nothing visible.
         root: What the destination held, with other writers' metadata.
-        summaries: Summary files of other writers in directories that files go into, below the destination.
+        summaries: Summary files of other writers, below the destination, in directories that files go into and that
+            were listed.
     """
 
     targets: Targets = field(default_factory=Targets)
@@ -97,7 +98,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
     Postconditions: everything that stands in the way of a directory is known, with its identity.
     Failure modes: a store error; nothing changed.
     Cost: per directory that exists and is written to, one listing, or up to 4 looks when it gets no more names than
-    that and 2 for summary files; 1 listing of the destination (`look_at_root`), 1 look at `_SUCCESS`, 1 at each root
+    that; 1 listing of the destination (`look_at_root`), 1 look at `_SUCCESS`, 1 at each root
     outside that is written to. Dependent round trips: depth.
     Hadoop: the probes of ``TaskAttemptScanDirectoryStage`` and ``CreateOutputDirectoriesStage``.
     """
@@ -236,11 +237,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
             if few is None:
                 await self._list(directory, found, keep_files=files > 0)
             else:
-                summaries = SUMMARY_FILES if files and directory else ()
-                await together(
-                    *(self._ask(name, found) for name in few),
-                    *(self._ask_summary(f"{directory}/{name}") for name in summaries),
-                )
+                await together(*(self._ask(name, found) for name in few))
 
         await run_workers(directories, look, workers=self.context.config.io_concurrency, operation=self.name)
 
@@ -252,11 +249,6 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
             return
         found[self._folding.fold(name)] = status
         await self._in_the_way.keep(self._folding.fold(name), status)
-
-    async def _ask_summary(self, name: str) -> None:
-        status = await status_or_none(self.context.store, self.context.layout.target(name))
-        if status is not None and not status.is_directory:
-            self._view.summaries[name] = status
 
     async def _list(self, directory: str, found: dict[str, FileStatus], *, keep_files: bool) -> None:
         prefix = f"{directory}/" if directory else ""
