@@ -26,16 +26,19 @@ def examine_with_spark(uri: str, common: Common) -> Answer:
             next_step="set spark.hadoop.committer.storage.NAME, or the option's key after spark.hadoop., in"
             " spark-defaults.conf",
         )
-    destination = StorePath.of(uri)
     try:
         importlib.import_module("pyspark")
         examining = importlib.import_module("committer.spark.examining")
+        places = importlib.import_module("committer.spark.default_file_system")
     except ModuleNotFoundError as error:
         raise UnsupportedError(
             f"{error.name} is not installed for this Python",
             operation="doctor",
             next_step="pip install 'lake-committer[spark]'",
         ) from error
+    # As the session takes it; a relative path is of this machine.
+    resolved = places.at_default(uri, places.default_of_environment()) if uri.startswith("/") else uri
+    destination = StorePath.of(resolved)
     checks = examining.examine(destination)
     failed = any(check.verdict == "failed" for check in checks)
     data: dict[str, object] = {"destination": str(destination), "ok": not failed, "checks": checks}

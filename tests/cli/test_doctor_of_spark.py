@@ -76,6 +76,13 @@ def test_two_places_are_told_apart(tmp_path: Path) -> None:
         assert two.read("doctor") == {}
 
 
+@pytest.mark.allow_blocking("it runs the command")
+def test_a_path_without_scheme_is_where_the_session_takes_it_to_be(tmp_path: Path) -> None:
+    done = examined("/data/x", tmp_path / "conf", {"spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"})
+    assert done.returncode == 1
+    assert "Spark's own writers at hdfs://127.0.0.1:1/data/x" in done.stdout
+
+
 def test_options_of_the_command_line_are_refused(run: Run, tmp_path: Path) -> None:
     done = run("doctor", tmp_path, "--spark", "-o", "existing_target=replace")
     assert done.code == 2

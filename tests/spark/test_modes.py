@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType, StructField, StructType
 
 import committer
 from committer.config import CommitterConfig
@@ -281,10 +280,9 @@ def test_a_table_format_keeps_its_destination(tmp_path: Path, names: list[str], 
 )
 def test_a_sink_log_refuses_what_it_would_hide(tmp_path: Path, overwrite: bool, more: dict[str, str]) -> None:
     fill(tmp_path, ["_spark_metadata/0", "part-0.parquet"])
-    partitioned = StructType([*SCHEMA.fields, StructField("p", LongType())])
     before = everything(tmp_path)
     with pytest.raises(UnsupportedError, match="_spark_metadata") as raised:
-        CommitterDataSource({"path": str(tmp_path), **more}).writer(partitioned, overwrite)
+        CommitterDataSource({"path": str(tmp_path), **more}).writer(SCHEMA, overwrite)
     assert "overwrite the whole destination" in raised.value.next_step
     assert "another directory" in raised.value.next_step
     assert everything(tmp_path) == before
