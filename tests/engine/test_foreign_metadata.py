@@ -150,6 +150,26 @@ async def test_appends_at_once_that_find_one_summary_all_commit(place: Place) ->
     assert place.files() == {**DATA, **{f"p=1/new-{number}": b"new" for number in range(3)}}
 
 
+async def test_a_rollback_after_another_append_removed_the_summary(place: Place) -> None:
+    fill(place, SUMMARIES, DATA)
+    job = await place.open_job(job_id="job-1")
+    await place.run_task(job, 0, {"p=1/new-1": b"new"})
+
+    async def other(call: Call) -> None:
+        # The first job has looked, and has not moved anything aside.
+        if call.operation == "put" and call.path.name == "decision":
+            place.store.before_call = None
+            await place.run_job({"p=1/new-2": b"new"}, job_id="job-2")
+
+    place.store.before_call = other
+    place.faults(Fault(kind="forbidden", operation="put", path="job-1/outcome"))
+    with pytest.raises(CommitterError):
+        await job.commit()
+    await place.recover("job-1", rollback=True, force=True)
+    assert place.files() == {**DATA, "p=1/new-2": b"new"}
+    assert place.temporary() == set()
+
+
 async def test_a_job_that_writes_a_summary_itself_keeps_its_own(place: Place) -> None:
     fill(place, {"_metadata": b"s", "_common_metadata": b"same", **DATA})
     config = CommitterConfig(existing_target="replace")
