@@ -100,7 +100,7 @@ class BlockingTaskFile(OneProcess, io.RawIOBase):
             self._end()
 
     def abort(self) -> None:
-        """Removes the file: it is never part of the attempt, which can be committed without it."""
+        """Removes the file; the attempt can commit without it."""
         if self.closed:
             return
         try:

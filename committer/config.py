@@ -60,8 +60,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             ``partitions`` with `partitioned`, ``directories`` with every other.
         superseded_directories: With ``conflict_mode="replace"``, and in place of `superseded_scope`: names below the
             destination, or absolute paths below `absolute_roots`, of directories whose subtrees are superseded,
-            written to or not. Elsewhere the job adds files. With the scope ``destination``, absolute paths alone are
-            superseded besides the destination.
+            written to or not. Elsewhere the job adds files. With the scope ``destination`` and absolute paths only, the
+            job supersedes the whole destination and these directories.
         durability: ``fsync`` survives a power loss, on stores that need it; ``none`` leaves it to the system.
         validate_output: Look at every published file before `_SUCCESS` and compare length and identity.
         promote_directories: Publish a directory that one task attempt alone wrote, and that is absent, in one rename,
@@ -99,7 +99,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             once. The other committers try once; `recover` goes on where they stopped.
         task_cleanup: `file-v2` deletes a task attempt's directory, by then without a file, when the attempt commits;
             else it goes with the job, as with the other committers.
-        record_size_limit: Longest record of a task that is written or read, in bytes.
+        record_size_limit: Longest task record that a job writes or reads, in bytes.
         manifest_queue_capacity: Records read at once when a job has more files than are kept in memory; 4 MiB of them
             at most.
         multipart_size: Length in bytes of the parts of a file but its last, where files are sent in parts. A store
@@ -209,7 +209,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def replaces_destination(self) -> bool:
-        """Whether a job with these choices supersedes the whole destination, and perhaps directories outside it."""
+        """Whether the job supersedes the whole destination, and any absolute `superseded_directories`."""
         whole = self.conflict_mode == "replace" and self.superseded_scope == "destination"
         return whole and all(name.startswith("/") for name in self.superseded_directories)
 

@@ -142,7 +142,7 @@ def working_directory_in(name: str) -> str:
 
 
 def job_id_in(directory: str) -> str:
-    """The id of the job whose directory in `_temporary` has that name: `JobLayout.unique_id`."""
+    """Returns the id of the job whose directory in `_temporary` has this name: the inverse of `JobLayout.unique_id`."""
     return directory
 
 
@@ -154,7 +154,7 @@ def unique_name(name: str, token: str) -> str:
 
 
 def reserved_part(path: str) -> int:
-    """Where in an absolute path the first segment that commits own begins, with its slash; -1 without any."""
+    """Finds the first working directory or marker of jobs in an absolute path: the index of its slash, or -1."""
     found = _RESERVED_SEGMENT.search(path)
     return found.start() if found is not None else -1
 

@@ -1,4 +1,4 @@
-"""Reads Hadoop's configuration files."""
+"""Reader of Hadoop's XML configuration files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from committer.errors import ConfigurationError
 
 
 def read_properties(file: Path) -> dict[str, str]:
-    """The properties in a file of Hadoop's; none without the file.
+    """Reads the properties of a Hadoop configuration file; empty if the file does not exist.
 
     Raises:
-        ConfigurationError: It cannot be read.
+        ConfigurationError: The file cannot be read or parsed.
     """
     try:
         root = ET.fromstring(file.read_bytes())  # noqa: S314 - the user's own file

@@ -137,8 +137,7 @@ class Job(OneProcess):
         """Opens a task attempt in this process: ``async with job.task_attempt(task=0) as task: ...``.
 
         Raises:
-            TaskError: This attempt of the task is open in this Job, or committed in it: of two commits one would win. A
-                retry has another number of the attempt.
+            TaskError: This attempt of the task is open or committed in this Job. A retry needs another attempt number.
             JobNotFoundError: The job was cleaned up.
             JobDecidedError: The job is decided.
             JobStateError: This Job is being committed, or committed.
@@ -235,8 +234,8 @@ class Job(OneProcess):
         Raises:
             TaskCommitsRequiredError: Others committed too, and no messages say who wins; or with `from_attempts`
                 several attempts of a task committed. The job stays undecided.
-            TaskMissingError: Other tasks committed than were asked for, `task_commits` leaves out one that committed in
-                this Job, or the job was decided with other tasks, by this driver or another one (see `outcome`).
+            TaskMissingError: The tasks that committed differ from those asked for, `task_commits` leaves out a task
+                that committed in this Job, or an earlier commit decided the job with other tasks (see `outcome`).
             PreflightError, TargetExistsError, DestinationBusyError: Nothing was published.
             JobDecidedError: The job was aborted.
             JobRolledBackError: It was decided, then rolled back.
@@ -288,8 +287,8 @@ class Job(OneProcess):
             self._attempts.check_named(messages)
         if tasks is None and self._attempts.uncommitted:
             _log.warning(
-                "job %s is committed without %s, the first: task %d; every attempt of it in this process failed or was "
-                "aborted. commit(tasks=N) refuses a commit without them",
+                "job %s is committed without %s (the first: task %d), whose attempts in this process all failed or "
+                "were aborted. commit(tasks=N) refuses such a commit",
                 self.job_id,
                 count(len(self._attempts.uncommitted), "task"),
                 min(self._attempts.uncommitted),
@@ -309,11 +308,11 @@ class Job(OneProcess):
             return
         raise TaskMissingError(
             f"job {self.job_id} is committed, with {count(committed, 'task')}; a second commit asks for {asked}, or "
-            "for other ones",
+            "for other tasks",
             operation="commit_job",
             path=self.spec.destination,
             outcome="committed",
-            next_step="run the tasks that it lacks as a new job",
+            next_step="run the missing tasks as a new job",
         )
 
     def _check_awaited(self, *calls: str) -> None:

@@ -42,12 +42,12 @@ class OwnAttempts:
         return list(self._messages.values())
 
     def begin(self, task: int, attempt: int) -> Callable[[], None]:
-        """Adds an attempt that is about to be opened; the caller calls the result once the attempt ended.
+        """Registers an attempt that is about to be opened; returns the function to call when the attempt ended.
 
-        Of several commits of one task the last alone wins, so a number that the caller did not count would lose files.
+        Only the last of several commits of one task wins, so two tasks under one number would lose files.
 
         Raises:
-            TaskError: This attempt of the task is open, or committed already.
+            TaskError: This attempt of the task is open or has committed.
         """
         message = self._messages.get(task)
         state = "is open already" if (task, attempt) in self.open else ""
@@ -58,18 +58,18 @@ class OwnAttempts:
                 f"task {task} attempt {attempt} of job {self._layout.job_id} {state}",
                 operation="task_attempt",
                 path=self._layout.destination.uri,
-                next_step="give each task a number of its own; to run this task again, and have one of its attempts "
-                f"win, give another attempt: job.task_attempt(task={task}, attempt={attempt + 1})",
+                next_step="give each task a number of its own; to run this task again, use another attempt number: "
+                f"job.task_attempt(task={task}, attempt={attempt + 1})",
             )
         self.open.append((task, attempt))
         self._begun.add(task)
         return partial(self.open.remove, (task, attempt))
 
     def check_named(self, task_commits: list[TaskCommit]) -> None:
-        """Refuses messages that leave out a task which committed in this Job; what is no message is refused later.
+        """Refuses messages that leave out a task which committed in this Job; later steps refuse other types.
 
         Raises:
-            TaskMissingError: They do.
+            TaskMissingError: A task that committed has no message.
         """
         if not all(isinstance(message, TaskCommit) for message in task_commits):
             return
@@ -77,16 +77,17 @@ class OwnAttempts:
         missing = next((message for task, message in self._messages.items() if task not in named), None)
         if missing is not None:
             raise TaskMissingError(
-                f"task {missing.task} of job {self._layout.job_id} committed in this process, and no message names it",
+                f"task {missing.task} of job {self._layout.job_id} committed in this process, and "
+                "task_commits has no message of it",
                 operation="commit_job",
                 path=self._layout.destination,
-                next_step="give the message of each task (`task.task_commit`), or none: the Job knows those of its own "
-                f"attempts; to leave this one out, `await job.abort_task({missing.task}, {missing.attempt})` first",
+                next_step="pass the message of each task (`task.task_commit`), or no task_commits: the Job knows its "
+                f"own attempts; to leave this one out, `await job.abort_task({missing.task}, {missing.attempt})` first",
             )
 
     @property
     def uncommitted(self) -> set[int]:
-        """Tasks that were run in this Job, of which no attempt committed."""
+        """Numbers of tasks that ran in this Job without a committed attempt."""
         return self._begun - self._messages.keys()
 
     def note(self, message: TaskCommit) -> None:

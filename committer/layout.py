@@ -149,7 +149,7 @@ class JobLayout:
         hidden: What the name of a file beside those records begins with that is none, where they have no suffix.
         keeps_elsewhere: Whether they are in a place that the caller named, perhaps on another store.
         record_root: The directory in that place which is the job's alone; None where records are at the destination.
-        unique_id: The name of the job's directory, in `_temporary` and wherever the job has one.
+        unique_id: The name of each of the job's directories, such as the one in `_temporary`.
         manifests: Where those records are.
         uploads: Where task attempts list the uploads that they begin.
         tasks: Where the files that a job publishes are, below a directory of each task attempt, or task.
@@ -366,7 +366,7 @@ class JobLayout:
         return self.job_directory / f"{self.intent.name}-{driver}"
 
     def is_intent(self, name: str) -> bool:
-        """Whether a record of that name in the job's directory is a driver's intent."""
+        """Returns whether a record name in the job's directory is that of a driver's intent."""
         return name == self.intent.name or name.startswith(f"{self.intent.name}-")
 
     def ended(self, nonce: str) -> StorePath:

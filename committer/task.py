@@ -188,8 +188,8 @@ class TaskAttempt(OneProcess):
         `open` and `open_blocking` a file that is not closed keeps the attempt from being committed.
 
         Args:
-            name: Where the file goes, relative to the destination; empty for the directory itself. A name at which
-                nothing is found keeps the attempt from being committed.
+            name: Where the file goes, relative to the destination; empty for the directory itself. The attempt
+                cannot commit while nothing exists at that name.
 
         Raises:
             UnsupportedError: The store's files have no such paths.
@@ -252,7 +252,7 @@ class TaskAttempt(OneProcess):
         """Makes what was written the task's output. A second call returns the same message.
 
         Raises:
-            TaskError: A file is still open or could not be written, a call was never awaited, nothing has the name of a
+            TaskError: A file is still open or could not be written, a call was never awaited, nothing was written to a
                 `work_path`, or the attempt was aborted.
             JobNotFoundError: The job was cleaned up.
             JobDecidedError: The job is decided: nothing of this attempt can become part of it.
@@ -260,7 +260,7 @@ class TaskAttempt(OneProcess):
         self._check_process("commit_task")
         if self._message is not None:
             return self._message
-        # A coroutine that was just given to create_task begins, so that a file it opens counts as still open.
+        # Lets coroutines that create_task just scheduled start: a file that one opens then counts as open.
         await asyncio.sleep(0)
         if self._message is not None:
             return self._message
@@ -277,12 +277,12 @@ class TaskAttempt(OneProcess):
             )
         if self._failed:
             raise TaskError(
-                f"not written: {count(len(self._failed), 'file')}, the first: {self._failed[0]}; its block was left "
-                "with an exception, or a call of it failed",
+                f"not written: {count(len(self._failed), 'file')}, the first: {self._failed[0]}; its block raised "
+                "an exception, or a call of the file failed",
                 operation="commit_task",
                 path=self._failed[0],
-                next_step="run the task again as a new attempt, and let the exception pass; to commit an attempt "
-                "without a file, end that with its abort() inside the block",
+                next_step="run the task again as a new attempt, and do not catch the exception; to commit an attempt "
+                "without a file, call the file's abort() inside its block",
             )
         context, before = self._context, self._may_have_committed
         # Nothing can be opened any more: what is not in the record would be lost without a word.
@@ -331,7 +331,7 @@ class TaskAttempt(OneProcess):
         )
 
     def _check_paths(self, found: set[str]) -> None:
-        """Refuses to commit while a name of `work_path` is missing: the program that writes it may still run."""
+        """Refuses to commit if nothing exists at a `work_path`: the program that writes there may still run."""
         missing = self._paths - found
         if missing:
             missing -= {parent for name in found for parent in ancestors(name)}
@@ -340,8 +340,8 @@ class TaskAttempt(OneProcess):
                 f"nothing was written to the work_path of {count(len(missing), 'name')}, the first: {min(missing)}",
                 operation="commit_task",
                 path=min(missing),
-                next_step="wait for the program that writes it before the attempt is committed, and ask for a path "
-                "only where a file is written",
+                next_step="wait for the program that writes there before you commit the attempt, and ask for a "
+                "work_path only if a file is written to it",
             )
 
     @noted

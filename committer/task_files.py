@@ -29,10 +29,10 @@ IN_ANOTHER_PROCESS: Final = (
 class TaskFile(OneProcess):
     """A file being written by a task attempt: ``async with task.open(name) as f: await f.write(b"...")``.
 
-    It becomes part of the attempt when it is closed. Leaving the block with an exception removes it and keeps the
-    attempt from being committed, as does any other failure to write it; ``await f.abort()`` removes it alone. Without
-    a block, ``f = await task.open(name)`` opens it, and ``await f.close()`` or ``await f.abort()`` ends it: a file that
-    is left open keeps its attempt from being committed, too.
+    Closing the file makes it part of the attempt. After an exception in the block, or any other failed write, the file
+    is removed and the attempt can no longer commit; ``await f.abort()`` removes only the file. Without a block,
+    ``f = await task.open(name)`` opens it, and ``await f.close()`` or ``await f.abort()`` ends it: a file that is left
+    open keeps its attempt from being committed, too.
 
     Attributes:
         name: Its name, relative to the destination; of a file that goes outside it, the absolute path.
@@ -144,7 +144,7 @@ class TaskFile(OneProcess):
 
     @noted
     async def abort(self) -> None:
-        """Removes the file: it is never part of the attempt, which can be committed without it."""
+        """Removes the file; the attempt can commit without it."""
         self._check_process("abort")
         self._calls.forget(self)
         await self._give_up(on_demand=True)

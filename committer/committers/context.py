@@ -87,17 +87,17 @@ def _refuse_root_of_a_disk(destination: StorePath) -> None:
 
 
 def refuse_place_of_jobs(destination: StorePath) -> None:
-    """Refuses to set a job up inside a directory where other jobs work, or below the marker of one.
+    """Refuses a destination inside a working directory of other jobs, or below a job's `_SUCCESS` marker.
 
     Raises:
-        InvalidPathError: It lies there.
+        InvalidPathError: The destination lies there.
     """
     at = reserved_part(destination.path)
     if at >= 0:
         segment = destination.path[at + 1 :].partition("/")[0]
         above = StorePath(destination.scheme, destination.authority, destination.path[:at] or "/")
         raise InvalidPathError(
-            f"the destination lies in {segment}, which the jobs at {above} own: they delete what is there",
+            f"the destination lies in {segment}, which the jobs at {above} own; they delete files there",
             operation="open_job",
             path=destination,
             next_step=f"write to {above}, or to another directory",
@@ -117,7 +117,7 @@ def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:
         try:
             directory = StorePath.of(text)
         except InvalidPathError:
-            # The setup refuses it (`refuse_unwritable_places`); it is no reason for a recovery to fail.
+            # `refuse_unwritable_places` refuses it when a job is opened; a recovery goes on without the report.
             continue
         place = directory / below if below else directory
         if place == layout.destination or (place.is_under(layout.destination) and _is_visible(place, layout)):

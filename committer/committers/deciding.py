@@ -77,7 +77,7 @@ class Deciding:
             raise vanished(context)
 
     def check_decided(self, context: StageContext, position: Position) -> None:
-        """Refuses to carry out a decision over other tasks than this driver's caller asks for; no call.
+        """Refuses a decision of another driver whose tasks differ from those of this commit; no store call.
 
         Raises:
             TaskMissingError: Another driver decided the job with other tasks. Nothing was changed.
@@ -89,15 +89,15 @@ class Deciding:
         named = winners
         if self.messages is not None:
             tasks = tasks or len(self.messages)
-            # Hadoop may give the tasks of a job other ids than this engine.
+            # Task ids in Hadoop's decisions may differ from those of this engine.
             named = winners if decision.hadoop else {layout.task_id(message.task) for message in self.messages}
         if tasks in (None, len(winners)) and named == winners:
             return
         ended = position.outcome is not None
         other = min(named ^ winners, default="")
         raise TaskMissingError(
-            f"job {layout.job_id} was decided by another driver with {count(len(winners), 'task')}, and this commit is "
-            f"of {tasks}" + (f"; only one of them knows {other}" if other else ""),
+            f"job {layout.job_id} was decided by another driver with {count(len(winners), 'task')}, and this commit "
+            f"has {tasks}" + (f"; {other} is in only one of the two" if other else ""),
             operation="commit_job",
             path=layout.job_directory,
             outcome="committed" if ended else "partial",

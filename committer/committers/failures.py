@@ -276,7 +276,7 @@ def refuse_aborted(context: StageContext) -> JobDecidedError:
 
 
 def refuse_over(context: StageContext, operation: str) -> JobRolledBackError:
-    """The error of a job that is gone, and whose summary report says that it was not committed."""
+    """Builds the error of a removed job whose summary report says that it was not committed."""
     return JobRolledBackError(
         f"job {context.layout.job_id} is over and was not committed: it was aborted, or rolled back",
         operation=operation,

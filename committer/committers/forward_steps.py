@@ -65,7 +65,7 @@ async def decide(call: JobCall, position: Position) -> Led:
     if own and prepared.metadata:
         context.statistics.count(names.COMMITTER_STALE_METADATA, len(prepared.metadata))
         _log.info(
-            "job %s removes what other writers noted of files that it adds to or replaces: %s",
+            "job %s removes other writers' metadata, which its files make stale: %s",
             context.layout.job_id,
             ", ".join(prepared.metadata),
         )

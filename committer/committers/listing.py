@@ -41,12 +41,12 @@ def refuse_unwritable_list(config: CommitterConfig) -> None:
 
 
 async def refuse_unwritable_places(context: StageContext) -> None:
-    """Refuses a job whose summary report or list could not be written, before it does anything.
+    """Refuses a job whose summary report or file list could not be written.
 
-    Writes an empty file and deletes it: 3 calls a directory, none where neither is asked for.
+    Writes an empty file to each directory and deletes it: 3 calls a directory, none if the config names none.
 
     Raises:
-        ConfigurationError: The store refused it, or cannot be opened. Nothing but the directory itself may be left.
+        ConfigurationError: The store refused the file, or cannot be opened. The directory may have been created.
     """
     config = context.config
     asked = {text: name for name in _REPORT_PLACES if (text := getattr(config, name))}
@@ -72,7 +72,7 @@ async def refuse_unwritable_places(context: StageContext) -> None:
 
 async def _try_to_write(store: Store, probe: StorePath) -> None:
     async def delete() -> None:
-        # A store may let this user write and not delete.
+        # A user may have the right to write there, and none to delete.
         with suppress(CommitterError):
             await store.delete_file(probe)
 

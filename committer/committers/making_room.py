@@ -30,8 +30,8 @@ class Room(NamedTuple):
         view: What stands at the destination.
         superseded: Old files to take away.
         links: What to say of links on the way to them.
-        refusal: What refuses the job since other writers' metadata is there, and what to do.
-        metadata: Other writers' summaries, which the job makes stale.
+        refusal: The problem and the next step if other writers' metadata forbids the job; None otherwise.
+        metadata: Names of other writers' summary files that the job makes stale.
     """
 
     view: DestinationView
@@ -79,10 +79,10 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
 async def _add_summaries(
     context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
 ) -> list[str]:
-    """Adds to the old files the summaries of directories whose files change, and returns their names.
+    """Adds to the old files the summary files of directories that the job changes, and returns their names.
 
-    They exclude no other job: two that add files at once may both find one, and each removes it if it is still there.
-    One listing a directory of the tree of a symlink manifest.
+    Takes no lock: two jobs that add files at once may both find a summary file, and the first to publish removes it.
+    Cost: one listing for each directory of a symlink manifest.
     """
     fold = NameFolding(context.store.capabilities).fold
     found = {name: status for name, status in view.summaries.items() if fold(name.rpartition("/")[0]) not in listed}

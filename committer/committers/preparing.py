@@ -51,7 +51,7 @@ class Prepared:
         view: What stands at the destination.
         superseded: Old files to take away.
         conflicts: What stands in the way.
-        metadata: Other writers' summaries that the job makes stale and takes away.
+        metadata: Names of other writers' summary files that the job makes stale and removes.
     """
 
     loaded: LoadedRecords

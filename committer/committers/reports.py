@@ -68,10 +68,10 @@ def report_of(
 
 
 async def check_reported(context: StageContext) -> bool:
-    """Whether a job that has no directory any more committed, by its report: 1 or 2 calls, changes nothing.
+    """Returns whether a removed job was committed, by its report: 1 or 2 calls, changes nothing.
 
     Raises:
-        JobNotFoundError: No report speaks of it.
+        JobNotFoundError: No report of the job exists.
     """
     found = await _find_report(context)
     if found is None:

@@ -41,7 +41,7 @@ async def set_up(
         The job as it was set up.
 
     Raises:
-        ConfigurationError: A directory outside the destination is to be superseded, and lies below no root.
+        ConfigurationError: `superseded_directories` names a directory outside the destination and all roots.
     """
     _refuse_superseded_directories(context.layout, context.config.superseded_directories)
     given_up: list[SetupJob] = []
@@ -79,5 +79,5 @@ def _refuse_superseded_directories(layout: JobLayout, names: Iterable[str]) -> N
                 " below none of absolute_roots",
                 operation="open_job",
                 path=layout.target(name),
-                next_step="name a directory that it lies in, in absolute_roots, or leave it out",
+                next_step="add a directory above it to absolute_roots, or remove it from superseded_directories",
             )

@@ -56,7 +56,7 @@ COMMITTER_TASK_DIRECTORY_DEPTH: Final = "committer_task_directory_depth"
 COMMITTER_TASK_FILE_COUNT: Final = "committer_task_file_count"
 COMMITTER_TASK_FILE_SIZE: Final = "committer_task_file_size"
 COMMITTER_TASK_MANIFEST_FILE_SIZE: Final = "committer_task_manifest_file_size"
-# Summary files and manifests of other writers that the job made stale and removed.
+# Other writers' summary files and manifests that the job removed.
 COMMITTER_STALE_METADATA: Final = "committer_stale_metadata"
 COMMIT_FILE_RENAME_RECOVERED: Final = "commit_file_rename_recovered"
 

@@ -1,4 +1,4 @@
-"""Threads for blocking calls that serve their loop until the interpreter ends."""
+"""Thread pool for blocking calls that works until the interpreter ends."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _Call: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[
 class LastingExecutor(ThreadPoolExecutor):
     """A thread pool that takes calls after the main thread ended, while other threads of the program still work.
 
-    Python's own refuses every call from that moment on (``concurrent.futures.thread._python_exit``), and a file that
-    such a thread writes would be cut off. The threads are daemons, so an executor that nothing shuts down does not keep
-    the process alive; the callers wait for what they began.
+    Python's own pool refuses calls once the main thread ended (``concurrent.futures.thread._python_exit``), which would
+    cut off a file that another thread writes. The pool's threads are daemons: an executor without a shutdown does not
+    keep the process alive, and callers wait for their own calls.
 
-    A subclass because ``loop.set_default_executor`` takes no other.
+    A subclass because ``loop.set_default_executor`` accepts only `ThreadPoolExecutor`.
 
     Args:
         most: How many threads there may be.
@@ -35,7 +35,7 @@ class LastingExecutor(ThreadPoolExecutor):
         self._starting = threading.Lock()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Queues a call; starts a thread where none is idle and there may be one more.
+        """Queues a call, and starts a thread if none is idle and the limit allows it.
 
         Raises:
             RuntimeError, MemoryError: No thread could be started; another thread may still make the call.
@@ -51,14 +51,14 @@ class LastingExecutor(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Has the threads end once the queue is empty; does not wait for them."""
+        """Stops the threads after the queued calls; does not wait for them."""
         with self._starting:
             for _thread in range(self._started):
                 self._calls.put(None)
             self._started = self._max_workers
 
     def __del__(self) -> None:
-        # The threads hold the queue alone.
+        # The threads refer to the queue, not to the executor, so the executor can be collected.
         self.shutdown()
 
 
@@ -71,6 +71,6 @@ def _work(calls: SimpleQueue[_Call | None], idle: threading.Semaphore) -> None:
         except BaseException as error:
             future.set_exception(error)
         finally:
-            # An error's traceback holds this frame: without this each failure is a cycle.
+            # A traceback refers to this frame: without `del` each failed call would be a reference cycle.
             del call, future, function, args, kwargs
         idle.release()

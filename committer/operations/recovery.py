@@ -60,7 +60,7 @@ async def recover(
     Raises:
         JobNotFoundError: There is no such job, and no report speaks of it.
         JobUndecidedError: No driver began to commit it: commit or abort it instead.
-        JobDecidedError: It was aborted, and its directory stands.
+        JobDecidedError: It was aborted, and its directory still exists.
         ConfigurationError: It publishes below `absolute_roots` that were not given; nothing was changed.
         JobRolledBackError: It was rolled back, or a summary report says that it was not committed (without
             `rollback`).

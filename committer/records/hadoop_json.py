@@ -55,7 +55,7 @@ def decode(data: bytes, kind: type[T], *, source: str, what: str, field: str = "
     Raises:
         RecordError: It is empty, not JSON, or does not fit.
     """
-    # A view: a record may be long.
+    # A view, not a copy: a task record may have hundreds of megabytes.
     content = memoryview(data)[len(codecs.BOM_UTF8) :] if data.startswith(codecs.BOM_UTF8) else data
     if not content or data.isspace():
         raise RecordError(f"a {what} is empty", field=field, path=source)

@@ -244,16 +244,16 @@ def is_of(record: str, setup: str) -> bool:
 
 
 def encode_record(record: Record) -> bytes:
-    """A record as JSON that a person can read.
+    """Encodes a record as indented JSON.
 
     Raises:
-        RecordError: It would be longer than is read.
+        RecordError: The record exceeds the limit of its kind.
     """
     data = msgspec.json.format(msgspec.json.encode(record), indent=2)
     limit = limit_of(type(record))
     if len(data) > limit:
         raise RecordError(
-            f"a {record.__struct_config__.tag} record would have {len(data)} bytes; no more than {limit} are read",
+            f"a {record.__struct_config__.tag} record would have {len(data)} bytes; the limit is {limit}",
             operation="encode_record",
             next_step="split the work into jobs of fewer tasks, or name fewer directories in the job's config",
         )
@@ -261,7 +261,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def limit_of(kind: type[msgspec.Struct]) -> int:
-    """The longest record of a kind that is written or read, in bytes."""
+    """Returns the longest record of a kind that a job writes or reads, in bytes."""
     return LIMITS[str(kind.__struct_config__.tag)]
 
 

@@ -1,6 +1,6 @@
-"""The longest record of each kind that is written or read, in bytes: a few times the largest that a job can have.
+"""Limits of the length of each kind of record, in bytes: a few times the largest record that a job can have.
 
-Records of tasks have a limit that the job's author sets: `CommitterConfig.record_size_limit`.
+The config sets the limit of task records: `CommitterConfig.record_size_limit`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 LIMITS: Final[Mapping[str, int]] = {
     # A hundred thousand roots and superseded directories.
     "committer.setup": 16 << 20,
-    # A million winners of 200 bytes, and of 400.
+    # A million winners: of 200 bytes in an intent, of 400 in a decision.
     "committer.intent": 256 << 20,
     "committer.decision": 512 << 20,
     "committer.outcome": 1 << 20,

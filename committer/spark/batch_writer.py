@@ -146,7 +146,7 @@ class IgnoringWriter(DataSourceArrowWriter):
 
 
 async def set_up(options: WriteOptions, mode: SaveMode, plan: FilePlan) -> CommitterWriter | IgnoringWriter:
-    """Looks at the destination and sets the job of a write up: 1 listing and `open_job`.
+    """Inspects the destination and opens the job of a write: the calls of `look_at_root` and of `open_job`.
 
     Raises:
         TargetExistsError: The destination holds data, and the mode is ``error``.

@@ -1,8 +1,8 @@
-"""The file system that Hadoop takes a path without scheme to be in, where no JVM can be asked.
+"""Hadoop's default file system (`fs.defaultFS`), found without a JVM to ask.
 
-Spark runs a Python data source in a process that is told the options of the write alone. What it inherits of the JVM is
-the environment, which names the configuration directories; on Linux the command line of the JVM can be read, too, which
-holds what ``--conf`` and the session's builder set.
+Spark runs a Python data source in a process that gets only the options of the write. This process inherits the JVM's
+environment, which names the configuration directories. On Linux it can also read the JVM's command line, which holds
+the settings of ``--conf`` and of the session's builder.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SETTING: Final = re.compile(rf"{re.escape(SPARK_HADOOP + DEFAULT_FS)}[\s=:]+(\S
 
 
 def at_default(path: str, file_system: str) -> str:
-    """An absolute path without scheme as Hadoop resolves it; of the local disk as it is."""
+    """Resolves an absolute path without scheme against a file system; unchanged if that is the local disk."""
     return path if file_system.startswith("file:") else f"{file_system.rstrip('/')}{path}"
 
 
 def default_of_environment() -> str:
-    """The file system of paths without scheme, as far as the JVM's command line and configuration files say."""
+    """Finds `fs.defaultFS` on the JVM's command line, then in configuration files; else the local disk."""
     home = os.environ.get("SPARK_HOME", "")
     spark = os.environ.get("SPARK_CONF_DIR") or (str(Path(home, "conf")) if home else "")
     hadoop = os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR", "")
@@ -48,7 +48,7 @@ def default_of_environment() -> str:
 
 
 def _command_line() -> list[str]:
-    """The arguments of the JVM of Spark's driver that this process descends from; none where that cannot be read."""
+    """Reads the command line of the driver JVM that started this process; empty if that is not possible."""
     process = os.getppid()
     try:
         while process > 1:
@@ -56,7 +56,7 @@ def _command_line() -> list[str]:
             arguments = place.joinpath("cmdline").read_bytes().split(b"\0")
             if _SUBMIT in arguments:
                 return [os.fsdecode(argument) for argument in arguments]
-            # The name of the program, in brackets, may hold anything.
+            # proc(5): the program's name, in parentheses, may itself contain parentheses and blanks.
             process = int(place.joinpath("stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         pass

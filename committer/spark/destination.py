@@ -46,7 +46,7 @@ async def look_at(
     whole: bool,
     committers: Container[str] | None = None,
 ) -> DestinationState:
-    """Looks at the destination of a write, and refuses what the mode may not write into: see `look_at_root`.
+    """Inspects the destination of a write, and refuses one that the mode must not write to: see `look_at_root`.
 
     Args:
         destination: The directory.
@@ -58,8 +58,8 @@ async def look_at(
 
     Raises:
         ConfigurationError: All of a disk or bucket would be replaced.
-        UnsupportedError: Readers of the destination go by a log of another writer, which the write does not replace, or
-            Spark's own writers cannot write there.
+        UnsupportedError: The destination holds another writer's log, which the write does not replace, or Spark's own
+            writers cannot write there.
     """
     if mode == "overwrite" and destination.path in ("", "/"):
         raise ConfigurationError(
@@ -87,7 +87,7 @@ async def look_at(
         capabilities = store.capabilities
     finally:
         await store.close()
-    # The other modes write nothing where anything is.
+    # The modes `ignore` and `error` write nothing to a destination that is not empty.
     adds = mode == "append" or (mode == "overwrite" and not whole)
     refusal = refusal_of(view, whole=not adds)
     if refusal is not None:

@@ -90,7 +90,7 @@ def foreach_batch(
     """
     settings = _settings(uri, format, compression, partition_by, options)
     path = settings["path"]
-    # A relative path is the session's to resolve, which is known with the first batch.
+    # The session resolves a relative path, and is first known in a batch: until then "/" stands in for its directory.
     options_of_batches(parse_options({**settings, "path": path if is_absolute(path) else f"/{path}"}))
     return _BatchSink(settings, _mode(mode), _name(query), sink)
 

@@ -22,14 +22,14 @@ _OF_S3: Final = frozenset({"s3", "s3a"})
 
 
 def resolved_path(df: DataFrame, uri: Destination) -> str:
-    """The destination that Spark's own writers would take: a path without scheme is resolved by the session's JVM.
+    """Resolves a destination as Spark's own writers do.
 
-    That is by its ``fs.defaultFS`` and its working directory. A server of Spark Connect tells it in the error of a file
-    that is not there: one request, no Spark job.
+    The session's JVM resolves a path without scheme by ``fs.defaultFS`` and its working directory. A server of Spark
+    Connect names the resolved path in its error about a missing file: one request, no Spark job.
 
     Raises:
-        InvalidPathError: The server of Spark Connect does not tell.
-        ConfigurationError: It is no path.
+        InvalidPathError: The server's error does not name the resolved path.
+        ConfigurationError: The argument is not a path.
     """
     text = path_option(uri)
     if not text or _SCHEME.match(text):
@@ -39,7 +39,7 @@ def resolved_path(df: DataFrame, uri: Destination) -> str:
     else:
         hadoop, configuration = _jvm(df).org.apache.hadoop.fs, _configuration(df)
         path = hadoop.Path(text)
-        # Only a relative path needs the file system's own client, which the JVM may lack.
+        # Only a relative path needs the client of the file system: the JVM may lack its jar.
         top = hadoop.Path("/") if path.isAbsolute() else path.getFileSystem(configuration).getWorkingDirectory()
         found = str(path.makeQualified(hadoop.FileSystem.getDefaultUri(configuration), top).toString())
     if not found.startswith("file:"):
@@ -56,15 +56,14 @@ def _told_by_server(df: DataFrame, text: str) -> str:
         if found is not None:
             return found[1]
         raise InvalidPathError(
-            f"the server of Spark Connect does not tell which file system it takes {text} to be in: "
-            f"{type(error).__name__}",
+            f"the server of Spark Connect did not report to which file system {text} belongs: {type(error).__name__}",
             operation="write",
             path=text,
             next_step=f"give the URI: file://{text} for the server's own disk, hdfs://HOST:PORT{text} for a cluster",
             causes=[error],
         ) from error
     raise InvalidPathError(
-        f"the server of Spark Connect does not tell which file system it takes {text} to be in",
+        f"the server of Spark Connect did not report to which file system {text} belongs",
         operation="write",
         path=text,
         next_step=f"give the URI: file://{text} for the server's own disk, hdfs://HOST:PORT{text} for a cluster",
@@ -72,7 +71,7 @@ def _told_by_server(df: DataFrame, text: str) -> str:
 
 
 def default_file_system(session: SparkSession) -> str:
-    """The URI of the file system that the JVM of a classic session takes a path without scheme to be in."""
+    """Returns the URI of the default file system (`fs.defaultFS`) of a classic session's JVM."""
     hadoop = session._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
     configuration = session._jsparkSession.sessionState().newHadoopConf()
     return str(hadoop.FileSystem.getDefaultUri(configuration).toString())

@@ -149,7 +149,7 @@ async def enter_batch(options: WriteOptions, job_id: str) -> JobSpec | None:
     the attempts that messages name are ever committed.
 
     Raises:
-        UnsupportedError: Readers of the destination go by a log of another writer.
+        UnsupportedError: The destination holds another writer's table or log, which its readers follow.
         JobStateError: Other drivers ended the job each time that it was set up.
         CommitterError: What an earlier try decided cannot be finished.
     """

@@ -162,7 +162,7 @@ def is_sparks(key: str) -> bool:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether the text of the option ``path`` is an absolute path or a URI."""
+    """Returns whether a destination's text is an absolute path or a URI."""
     return _ABSOLUTE.match(path) is not None
 
 

@@ -64,7 +64,7 @@ class SetupRequest(msgspec.Struct, frozen=True):
         release: The digest of the sources of the jar.
         compiled_for: The versions of Scala and Spark that the jar was compiled for.
         spark: The version of Spark that runs.
-        output_committers: Spark's keys that name an output committer of Hadoop's, where the session sets one.
+        output_committers: Settings of the session that name a Hadoop output committer: class by key.
         storage: Hadoop's keys by which the session reaches stores; may hold secrets.
         of_write: Of the keys of both, those that the write was given, or that were set in the running session.
     """
@@ -108,7 +108,7 @@ class EndRequest(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def _report_ignored_committer(key: str, name: str) -> None:
-    """Logs once that an output committer that the session names is not used."""
+    """Logs a warning, once for each class, that the protocol does not call the session's output committer."""
     _LOG.warning(
         "%s=%s has no effect: Spark calls this class in its own commit protocol only, and this session's writes are"
         " committed by lake-committer; unset it, or set spark.sql.sources.commitProtocolClass to Spark's own",
@@ -202,7 +202,7 @@ def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:
 
 
 def _refuse_out_of_reach(request: SetupRequest, destination: StorePath, roots: tuple[str, ...]) -> None:
-    """Refuses to replace a partition with a location of its own that lies below no root of the destination's store."""
+    """Refuses to replace a partition outside the destination that lies below no root or in another store."""
     layout = JobLayout(destination, request.job_id, roots=roots)
     for place in map(StorePath.of, request.superseded):
         if place == destination or place.is_under(destination):
@@ -213,8 +213,8 @@ def _refuse_out_of_reach(request: SetupRequest, destination: StorePath, roots: t
                 f" directory {destination}, and no root names it",
                 operation="setup_job",
                 path=place,
-                next_step="set spark.hadoop.committer.absolute_roots to a directory that it lies in and the table's"
-                " directory does not, in the same store, or move the partition below the table's directory",
+                next_step="set spark.hadoop.committer.absolute_roots to a directory above it (not above the"
+                " table's directory) in the same store, or move the partition below the table's directory",
             )
 
 

@@ -160,8 +160,9 @@ def configure(
 
 
 def _give_data_source(session: SparkSession, choices: CommitterConfig | None, before: CommitterConfig | None) -> None:
-    """Gives the session's data source ``committer`` what is not known in the process in which Spark runs it: the
-    choices, and the file system of paths without scheme.
+    """Registers the data source ``committer`` with the session's choices and default file system.
+
+    Spark runs the data source in a process that can ask for neither.
     """
     file_system = default_file_system(session)
     file_system = "" if file_system.startswith("file:") else file_system

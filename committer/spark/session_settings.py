@@ -211,10 +211,10 @@ def choices_of(
 
 
 def roots_beside(roots: Iterable[str], destination: StorePath) -> tuple[str, ...]:
-    """The roots of a session that bear on one destination.
+    """Selects the absolute roots of a session that one destination can use.
 
-    A session names them for all of its tables: a root of another store, or one that is, holds or lies in the
-    destination, gives a job there nothing.
+    A session names roots for all of its tables. A job cannot use a root of another store, nor one that equals,
+    contains or lies in its destination.
 
     Raises:
         InvalidPathError: A root is relative.

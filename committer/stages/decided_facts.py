@@ -217,7 +217,7 @@ def check_superseded(layout: JobLayout, name: str) -> None:
     """
     roots = layout.roots
     if name == layout.destination.path:
-        # An object that has the destination's own name.
+        # An object store may hold an object with the destination's own name.
         return
     root = root_of(name, roots) if is_absolute(name) else None
     if root is not None:

@@ -1,4 +1,4 @@
-"""A file that has the name of a job's destination: replaced where an object and a prefix share a name, else refused."""
+"""Rules for a file at the destination's own path: the job replaces the file, or is refused."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from committer.stores.helpers import status_or_none
 
 
 async def object_at_destination(context: StageContext) -> FileStatus | None:
-    """The object that has the destination's own name; one call, none where directories are real, nor for a bucket."""
+    """Finds an object with the destination's own name: one call; none for a bucket or on a store with directories."""
     destination = context.layout.destination
     if context.store.capabilities.directories or not destination.name:
         return None
     try:
         standing = await status_or_none(context.store, destination)
     except StorePermissionError:
-        # A policy for the objects below a name may say nothing of the name itself.
+        # A policy may allow the objects below a name, and not the name itself.
         return None
     return standing if standing is not None and not standing.is_directory else None
 
 
 async def refuse_object(context: StageContext, operation: str) -> None:
-    """Refuses a job at whose destination an object stands that the job does not replace: at most one call.
+    """Refuses a job if an object has the destination's own name and the job does not replace it: at most one call.
 
-    Readers that look at the destination find that object, and none of the job's files. A commit that replaces all of
-    the destination takes it away with the other old files. Objects above the destination are not looked for.
+    Readers of the destination would find that object instead of the job's files. A job that replaces the whole
+    destination supersedes the object. This check does not look at names above the destination.
 
     Raises:
-        StoreNotADirectoryError: An object stands there.
+        StoreNotADirectoryError: There is such an object.
     """
     if not context.config.replaces_destination and await object_at_destination(context) is not None:
         raise _error(context, operation, context.layout.destination, None)
 
 
 async def enclose_file(context: StageContext) -> bool:
-    """Puts a directory in the place of a file at the destination, with the file in it, for a job that replaces both.
+    """Replaces a file at the destination with a directory that holds the file, if the job replaces the destination.
 
-    Readers of the directory go on reading the old data, which the commit replaces like any other. Two calls; with
-    `durability="fsync"` two more.
+    Readers of the directory still find the old data, and the commit supersedes the file. Local disks only. Cost: two
+    calls; with `durability="fsync"` two more.
 
     Returns:
         Whether the destination is a directory now; False where nothing was changed.
@@ -62,7 +62,7 @@ async def enclose_file(context: StageContext) -> bool:
         standing = await status_or_none(store, destination)
         if standing is None or standing.is_directory or standing.is_link or standing.is_special:
             return False
-        # A name that readers of the directory do not pass over.
+        # Readers of a directory ignore hidden names.
         name = f"old{destination.name}" if is_hidden(destination.name) else destination.name
         await LOCAL_PATHS.required(store, "enclose_file").enclose_file(destination, name)
     except (StoreNotFoundError, StoreNotADirectoryError, UnsupportedError):
@@ -72,7 +72,7 @@ async def enclose_file(context: StageContext) -> bool:
 
 
 async def file_in_the_way(context: StageContext, operation: str, cause: StoreError) -> StoreNotADirectoryError:
-    """The error of a destination whose directory cannot be made; looks for the file, from the destination upwards."""
+    """Builds the error of a destination that cannot be created: looks for the file there, then at each level above."""
     place = context.layout.destination
     for _depth in range(place.path.count("/")):
         try:
@@ -91,9 +91,9 @@ def _error(
     program, name = ("mv -n", place.path) if place.scheme == "file" else ("hadoop fs -mv", str(place))
     why = also = ""
     if cause is None:
-        also = "overwrite all of the destination, which replaces it, "
+        also = "overwrite the whole destination, which replaces the file, "
     elif context.config.replaces_destination:
-        why = "; this store cannot replace a file by a directory without a moment in which a reader finds neither"
+        why = "; this store cannot replace a file with a directory in one step"
     return StoreNotADirectoryError(
         f"a file stands at {name}, where a directory must be{why}",
         operation=operation,

@@ -31,7 +31,7 @@ from committer.stores.helpers import Created, create_or_read, exists, status_or_
 
 _TRIES: Final = 5
 _REASON: Final = 10_000
-"""Characters of the reason of a rollback that its outcome keeps."""
+"""Longest reason of a rollback in an outcome record, in characters; the rest is cut off."""
 
 
 class Ended(NamedTuple):

@@ -1,6 +1,6 @@
-"""Metadata that other writers leave at a destination: the one table of known names, and a look for them.
+"""Table of the metadata names of other writers, and the search for them at a destination.
 
-The page docs/spark.md shows the table.
+docs/spark.md shows the table.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import status_or_none
 
 Kind = Literal["summary", "marker", "sink log", "table"]
-"""What becomes of it. Any job that changes files removes a ``summary`` of them. An overwrite of the whole destination
-removes a ``marker`` and a ``sink log``, too; others leave the marker, and are refused where a sink log is. A ``table``
-refuses every job.
+"""How a job treats the metadata. Each job removes a ``summary`` of files that it changes. An overwrite of the whole
+destination also removes each ``marker`` and ``sink log``; any other job leaves markers, and a sink log refuses it. A
+``table`` refuses every job.
 """
 
 _LISTED: Final = 1000
@@ -32,9 +32,9 @@ class Mark(NamedTuple):
 
     Attributes:
         name: The name; a directory's ends with a slash; ``*`` stands for any text.
-        kind: What becomes of it.
-        writer: Who leaves it.
-        proof: Patterns of file names, one of which must be in the directory; empty where its name says enough.
+        kind: How a job treats the metadata.
+        writer: The program that writes it.
+        proof: Patterns of file names: the row holds only if the directory contains a match; empty to match any.
     """
 
     name: str
@@ -61,26 +61,26 @@ MARKS: Final = (
     Mark("schema/", "table", "Paimon", ("schema-[0-9]*",)),
     # lancedb.github.io/lance/format/table
     Mark("_versions/", "table", "Lance", ("*.manifest",)),
-    # ducklake.select/docs/stable/duckdb/usage/paths: its catalog lies elsewhere, the names of data files tell.
+    # ducklake.select/docs/stable/duckdb/usage/paths: only data files are here, the catalog is in a database.
     Mark("ducklake-*.parquet", "table", "DuckLake"),
 )
-"""The table."""
+"""All rows; docs/spark.md shows them in this order."""
 
 _EXACT: Final = {mark.name: mark for mark in MARKS if "*" not in mark.name}
 _PATTERNS: Final = tuple(mark for mark in MARKS if "*" in mark.name)
 _PREFIXES: Final = tuple(mark.name.partition("*")[0] for mark in _PATTERNS)
 _SUMMARY_FILES: Final = tuple(mark.name for mark in MARKS if mark.kind == "summary" and mark.name[-1] != "/")
 SUMMARY_NAMES: Final = (*_SUMMARY_FILES, *(f".{name}.crc" for name in _SUMMARY_FILES))
-"""Names of single files that summarise a directory, and of their checksums."""
+"""Names of summary files, and of their checksum files."""
 
 
 def checksummed(name: str) -> str:
-    """The name of the file whose checksum a file of this name holds; empty where it holds none."""
+    """Returns the name of the file that a checksum file (`.name.crc`) belongs to; empty for any other name."""
     return name[1:-4] if name[:1] == "." and name.endswith(".crc") else ""
 
 
 def mark_of(child: FileStatus) -> Mark | None:
-    """The row of an entry by its own name; that of a file, for its checksum. A link has none."""
+    """Finds the row of the table that matches an entry, or the entry's checksum file; None for links."""
     if child.is_link:
         return None
     name = child.path.name
@@ -93,19 +93,19 @@ def mark_of(child: FileStatus) -> Mark | None:
 
 
 def is_replaced(child: FileStatus) -> bool:
-    """Whether an overwrite of the whole destination replaces it although its name is hidden."""
+    """Returns whether an overwrite of the whole destination replaces an entry with a hidden name."""
     mark = mark_of(child)
     return mark is not None and mark.kind != "table"
 
 
 @dataclass(slots=True)
 class RootView:
-    """What a destination holds.
+    """Contents of a destination, as far as they decide whether a job may write there.
 
     Attributes:
-        used: Whether anything but working directories of committers is there.
-        visible: Whether anything is there that readers do not pass over.
-        marks: Metadata of other writers, with its row.
+        used: Whether the destination holds anything but working directories of jobs.
+        visible: Whether the destination holds any name that is not hidden.
+        marks: Metadata of other writers: the row of the table, and the entry.
     """
 
     used: bool = False
@@ -113,18 +113,19 @@ class RootView:
     marks: list[tuple[Mark, FileStatus]] = field(default_factory=list)
 
     def of(self, kinds: Iterable[Kind]) -> list[tuple[Mark, FileStatus]]:
-        """Those of some kinds."""
+        """Selects the metadata of some kinds."""
         return [(mark, status) for mark, status in self.marks if mark.kind in kinds]
 
 
 async def look_at_root(store: Store, destination: StorePath) -> RootView:
-    """Looks at the first thousand children of a destination, and looks up known names where there are more.
+    """Lists the first thousand children of a destination, and looks up the names of the table if there are more.
 
-    One listing, and one of each directory that may be a table's; of a destination with more children one look a row.
+    Cost: one listing, one for each directory that may belong to a table, and with more children one call for each
+    name of the table.
 
     Raises:
-        StoreNotFoundError: Nothing is there, on a store whose directories are real.
-        StoreNotADirectoryError: A file is there.
+        StoreNotFoundError: The destination does not exist, on a store with directories.
+        StoreNotADirectoryError: The destination is a file.
     """
     view, marks, count = RootView(), list[tuple[Mark, FileStatus]](), 0
     async for child in store.list(destination):
@@ -167,22 +168,22 @@ async def _is_proved(store: Store, directory: StorePath, mark: Mark) -> bool:
 
 
 def refusal_of(view: RootView, *, whole: bool) -> tuple[str, str] | None:
-    """What refuses a job, and what to do; None where nothing does.
+    """Returns the problem and the next step if other writers' metadata forbids a job; None otherwise.
 
     Args:
-        view: What the destination holds.
-        whole: Whether the job replaces all of it.
+        view: The contents of the destination.
+        whole: Whether the job replaces the whole destination.
     """
     for mark, _status in view.of(("table",)):
         problem = (
-            f"the destination is a {mark.writer} table ({mark.name} is there): its readers go by its own log, and "
-            "would not see what is written here or miss what is replaced"
+            f"the destination is a {mark.writer} table ({mark.name} is there): its readers follow the table's own "
+            "metadata, so they would not see new files, and would miss replaced ones"
         )
-        return problem, (f"write it with {mark.writer}, or give a directory of its own")
+        return problem, (f"write it with {mark.writer}, or choose another destination")
     if not whole and view.of(("sink log",)):
         problem = (
             "the destination holds _spark_metadata, the log of the file sink of Spark's structured streaming: Spark "
-            "reads only files that this log names, and would not see what is written here"
+            "reads only files that this log names, and would not see the new files"
         )
         return problem, ("overwrite the whole destination, which replaces the log too; or write into another directory")
     return None

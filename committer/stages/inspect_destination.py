@@ -38,9 +38,8 @@ class DestinationView:
         closed: Directories into which nothing can be put, with the reason.
         success: The `_SUCCESS` that stands there.
         was_empty: Whether the destination held nothing visible.
-        root: What the destination held, with other writers' metadata.
-        summaries: Summary files of other writers, below the destination, in directories that files go into and that
-            were listed.
+        root: Contents of the destination itself, with other writers' metadata.
+        summaries: Summary files of other writers by name, in the listed directories below the destination.
     """
 
     targets: Targets = field(default_factory=Targets)
@@ -56,7 +55,7 @@ class DestinationView:
     summaries: dict[str, FileStatus] = field(default_factory=dict)
 
     def note_summaries(self, directory: str, names: list[str], children: list[FileStatus]) -> None:
-        """Notes summary files among a directory's children, given with their whole names."""
+        """Adds the summary files among a directory's children, which `names` gives relative to the destination."""
         for name in (f"{directory}/{name}" for name in SUMMARY_NAMES if directory):
             if name in names and not (child := children[names.index(name)]).is_directory:
                 self.summaries[name] = child

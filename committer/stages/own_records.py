@@ -17,7 +17,7 @@ from committer.stages.job_directory import JobDirectory
 from committer.stores.base import Store
 
 _SMALL_BYTES: Final = 1 << 20
-"""Up to here many records are read at once; longer ones one after the other, so that they do not add up."""
+"""Records up to this length are read concurrently; longer ones one at a time, to bound memory."""
 
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
 
@@ -64,7 +64,7 @@ async def read_record(store: Store, path: StorePath, kind: type[R]) -> R | None:
 
 
 async def _read(store: Store, path: StorePath, kind: type[R]) -> R:
-    """Reads a record: one call, two where it is longer than a megabyte."""
+    """Reads and decodes a record: one call, two if it is longer than a megabyte."""
     limit = limit_of(kind)
     try:
         data = await store.read(path, limit=min(limit, _SMALL_BYTES))

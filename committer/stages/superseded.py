@@ -41,12 +41,12 @@ class Superseded:
     """Old files that are to be taken away, each once.
 
     Args:
-        layout: Where the job lives.
+        layout: The job's layout.
         folding: How the store compares names.
 
     Attributes:
         facts: What the decision says of each, those of a directory next to one another.
-        any: Whether there was one, noted or not, of data that is replaced.
+        any: Whether the job replaces any old data file, noted or not.
         places: The first place aside that is free.
         refused: Those that the store would refuse to move or to name, by name; at most a hundred.
         unnameable: What no record may name, one sentence each; at most a hundred.
@@ -73,7 +73,7 @@ class Superseded:
             statuses: The same.
             plain: Whether `are_plain` is known to hold of the names, nothing among them leads to a directory, and all
                 are of one directory.
-            replaces: Whether data is replaced; not where only summaries of it go, which excludes no other job.
+            replaces: Whether these are data files; False for other writers' summaries, which need no lock.
         """
         if not names:
             return
@@ -185,7 +185,7 @@ class ListSuperseded(Stage[list[str], Superseded]):
     (unless they hold `=`), so that `_temporary` is never taken, but for other writers' metadata (`foreign_metadata`)
     and checksums of old files; at a root outside it likewise.
     Cost: one listing a directory of the old tree, those of one depth at once; dependent round trips: its depth. One
-    look a checksum at the destination itself whose file is in another page of the listing.
+    call for each checksum file at the destination itself whose data file is in another page.
     Memory: directories; of files a few megabytes, more go to the driver's disk.
     """
 
@@ -268,7 +268,7 @@ class ListSuperseded(Stage[list[str], Superseded]):
         await self._found.add(names, statuses)
 
     async def _described(self, directory: StorePath, children: list[FileStatus]) -> AbstractSet[str]:
-        """Hidden names at the destination itself that go with its data: what describes it, checksums of old files."""
+        """Finds the hidden names at the destination that an overwrite replaces: other writers' metadata, checksums."""
         here = {child.path.name: child for child in children}
         described = {name for name, child in here.items() if is_hidden(name) and is_replaced(child)}
         owners = {

@@ -281,7 +281,7 @@ class SupportsLocalPaths(Protocol):
         """The operating system's path."""
 
     async def enclose_file(self, path: StorePath, name: str) -> None:
-        """Puts a directory in a file's place, in one step, that holds the file under a name; else does nothing.
+        """Replaces a file, in one step, with a directory that holds the file as `name`; does nothing to other entries.
 
         Raises:
             UnsupportedError: The file system cannot exchange two names, or has no hard links.

@@ -1,4 +1,4 @@
-"""How many bytes of an answer's body are read. (aiohttp bounds its head: 128 headers of 8 KiB.)."""
+"""Limits of the bytes of a response body. aiohttp limits the head to 128 headers of 8 KiB."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Final
 import aiohttp
 
 PAGE_BYTES: Final = 64 << 20
-"""Of an answer to a request that changes nothing: 5,000 blobs, the largest page, with all metadata they may have."""
+"""Limit for a request that changes nothing: the largest page, 5,000 blobs with the most metadata allowed."""
 
 CHANGE_BYTES: Final = 8 << 20
-"""Of an answer to a request that changes something: 1,000 errors of a batch, with keys as long as they may be."""
+"""Limit for a request that changes something: 1,000 errors of a batch, with keys of the greatest length."""
 
 ERROR_BYTES: Final = 1 << 20
-"""Of a refusal: what follows is left out."""
+"""Limit for an error response, which is cut off there."""
 
 
 class AnswerTooLongError(aiohttp.ClientError):
-    """An answer has more bytes than any has of its kind."""
+    """Error of a response body that exceeds the limit of its kind."""
 
 
 async def body_of(response: aiohttp.ClientResponse, most: int) -> bytes | None:
-    """Reads a body to its end; None, with the connection closed, where it is longer than `most` bytes.
+    """Reads a response body; None, with the connection closed, if the body is longer than `most` bytes.
 
-    A length that the head tells is believed: nothing of such a body is read. Of a refusal `ERROR_BYTES` are read.
+    A body whose Content-Length exceeds `most` is not read at all. An error response is cut off at `ERROR_BYTES`.
     """
     refused = response.status >= 300
-    # Which, unlike a list that is joined at the end, never holds the body twice.
+    # Unlike a list of parts that is joined at the end, BytesIO never holds the body twice.
     read = BytesIO()
     left = ERROR_BYTES if refused else most
     try:
@@ -41,5 +41,5 @@ async def body_of(response: aiohttp.ClientResponse, most: int) -> bytes | None:
                 return read.getvalue()
         return read.getvalue() if refused else None
     finally:
-        # Of one that was read to its end the connection is kept already.
+        # No effect after a complete body: aiohttp has released the connection for reuse.
         response.close()

@@ -1,4 +1,4 @@
-"""Gives up requests whose answers stand still, or trickle: one timer of an event loop for all of them.
+"""Watch that ends requests whose responses stall or trickle: one timer of an event loop for all of them.
 
 aiohttp's own limit for the next byte makes two timers for each request, which take a tenth of all that the request
 costs. Here a look at all requests under way, a few times in the time that one may stand still, counts those looks
@@ -18,13 +18,13 @@ import aiohttp
 # Within the time that an answer may stand still. It is given up up to one part of it late.
 _LOOKS: Final = 8
 
-# So many times as long as it may stand still (a minute), an answer may take that brings less than the least bytes a
-# second. S3 says blanks for minutes while it completes an upload.
+# A response may stay below the least bytes a second for this many times the stall limit (a minute). Requests that
+# change something get more: S3 sends blanks for minutes while it completes an upload.
 _PATIENCE: Final = 2
 _PATIENCE_OF_CHANGES: Final = 30
 _LEAST_BYTES_PER_S: Final = 1024
 
-# And so many times as long, an answer may take whatever it brings.
+# No response may take longer than this many times the stall limit.
 _LONGEST: Final = 60
 
 
@@ -46,11 +46,11 @@ class AnswerWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def request(self, more_s: float = 0.0, *, changes: bool = False) -> Watched:
-        """A context manager around one request; it raises `TimeoutError` where the answer stood still, or trickled.
+        """A context manager around one request; it raises `TimeoutError` if the response stalls or trickles.
 
         Args:
             more_s: Seconds more until the head must be there: what is to be sent takes so long.
-            changes: Whether the service may have work to do before it answers all.
+            changes: Whether the request changes something: the service may then work for minutes while it responds.
         """
         begin = self._begin + math.ceil(more_s / self._every_s) if more_s else self._begin
         return Watched(self, begin, _LOOKS * (_PATIENCE_OF_CHANGES if changes else _PATIENCE))
@@ -108,7 +108,7 @@ class Watched:
         self._watch.discard(self)
         # Another's cancellation goes on; only what was asked for here alone is an answer that did not come.
         if self._given_up and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError("no more of the answer came, or too little for the time it took") from error
+            raise TimeoutError("the response stopped, or was too slow") from error
 
     def begun(self, content: aiohttp.StreamReader) -> None:
         """The head of the answer is there; from now on each byte of its body counts."""
@@ -117,11 +117,11 @@ class Watched:
         self._seen = -1
 
     def look(self, most: int, least_bytes: float) -> None:
-        """Counts a look; gives the request up after `most` that found nothing new, or when too little came in all.
+        """Counts a check of the response; ends the request if the response stalls, trickles or takes too long.
 
         Args:
-            most: See above.
-            least_bytes: What must come from one look to the next, on average, once patience is over.
+            most: Checks in a row without a new byte after which the request ends.
+            least_bytes: Bytes that must arrive between two checks, on average, after the time of patience.
         """
         if self._given_up:
             return

@@ -315,7 +315,7 @@ async def put_described(store: Store, path: StorePath, data: bytes, *, metadata:
 
 
 def too_long(path: StorePath, limit: int) -> RecordError:
-    """The error of a file that is longer than its reader allows."""
+    """Builds the error of a file that is longer than its reader allows."""
     return RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
 
 

@@ -176,7 +176,7 @@ class HttpClient:
             path: What errors say it failed on.
             changes: Whether it may change anything at the store: then a lost answer leaves its outcome open.
             data: The body.
-            limit: Where it reads a file: the longest that is read, in bytes.
+            limit: For a request that reads a file: the longest file allowed, in bytes.
 
         Raises:
             RecordError: The file is longer than `limit`.
@@ -217,7 +217,7 @@ class HttpClient:
                 return Answer(response.status, response.headers, body)
             if limit is not None:
                 raise too_long(path, limit)
-            raise AnswerTooLongError(f"it is longer than {most} bytes")
+            raise AnswerTooLongError(f"the response is longer than {most} bytes")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if response is not None and changes and response.status < 300:
                 return Answer(response.status, response.headers, b"")
@@ -286,7 +286,7 @@ def _failure(
     error: aiohttp.ClientError | OSError | ValueError, operation: str, path: StorePath, *, changes: bool
 ) -> StoreError | ConfigurationError:
     kind = "" if isinstance(error, _AnswerLostError) else type(error).__name__
-    # An answer that is no HTTP is repeated in it.
+    # aiohttp quotes a response that is not HTTP in its error.
     said = redact(": ".join(part for part in (kind, str(error)) if part))[:_MOST_SAID]
     if isinstance(error, ValueError) and not isinstance(error, OSError):
         return ConfigurationError(

@@ -1,4 +1,4 @@
-"""The continuation tokens of a call that a service answers in pages."""
+"""Check of the continuation tokens of paged calls."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ T = TypeVar("T")
 
 
 class PageTokens:
-    """Refuses a token that a service gave before in the same call: its pages would go round for ever.
+    """Detector of repeated continuation tokens in one call, whose pages would never end.
 
-    Compared are the last token and one more, a later one each time that the number of pages has doubled (R. P. Brent,
-    "An improved Monte Carlo factorization algorithm", 1980). So a circle of any length is found in constant memory,
-    within three times the pages that lead into it and once around.
+    Compares each token with the last one and with one earlier token, which is replaced each time that the number of
+    pages has doubled (R. P. Brent, "An improved Monte Carlo factorization algorithm", 1980). This finds a cycle of any
+    length in constant memory, within three times the pages before the cycle and in it.
 
     Args:
-        operation: What errors call the call.
-        path: What it is about.
-        changes: Whether each page is what was done, and not what was found.
+        operation: The name of the call, for errors.
+        path: The path of the call, for errors.
+        changes: Whether the call changes something; then a repeated token leaves its outcome unknown.
     """
 
     def __init__(self, operation: str, path: StorePath, *, changes: bool = False) -> None:
@@ -32,10 +32,10 @@ class PageTokens:
         self._span = self._left = 1
 
     def following(self, token: T) -> T:
-        """Returns the token of the next page.
+        """Checks the token of the next page, and returns it.
 
         Raises:
-            StoreUnavailableError: It came before, or is empty.
+            StoreUnavailableError: The token is empty or repeats an earlier one.
             StoreOutcomeUnknownError: Likewise, in a call that changes something.
         """
         if not token or token in (self._last, self._kept):
@@ -44,7 +44,7 @@ class PageTokens:
                 f"a page of an answer {why}",
                 operation=self._operation,
                 path=self._path,
-                next_step="tell who runs the service, or the proxy on the way to it",
+                next_step="report this to the operator of the service, or of the proxy before it",
             )
         self._last = token
         self._left -= 1

@@ -45,10 +45,10 @@ class Refusal:
     def as_error(self, kind: type[E], message: str, next_step: str = "", *, at: StorePath | None = None) -> E:
         """An error that tells of it; `at` another path than the call's.
 
-        A service does not say to which end of a rename the right is missing: the error names both.
+        A service does not report on which path of a rename the right is missing, so the error names both.
         """
         if kind is StorePermissionError and self.source is not None:
-            message, at = f"{message}: {self.source} cannot get the name {self.path}", self.source
+            message, at = f"{message}: {self.source} cannot be renamed to {self.path}", self.source
         return kind(self._told(message), operation=self.operation, path=at or self.path, next_step=next_step)
 
     def slow_down(self, headers: Mapping[str, str]) -> StoreThrottledError:

@@ -1,9 +1,9 @@
 """The one event loop that blocking calls of a process run on, in a thread of its own.
 
 It starts with the first call. A forked child starts another one and leaves the inherited one alone: its thread does not
-exist there, its locks may be held for ever, and closing its loop would unhook the parent's. Threads of the program that
-still run when the main thread ends go on working here. At interpreter exit, when they ended, what is still open is
-freed and the thread ends, within seconds; no job is decided then.
+exist there, its locks may be held for ever, and closing its loop would unhook the parent's. Non-daemon threads that
+outlive the main thread can go on calling it. At interpreter exit, after those threads ended, the portal releases open
+jobs and files and stops, within seconds; no job is decided then.
 """
 
 from __future__ import annotations

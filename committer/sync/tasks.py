@@ -26,8 +26,8 @@ _IN_ANOTHER_PROCESS: Final = task_files.IN_ANOTHER_PROCESS.replace("committer.",
 class TaskFile(blocking_files.BlockingTaskFile):
     """A binary file being written by a task attempt, for any thread: ``with task.open(name) as f: f.write(b"...")``.
 
-    It becomes part of the attempt when it is closed; leaving the block with an exception removes it and keeps the
-    attempt from being committed. At most a megabyte is held in memory.
+    Closing the file makes it part of the attempt; an exception in the block removes the file, and the attempt can no
+    longer commit. At most a megabyte is held in memory.
     """
 
     _instead = _IN_ANOTHER_PROCESS

@@ -54,7 +54,7 @@ async def test_a_job_is_refused_where_its_destination_is_a_file(profile: str, co
     with pytest.raises(StoreNotADirectoryError, match=f"a file stands at {table.dest}, where a directory") as caught:
         await committer.open_job(table.dest, config=config, storage_options={"store": store})
     assert caught.value.outcome == "unchanged"
-    assert ("overwrite all of the destination, which replaces it" in caught.value.next_step) is (profile in FLAT)
+    assert ("overwrite the whole destination, which replaces the file" in caught.value.next_step) is (profile in FLAT)
     assert f"move the file away: hadoop fs -mv {table.dest} {table.dest}.old" in caught.value.next_step
     assert table.space.files() == {"/table": b"old"}
     assert not store.count("put")
@@ -67,7 +67,7 @@ async def test_a_job_is_refused_where_its_destination_is_a_file(profile: str, co
 @pytest.mark.parametrize("below", ["", "/a/b"])
 async def test_an_overwrite_is_refused_where_directories_are_real(profile: str, below: str) -> None:
     table = table_with_file(profile)
-    with pytest.raises(StoreNotADirectoryError, match=f"a file stands at {table.dest}, where.*finds neither"):
+    with pytest.raises(StoreNotADirectoryError, match=f"a file stands at {table.dest}, where.*in one step"):
         await committer.open_job(table.dest + below, config=OVERWRITE, storage_options=table.options)
     assert table.space.files() == {"/table": b"old"}
 
@@ -286,7 +286,7 @@ async def test_a_file_system_that_cannot_exchange_names(tmp_path: Path, monkeypa
     monkeypatch.setattr(kernel_rename, "exchange", refuse)
     place = tmp_path / "table.csv"
     place.write_bytes(b"old")
-    with pytest.raises(StoreNotADirectoryError, match="finds neither"):
+    with pytest.raises(StoreNotADirectoryError, match="in one step"):
         await committer.open_job(place, config=OVERWRITE)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"table.csv": b"old"}
 

@@ -276,7 +276,7 @@ async def _decided_by_another(place: Place, job: Job, message: TaskCommit) -> No
             await other.commit([message])
 
 
-OPEN, MISSING = "is open already", "no message names it"
+OPEN, MISSING = "is open already", "task_commits has no message of it"
 SLIPS = (
     Row(one_number_for_tasks_at_once, TaskError, OPEN),
     Row(one_number_for_tasks_in_turn, TaskError, "committed already, with 1 file"),
@@ -373,7 +373,7 @@ async def test_the_log_names_tasks_of_which_no_attempt_committed(
             async with job.task_attempt(1):
                 raise ValueError
         await job.commit()
-    assert "is committed without 1 task, the first: task 1" in caplog.text
+    assert "is committed without 1 task (the first: task 1)" in caplog.text
 
 
 def test_threads_that_share_a_number(tmp_path: Path) -> None:

@@ -110,4 +110,4 @@ def test_where_the_service_does_not_say_which_both_are_named(error_of: Callable[
     error = error_of(Answer(403, {}, b""), "rename_file", aside, source=source)
     assert isinstance(error, StorePermissionError)
     assert error.path == str(source)
-    assert f"{source} cannot get the name {aside}" in error.message
+    assert f"{source} cannot be renamed to {aside}" in error.message

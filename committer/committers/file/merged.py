@@ -45,7 +45,7 @@ class MergedForms(ManifestForms):
 class MergedAction(PublishAction):
     """Counts what tasks moved, which was looked at before the decision; what a rollback would take back stays.
 
-    Other writers' summaries, which the tasks' files made stale, are all that it moves aside.
+    The only files moved aside are other writers' summary files that the tasks' files make stale.
     """
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
@@ -60,7 +60,7 @@ class MergedAction(PublishAction):
         return published
 
     async def supersede(self, context: StageContext, state: CommitState) -> None:
-        """Nothing: what is superseded was moved aside."""
+        """Does nothing: `publish` moved the superseded files aside."""
 
     def roll_back(self, context: StageContext) -> RollBack:
         """One that refuses."""

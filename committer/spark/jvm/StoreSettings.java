@@ -51,14 +51,14 @@ final class StoreSettings {
     addOfWrite(configuration, storage, (ArrayNode) request.get("of_write"));
   }
 
-  /** Adds what names an output committer of Hadoop's, which Spark calls in its own protocol only. */
+  /** Adds the session's settings that name a Hadoop output committer: Spark calls it only in its own protocol. */
   static void addOutputCommitters(Configuration configuration, ObjectNode found) {
     String parquet = configuration.get(PARQUET_COMMITTER);
     String any = configuration.get(ANY_COMMITTER);
     if (parquet != null && !parquet.equals(PARQUETS_OWN)) {
       found.put(PARQUET_COMMITTER, parquet);
     }
-    // For Parquet Spark itself sets it to the class of the other key.
+    // Spark itself copies the class of the Parquet key to this key.
     if (any != null && !any.equals(PARQUETS_OWN) && !any.equals(parquet)) {
       found.put(ANY_COMMITTER, any);
     }

@@ -182,7 +182,7 @@ class Connection:
 
         tokens = PageTokens(operation, path)
         while found := await self.call(page, operation, path, changes=False):
-            # The NameNode is asked for what follows a name.
+            # The last name of a page is the token of the next.
             tokens.following(found[-1].path)
             for entry in found:
                 yield entry

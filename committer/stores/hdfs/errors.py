@@ -72,7 +72,7 @@ def _not_serving(message: str, **told: Any) -> StoreUnavailableError:
     return error
 
 
-# What the NameNode says it refused: a file, or the directory that holds it.
+# The path that the NameNode refused: a file, or its directory.
 _REFUSED_AT: Final = re.compile(r'(?:inode|path)="([^"]*)"')
 
 # Java classes, or what the message holds; the type, the message, and what to do. The first that fits counts.

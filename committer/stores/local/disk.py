@@ -102,9 +102,9 @@ class Disk(BatchRenames):
             if stat.S_ISDIR(found.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if not stat.S_ISREG(found.st_mode):
-                # A device has no end, and a pipe's content is another reader's.
-                raise RecordError("a pipe, a socket or a device is there, not a file", operation="read", path=path)
-            # What is longer is not read at all; the file may grow meanwhile.
+                # A device has no end, and reading a pipe takes its content from another reader.
+                raise RecordError("the path is a pipe, a socket or a device, not a file", operation="read", path=path)
+            # A longer file is not read at all; the limit + 1 finds a file that grows meanwhile.
             data = read_all(handle, found.st_size, limit + 1) if found.st_size <= limit else None
         finally:
             os.close(handle)

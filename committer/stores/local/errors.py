@@ -138,7 +138,7 @@ def translate(
 def _refusal(path: StorePath, destination: StorePath | None) -> Refusal:
     if destination is None:
         return why_refused(path) or Refusal(path)
-    unknown = Refusal(path, f"{path.path} cannot get the name {destination.path}")
+    unknown = Refusal(path, f"{path.path} cannot be renamed or linked to {destination.path}")
     return why_refused(path, destination) or unknown
 
 

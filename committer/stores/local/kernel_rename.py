@@ -1,4 +1,4 @@
-"""The renames that replace nothing, or exchange two names, which Python's standard library does not have."""
+"""System calls for a rename that replaces nothing and for an exchange of two names, which Python lacks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def rename_no_replace(
 
 
 def exchange(first: str, second: str) -> None:
-    """Exchanges what stands at two whole paths, in one step.
+    """Exchanges the entries at two absolute paths, in one step.
 
     Raises:
         OSError: As rename(2), with one of `NOT_OFFERED` where this file system cannot do it.

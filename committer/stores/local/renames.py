@@ -130,9 +130,9 @@ class Renames:
 
     @typed
     def enclose_file(self, path: StorePath, name: str) -> None:
-        """Puts a directory that holds a file in that file's place, in one step.
+        """Replaces a file, in one step, with a directory that holds the file.
 
-        A lock on the file keeps another process from exchanging the directory that this one made for a second one.
+        A lock on the file keeps two processes from doing this at once: the second would enclose the first's directory.
         """
         above, _slash, last = path.path.rpartition("/")
         beside = f"{above}/.{last}.{os.getpid()}-{next(self._numbers)}.aside"
@@ -154,7 +154,7 @@ class Renames:
                     error.errno = errno.ENOTSUP
                 raise
             with suppress(OSError):
-                # The file's second name, which a hidden one does no harm as.
+                # After the exchange this hidden name is a second link to the file; if it stays, readers ignore it.
                 os.unlink(beside)
         finally:
             os.close(handle)

@@ -69,12 +69,12 @@ _CLOSED: Final = "this user may not write there"
 
 
 class Refusal(NamedTuple):
-    """Why the system refused a call, as far as the disk tells.
+    """Cause of a call that the system refused, as far as the disk shows it.
 
     Attributes:
-        path: The path of the call that was refused.
-        reason: Why; empty where nothing says it.
-        next_step: What to do; empty where nothing is known.
+        path: The path that was refused, of those that the call names.
+        reason: The cause; empty if unknown.
+        next_step: The action for the user; empty if unknown.
     """
 
     path: StorePath
@@ -83,7 +83,7 @@ class Refusal(NamedTuple):
 
 
 def protected(*paths: StorePath) -> Refusal | None:
-    """The first path of a call that an attribute of chattr(1) protects, its own or its directory's."""
+    """Finds the first path that a chattr(1) attribute protects: the path's own, or its directory's."""
     for path in paths:
         for place in (path.path, os.path.dirname(path.path)):
             for bit, attribute, flag in _ATTRIBUTES:
@@ -98,7 +98,7 @@ def protected(*paths: StorePath) -> Refusal | None:
 
 
 def why_refused(*paths: StorePath) -> Refusal | None:
-    """Which path of a call the system refused; None where the disk does not tell. Looks at each, and above it."""
+    """Finds which path of a call the system refused, by the rights of each and of its directory; None if unclear."""
     found = protected(*paths)
     if found is not None:
         return found
@@ -122,7 +122,7 @@ def rights_to(path: str) -> str:
 
 
 def _attributes(path: str) -> int:
-    """The attributes of a file or directory that chattr(1) sets; 0 where they cannot be read, and for anything else."""
+    """Reads the chattr(1) attributes of a file or directory; 0 for other kinds, and if they cannot be read."""
     if sys.platform != "linux":
         return 0
     with suppress(OSError):

@@ -224,7 +224,7 @@ class LocalStore(Store):
         await self._batches.run(self._disk.link_file, _checked(source), _checked(destination))
 
     async def enclose_file(self, path: StorePath, name: str) -> None:
-        """Puts a directory in a file's place that holds the file, by an exchange of two names; on Linux and macOS."""
+        """Replaces a file with a directory that holds the file, by an exchange of two names (Linux and macOS)."""
         await self._batches.run(self._disk.enclose_file, _checked(path), name)
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:

@@ -31,7 +31,7 @@ _APPLICATION_ATTEMPT = re.compile(rf"/?{OUT}/{TEMPORARY}/\d+(?:/{TEMPORARY})?(?:
 
 
 def places_of(job_id: str) -> tuple[str, str]:
-    """A job's directory, and Hadoop's directory for its uploads that wait, as the starts of names in them."""
+    """Returns the path prefixes of a job's directory and of its directory of pending uploads (`__magic_job-*`)."""
     return f"{OUT}/{TEMPORARY}/{job_id}/", f"{OUT}/{MAGIC}{job_id}/"
 
 
