@@ -17,6 +17,7 @@ from committer.errors import (
 from committer.flow.retry_after import retry_after_s
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
+from committer.readable import clean
 
 E = TypeVar("E", bound=CommitterError)
 
@@ -70,4 +71,4 @@ class Refusal:
 
     def _told(self, message: str) -> str:
         said = " ".join(part for part in (str(self.status), self.code, self.request_id) if part)
-        return f"{message} ({said})"
+        return f"{message} ({clean(said)})"
