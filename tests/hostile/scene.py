@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import committer
 from committer.errors import StoreNotFoundError
+from committer.flow.runtime import Timer
 from committer.paths import StorePath
 from committer.stores.registry import open_store
 from committer.testing.emulators import adls, gcs
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.hostile.proxy import HostileProxy, hostile_proxy
 from tests.s3.servers import BUCKET, KEY, KEY_ID
+from tests.short_waits import ShortWaits
 from tests.stores import adls_account, gcs_bucket
 
 T = TypeVar("T")
@@ -27,6 +29,24 @@ def files_of(job_id: str) -> dict[str, bytes]:
 
 
 CHOICES: dict[str, Any] = {"io_rate": 0}
+
+
+class NoWaits(ShortWaits):
+    """As `ShortWaits`; a timer that goes off late, as when a service asks for minutes, goes off at once."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits a hundredth of what `ShortWaits` does."""
+        self._ahead_s += seconds * 0.99
+        await super().sleep(seconds / 100)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """A timer that moves the clocks where it goes off."""
+
+        def go_off() -> None:
+            self._ahead_s += seconds
+            callback()
+
+        return super().call_later(min(seconds, 0.001), go_off)
 
 
 class Background:

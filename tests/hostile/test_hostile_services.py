@@ -22,6 +22,7 @@ from tests.hostile.modes import MODES
 from tests.hostile.scene import (
     CHOICES,
     Background,
+    NoWaits,
     Service,
     background,
     decided_left,
@@ -31,11 +32,12 @@ from tests.hostile.scene import (
     visible,
 )
 from tests.s3.servers import KEY
-from tests.short_waits import ShortWaits
 
 SEED = 43
 FILES = files_of("j")
 LONGEST_S = 20.0
+# As long an answer may stand still.
+ANSWER_S = 0.1
 _numbers = itertools.count()
 
 Served = tuple[Background, Service]
@@ -44,7 +46,7 @@ Served = tuple[Background, Service]
 @pytest.fixture(scope="module", params=["s3", "adls", "gs"])
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     url = request.getfixturevalue("moto_server").url if request.param == "s3" else ""
-    with background(request.param, url) as served, use_runtime(ShortWaits()):
+    with background(request.param, url) as served, use_runtime(NoWaits()):
         loop, service = served
         asyncio.run(old_jobs(service))
         yield loop, service
@@ -58,14 +60,8 @@ async def old_jobs(service: Service) -> None:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer may stand still for a quarter of a second."""
-    limits = HttpClient.__init__.__kwdefaults__
-    assert limits is not None
-    monkeypatch.setitem(limits, "answer_s", 0.25)
-    monkeypatch.setitem(limits, "connect_s", 0.5)
-    # A service may ask for an hour.
-    monkeypatch.setattr("tests.short_waits._SHORTER", 100_000)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are in the environment; what was seen of a service in another test is forgotten."""
     monkeypatch.setenv("HOSTILE_KEY", KEY)
     monkeypatch.setattr("committer.stores.s3.deletes._ignoring", set())
 
@@ -147,7 +143,7 @@ def asked(call: Awaitable[object]) -> CommitterError | None:
             await call
 
     try:
-        with use_runtime(ShortWaits()):
+        with use_runtime(NoWaits()):
             asyncio.run(bounded())
     except CommitterError as error:
         check_error(error)
@@ -168,7 +164,12 @@ def case(served: Served, mode: str, operation: str, run: Callable[[], object]) -
     service.proxy.meet(MODES[mode].play, hits(f"{SEED} {mode} {operation}"))
     began = time.monotonic()
     try:
-        run()
+        with pytest.MonkeyPatch.context() as patched:
+            limits = HttpClient.__init__.__kwdefaults__
+            assert limits is not None
+            patched.setitem(limits, "answer_s", ANSWER_S)
+            patched.setitem(limits, "connect_s", ANSWER_S)
+            run()
     except BaseException as error:
         error.add_note(f"{operation}, in the mode: {mode}")
         raise
@@ -187,7 +188,7 @@ def some(operations: Sequence[str], seed: str) -> list[str]:
 def command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Runs a command, and looks at its exit code and what it printed."""
     capsys.readouterr()
-    with use_runtime(ShortWaits()):
+    with use_runtime(NoWaits()):
         code = main(words)
     told = capsys.readouterr()
     assert code in list(Exit)
@@ -199,7 +200,7 @@ def change(name: str, mode: str, served: Served) -> None:
     """Changes a destination of its own, and looks at it past the proxy."""
     service = served[1]
     dest = service.root / f"new{next(_numbers)}"
-    with use_runtime(ShortWaits()):
+    with use_runtime(NoWaits()):
         if name in ("recover", "roll back"):
             asyncio.run(decided_left(dest, service.direct, "j"))
         elif name == "cleanup":
@@ -227,7 +228,7 @@ def test_all_that_a_person_asks_ends_as_it_must(mode: str, served: Served, capsy
 
 
 def check_outcome(name: str, dest: StorePath, service: Service, error: CommitterError | None) -> None:
-    """What was said is true, and whoever goes on past the proxy ends the job one way or the other."""
+    """What was said is true, and a recoverer past the proxy ends the job one way or the other."""
     expected = {} if name in ("roll back", "cleanup") else FILES
     found = asyncio.run(visible(dest, service.direct))
     assert found.items() <= FILES.items()
@@ -242,7 +243,7 @@ def check_outcome(name: str, dest: StorePath, service: Service, error: Committer
     if name == "cleanup":
         return
     try:
-        with use_runtime(ShortWaits()):
+        with use_runtime(NoWaits()):
             report = asyncio.run(committer.recover(dest, "j", config=CHOICES, storage_options=service.direct))
         expected = FILES if report.success else {}
     except (JobUndecidedError, JobNotFoundError, JobRolledBackError) as ended:
