@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from xml.etree.ElementTree import Element, ParseError, fromstring
+from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
 
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
@@ -50,9 +50,10 @@ def parsed(body: bytes, root: str, operation: str, path: StorePath) -> Answered:
         StoreUnavailableError: It is not the document it must be.
     """
     try:
-        # No answer of a store declares anything; without declarations nothing can grow while it is parsed.
-        if b"<!" not in body:
-            element = fromstring(body)  # noqa: S314
+        # No answer of a store declares anything; without declarations nothing can grow while it is parsed. In UTF-16
+        # these bytes would not be seen.
+        if b"<!" not in body and b"\0" not in body:
+            element = fromstring(body, XMLParser(encoding="utf-8"))  # noqa: S314
             if _local(element).startswith(root):
                 return Answered(element)
     except ParseError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Protocol
@@ -44,7 +46,19 @@ def content_in(answer: Answer, path: StorePath, limit: int, error_of: ErrorOf) -
 @lru_cache(maxsize=4096)
 def moment_of(text: str) -> float | None:
     """The moment that a header's date is, in seconds since 1970; None where it is none."""
+    return _moment(parsedate_to_datetime, text)
+
+
+def iso_moment_of(text: str) -> float | None:
+    """The moment that a date of ISO 8601 is, in seconds since 1970; None where it is none."""
+    return _moment(datetime.fromisoformat, text)
+
+
+def _moment(read: Callable[[str], datetime], text: str) -> float | None:
     try:
-        return parsedate_to_datetime(text).timestamp()
-    except ValueError:
+        moment = read(text)
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
+    # In the first and last year another zone may have no such date.
+    return moment.timestamp() if MINYEAR < moment.year < MAXYEAR else None

@@ -18,6 +18,7 @@ from committer.errors import (
 from committer.flow.retry_after import retry_after_s
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
+from committer.readable import clean
 
 E = TypeVar("E", bound=CommitterError)
 
@@ -76,4 +77,4 @@ class Refusal:
 
     def _told(self, message: str) -> str:
         said = " ".join(part for part in (str(self.status), self.code, self.request_id) if part)
-        return f"{message} ({said})"
+        return f"{message} ({clean(said)})"

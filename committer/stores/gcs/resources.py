@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -15,6 +14,7 @@ from committer.paths import StorePath
 from committer.stores.base import FileStatus, Refusals
 from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.wire import GcsWire
+from committer.stores.http_answers import iso_moment_of
 from committer.stores.object_store import directory_prefix, listed_directory
 from committer.stores.odd_names import is_odd, odd_status
 from committer.stores.page_tokens import PageTokens
@@ -104,7 +104,7 @@ def identity_of(resource: ObjectResource) -> str | None:
 def status_of(resource: ObjectResource, path: StorePath) -> FileStatus:
     """The status that a resource is."""
     stamp = (resource.metadata or {}).get(STAMP)
-    modified, identity = _moment(resource.updated), identity_of(resource)
+    modified, identity = iso_moment_of(resource.updated), identity_of(resource)
     refusals, version = _refusals(resource), resource.generation or None
     return FileStatus(
         path, False, int(resource.size), modified, identity, stamp=stamp, refuses=refusals, version=version
@@ -158,7 +158,7 @@ def _child(resource: ObjectResource, directory: StorePath, prefix: str, is_child
     if is_child and is_odd(resource.name[len(prefix) :]):
         return _odd(directory, resource.name)
     path = StorePath(directory.scheme, directory.authority, f"/{resource.name}")
-    modified, identity = _moment(resource.updated), identity_of(resource)
+    modified, identity = iso_moment_of(resource.updated), identity_of(resource)
     refusals, version = _refusals(resource), resource.generation or None
     return FileStatus(path, False, int(resource.size), modified, identity, refuses=refusals, version=version)
 
@@ -173,14 +173,7 @@ def _refusals(resource: ObjectResource) -> Refusals | None:
         return Refusals(move="it is under a hold")
     if not resource.retained_until:
         return None
-    until = _moment(resource.retained_until)
+    until = iso_moment_of(resource.retained_until)
     if until is None or until <= current_runtime().now().timestamp():
         return None
     return Refusals(move=f"it is retained until {resource.retained_until}")
-
-
-def _moment(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp() if text else None
-    except ValueError:
-        return None

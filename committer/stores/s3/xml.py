@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from html import unescape
 from typing import Final
 from urllib.parse import unquote_plus
 from xml.sax.saxutils import escape
 
+from committer.stores.http_answers import iso_moment_of
 from committer.stores.s3.checksums import element_of
 from committer.stores.uploads import UploadPart
 
@@ -85,11 +85,8 @@ def key_in(text: str, encoding: str) -> str:
 
 def moment_in(text: str) -> float | None:
     """Seconds since the epoch, of whole seconds: what the header of the same file says is no finer."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return float(int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()))
+    moment = iso_moment_of(text)
+    return None if moment is None else float(int(moment))
 
 
 def _text(value: str) -> str:
