@@ -13,6 +13,8 @@ Names are loaded when they are first used, so that importing the package costs n
 
 from __future__ import annotations
 
+# Python's thread pools cannot be imported any more once the main thread ended; a thread that outlives it needs them.
+import concurrent.futures.thread  # noqa: F401
 from importlib import import_module
 from typing import TYPE_CHECKING
 

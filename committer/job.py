@@ -79,7 +79,7 @@ class Job(OneProcess):
         self._reached: str = reached
         self._attempts = OwnAttempts(context.layout)
         self._report: JobReport | None = None
-        self._winners: set[int] | None = None
+        self._winners: set[tuple[int, int, str]] | None = None
         self._aborted = False
         self._abort_called = False
         self._committing = asyncio.Lock()
@@ -296,13 +296,13 @@ class Job(OneProcess):
         context = self._context = as_new_driver(self._context)
         context = replace(context, pool=checked_pool(pool))
         self._report = await self._committer.commit_job(context, messages, tasks)
-        self._winners = None if messages is None else {message.task for message in messages}
+        self._winners = None if messages is None else _attempts_of(messages)
         return self._report
 
     def _check_repeated(self, report: JobReport, messages: list[TaskCommit] | None, tasks: int | None) -> None:
         """Refuses a second commit that asks for other tasks than the first one committed."""
         committed = report.statistics.counters.get(names.COMMITTER_TASKS_COMPLETED, 0)
-        named = None if messages is None else {message.task for message in messages}
+        named = None if messages is None else _attempts_of(messages)
         asked = tasks if named is None or tasks is not None else len(named)
         if asked in (None, committed) and (named is None or named == (self._winners or named)):
             return
@@ -426,3 +426,7 @@ class Job(OneProcess):
             say_it_is_left(self._context, error, self._reached)
         if self._aborted and not was_aborted and isinstance(error, CommitterError):
             error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, RUN_ANEW)
+
+
+def _attempts_of(messages: list[TaskCommit]) -> set[tuple[int, int, str]]:
+    return {(message.task, message.attempt, message.digest) for message in messages}

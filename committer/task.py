@@ -320,7 +320,7 @@ class TaskAttempt(OneProcess):
                 if file.name not in files and file.name not in self._given_up:
                     self._names.check(check_file_name(file.name), file.name, "commit_task")
                     files[file.name] = file
-            self._check_paths({*files, *directories})
+            self._warn_of_missing({*files, *directories})
         settled = await self._writing.settle(list(files.values()))
         return TaskOutput(
             identity=self._identity,
@@ -330,18 +330,19 @@ class TaskAttempt(OneProcess):
             by_path=self._scan,
         )
 
-    def _check_paths(self, found: set[str]) -> None:
-        """Refuses to commit if nothing exists at a `work_path`: the program that writes there may still run."""
+    def _warn_of_missing(self, found: set[str]) -> None:
+        """Logs the names of `work_path` at which nothing is: a program that writes no file when it has no rows, or that
+        still runs.
+        """
         missing = self._paths - found
         if missing:
             missing -= {parent for name in found for parent in ancestors(name)}
         if missing:
-            raise TaskError(
-                f"nothing was written to the work_path of {count(len(missing), 'name')}, the first: {min(missing)}",
-                operation="commit_task",
-                path=min(missing),
-                next_step="wait for the program that writes there before you commit the attempt, and ask for a "
-                "work_path only if a file is written to it",
+            _log.warning(
+                "task attempt %s is committed without %s of work_path at which nothing was written, the first: %s",
+                self._attempt_id,
+                count(len(missing), "name"),
+                min(missing),
             )
 
     @noted

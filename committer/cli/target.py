@@ -130,6 +130,18 @@ def _released_by(target: Target, owner: str) -> str:
     )
 
 
+def _step_of_missing_tasks(target: Target, error: TaskMissingError, *, recovering: bool) -> str:
+    if error.outcome != "unchanged":
+        # The job is decided: its tasks cannot run again, and it cannot be aborted.
+        return error.next_step
+    commit_it = f"commit it with their right number: `{target.command('commit', '--tasks', 'N')}`"
+    right = commit_it if recovering else "give the right --tasks"
+    abort_it = target.command("abort")
+    if error.next_step.startswith(RIGHT_NUMBER):
+        return f"{right}; to end it with nothing published: `{abort_it}`"
+    return f"run the missing tasks again, or {right}; if they cannot run: `{abort_it}`"
+
+
 @contextmanager
 def guided(
     target: Target, *, recovering: bool = False, rollback: bool = False, from_attempts: bool = False
@@ -161,14 +173,7 @@ def guided(
         error.next_step = how_to_name_winners(target, from_attempts=from_attempts)
         raise
     except TaskMissingError as error:
-        commit_it = f"commit it with their right number: `{target.command('commit', '--tasks', 'N')}`"
-        right = commit_it if recovering else "give the right --tasks"
-        abort_it = target.command("abort")
-        error.next_step = (
-            f"{right}; to end it with nothing published: `{abort_it}`"
-            if error.next_step.startswith(RIGHT_NUMBER)
-            else f"run the missing tasks again, or {right}; if they cannot run: `{abort_it}`"
-        )
+        error.next_step = _step_of_missing_tasks(target, error, recovering=recovering)
         raise
     except (DestinationNotFoundError, JobNotFoundError) as error:
         above = destination_above(target.uri)

@@ -11,6 +11,7 @@ from committer.committers.failures import refuse_undecided, say_frozen, say_unde
 from committer.committers.look import Position
 from committer.committers.preparing import Prepared, find_refs, prepare
 from committer.committers.refused_output import TO_BE_ABORTED
+from committer.committers.results import JobReport
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
@@ -18,6 +19,7 @@ from committer.errors import (
     TargetExistsError,
     TaskMissingError,
 )
+from committer.events import names
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, both_in_full, settled
 from committer.paths import StorePath
@@ -103,6 +105,24 @@ class Deciding:
             outcome="committed" if ended else "partial",
             next_step=f"{context.recover_call()} finishes the job as it was decided"
             + ("; run the other tasks as a new job" if ended else f"; {context.taking_back()}"),
+        )
+
+    def check_reported(self, context: StageContext, report: JobReport) -> None:
+        """Refuses the report of a job that another driver ended with another number of tasks; no call.
+
+        Raises:
+            TaskMissingError: It did.
+        """
+        committed = report.statistics.counters.get(names.COMMITTER_TASKS_COMPLETED)
+        asked = self.tasks if self.messages is None else len(self.messages)
+        if None in (asked, committed) or asked == committed:
+            return
+        raise TaskMissingError(
+            f"job {context.layout.job_id} is committed with {committed} tasks, and this commit has {asked}",
+            operation="commit_job",
+            path=context.layout.destination,
+            outcome="committed",
+            next_step="run the missing tasks as a new job",
         )
 
     def intent_for(self, context: StageContext) -> CommitIntent:

@@ -66,6 +66,7 @@ class JobCommit:
         _log_end(report, "committed" if report.success else "over, and was not committed")
         if not report.success:
             raise refuse_over(self._context, "commit_job")
+        call.deciding.check_reported(self._context, report)
         return report
 
     async def recover(self, *, rollback: bool, force: bool) -> JobReport:

@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig
-from committer.errors import CommitterError, ConfigurationError
+from committer.errors import CommitterError, ConfigurationError, InvalidPathError
+from committer.file_names import reserved_part
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.logs import job_logger
 from committer.paths import StorePath
@@ -53,6 +54,8 @@ async def refuse_unwritable_places(context: StageContext) -> None:
     for text, name in asked.items():
         try:
             directory = StorePath.of(text)
+            if reserved_part(directory.path) >= 0:
+                raise InvalidPathError("it lies in a directory that commits own", path=directory)
             store = await store_of(context, directory)
             try:
                 await store.make_directory(directory, parents=True)

@@ -14,6 +14,7 @@ from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import SETUP, JobOutcome, is_of
 from committer.records.limits import LIMITS
+from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, decode_success
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
@@ -160,6 +161,7 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
 
 def report_of_ended(context: StageContext, outcome: JobOutcome, started: float) -> JobReport:
     """The report of a job that committed, from its outcome alone."""
+    tasks = {} if outcome.tasks is None else {names.COMMITTER_TASKS_COMPLETED: outcome.tasks}
     return JobReport(
         success=True,
         job_id=context.layout.job_id,
@@ -167,6 +169,7 @@ def report_of_ended(context: StageContext, outcome: JobOutcome, started: float) 
         files_committed=outcome.files,
         bytes_committed=outcome.size,
         duration_s=context.runtime.monotonic() - started,
+        statistics=IOStatistics(counters=tasks),
     )
 
 

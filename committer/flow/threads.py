@@ -32,30 +32,30 @@ class LastingExecutor(ThreadPoolExecutor):
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._started = 0
-        self._starting = threading.Lock()
+        self._ended = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Queues a call, and starts a thread if none is idle and the limit allows it.
+        """Queues a call, and starts a thread if none is idle and the limit allows it; for one thread, the loop's.
 
         Raises:
-            RuntimeError, MemoryError: No thread could be started; another thread may still make the call.
+            RuntimeError, MemoryError: No thread could be started; another thread may still make the call. Or the pool
+                was shut down.
         """
+        if self._ended:
+            raise RuntimeError("the thread pool was shut down")
         future: Future[T] = Future()
         self._calls.put((future, fn, args, kwargs))
-        if not self._idle.acquire(blocking=False):
-            with self._starting:
-                if self._started < self._max_workers:
-                    name = f"{self._thread_name_prefix}_{self._started}"
-                    threading.Thread(target=_work, args=(self._calls, self._idle), name=name, daemon=True).start()
-                    self._started += 1
+        if not self._idle.acquire(blocking=False) and self._started < self._max_workers:
+            name = f"{self._thread_name_prefix}_{self._started}"
+            threading.Thread(target=_work, args=(self._calls, self._idle), name=name, daemon=True).start()
+            self._started += 1
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Stops the threads after the queued calls; does not wait for them."""
-        with self._starting:
-            for _thread in range(self._started):
-                self._calls.put(None)
-            self._started = self._max_workers
+        for _thread in range(0 if self._ended else self._started):
+            self._calls.put(None)
+        self._ended = True
 
     def __del__(self) -> None:
         # The threads refer to the queue, not to the executor, so the executor can be collected.

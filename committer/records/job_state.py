@@ -191,6 +191,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     Attributes:
         outcome: ``committed`` or ``rolled-back``.
         driver: Random name of the driver that ended it.
+        tasks: Tasks whose output was published; None where the record does not say.
         files: Files published.
         size: Bytes published.
         reason: Why it was rolled back.
@@ -206,6 +207,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     outcome: Literal["committed", "rolled-back"]
     driver: str
     created: str
+    tasks: int | None = None
     files: int = 0
     size: int = 0
     reason: str = ""

@@ -7,6 +7,7 @@ the settings of ``--conf`` and of the session's builder.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from pathlib import Path
@@ -17,8 +18,10 @@ from committer.option_values import SPARK_HADOOP
 from committer.options import DEFAULT_FS
 
 _LOCAL: Final = "file:///"
-_SUBMIT: Final = b"org.apache.spark.deploy.SparkSubmit"
-_SETTING: Final = re.compile(rf"{re.escape(SPARK_HADOOP + DEFAULT_FS)}[\s=:]+(\S+)")
+_DRIVERS: Final = {b"org.apache.spark.deploy.SparkSubmit", b"org.apache.spark.deploy.yarn.ApplicationMaster"}
+# The second is Hadoop's older name of the first.
+_KEYS: Final = (DEFAULT_FS, "fs.default.name")
+_SETTING: Final = re.compile(rf"{re.escape(SPARK_HADOOP)}(?:{'|'.join(map(re.escape, _KEYS))})[\s=:]+(\S+)")
 
 
 def at_default(path: str, file_system: str) -> str:
@@ -31,20 +34,26 @@ def default_of_environment() -> str:
     home = os.environ.get("SPARK_HOME", "")
     spark = os.environ.get("SPARK_CONF_DIR") or (str(Path(home, "conf")) if home else "")
     hadoop = os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR", "")
-    defaults = Path(spark, "spark-defaults.conf") if spark else None
-    texts = [
-        *reversed(_command_line()),
-        *(defaults.read_text().splitlines() if defaults and defaults.is_file() else ()),
-    ]
-    for text in texts:
+    arguments = _command_line()
+    given = [Path(path) for flag, path in itertools.pairwise(arguments) if flag == "--properties-file"]
+    files = [*given, *([Path(spark, "spark-defaults.conf")] if spark and not given else [])]
+    for text in [*reversed(arguments), *itertools.chain.from_iterable(map(_lines_of, files))]:
         found = _SETTING.match(text.strip())
         if found is not None:
             return found[1]
     for directory in filter(None, (spark, hadoop)):
-        found_in_file = read_properties(Path(directory, "core-site.xml")).get(DEFAULT_FS)
+        properties = read_properties(Path(directory, "core-site.xml"))
+        found_in_file = next(filter(None, map(properties.get, _KEYS)), None)
         if found_in_file:
             return found_in_file
     return _LOCAL
+
+
+def _lines_of(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def _command_line() -> list[str]:
@@ -54,7 +63,7 @@ def _command_line() -> list[str]:
         while process > 1:
             place = Path("/proc", str(process))
             arguments = place.joinpath("cmdline").read_bytes().split(b"\0")
-            if _SUBMIT in arguments:
+            if not _DRIVERS.isdisjoint(arguments):
                 return [os.fsdecode(argument) for argument in arguments]
             # proc(5): the program's name, in parentheses, may itself contain parentheses and blanks.
             process = int(place.joinpath("stat").read_text().rpartition(")")[2].split()[1])

@@ -71,29 +71,40 @@ async def enclose_file(context: StageContext) -> bool:
     return True
 
 
-async def file_in_the_way(context: StageContext, operation: str, cause: StoreError) -> StoreNotADirectoryError:
-    """Builds the error of a destination that cannot be created: looks for the file there, then at each level above."""
-    place = context.layout.destination
+async def file_in_the_way(context: StageContext, operation: str, cause: StoreError) -> StoreError:
+    """Builds the error of a job directory that cannot be created: looks for the file, from that directory upwards.
+
+    Where there is none any more it is a `StoreNotFoundError`: another driver put a directory in the file's place.
+    """
+    place = context.layout.job_directory
     for _depth in range(place.path.count("/")):
         try:
             standing = await status_or_none(context.store, place)
-        except StoreError:
-            break
-        if standing is not None and not standing.is_directory:
-            return _error(context, operation, place, cause)
+            if standing is not None and not standing.is_directory:
+                return _error(context, operation, place, cause)
+        except StoreNotADirectoryError:
+            pass
         place = place.parent
-    return _error(context, operation, StorePath.of(cause.path or context.layout.job_directory), cause)
+    return StoreNotFoundError(
+        f"a file at {context.layout.destination} or above it was replaced while the job was set up",
+        operation=operation,
+        path=context.layout.destination,
+        next_step="open the job again",
+        causes=[cause],
+    )
 
 
 def _error(
     context: StageContext, operation: str, place: StorePath, cause: StoreError | None
 ) -> StoreNotADirectoryError:
-    program, name = ("mv -n", place.path) if place.scheme == "file" else ("hadoop fs -mv", str(place))
+    program = {"file": "mv -n", "s3": "aws s3 mv"}.get(place.scheme, "hadoop fs -mv")
+    name = place.path if place.scheme == "file" else str(place)
     why = also = ""
-    if cause is None:
-        also = "overwrite the whole destination, which replaces the file, "
-    elif context.config.replaces_destination:
-        why = "; this store cannot replace a file with a directory in one step"
+    if context.config.replaces_destination:
+        why = "; this store cannot replace a file with a directory in one step" if cause is not None else ""
+    elif cause is None or context.store.capabilities.local_paths:
+        also = 'overwrite the whole destination, which replaces the file (conflict_mode="replace" with '
+        also += 'superseded_scope="destination"), '
     return StoreNotADirectoryError(
         f"a file stands at {name}, where a directory must be{why}",
         operation=operation,

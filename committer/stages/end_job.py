@@ -81,6 +81,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
                 outcome=kind,
                 driver=self.context.driver,
                 created=self.context.timestamp(),
+                tasks=len(decision.winners) if kind == "committed" else None,
                 files=decision.files if kind == "committed" else 0,
                 size=decision.size if kind == "committed" else 0,
                 reason=reason[:_REASON],

@@ -5,6 +5,7 @@ docs/spark.md shows the table.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -25,13 +26,14 @@ destination also removes each ``marker`` and ``sink log``; any other job leaves 
 """
 
 _LISTED: Final = 1000
+_WILD: Final = re.compile(r"[*?[]")
 
 
 class Mark(NamedTuple):
     """One row of the table.
 
     Attributes:
-        name: The name; a directory's ends with a slash; ``*`` stands for any text.
+        name: The name; a directory's ends with a slash; ``*`` stands for any text, ``?`` for any character.
         kind: How a job treats the metadata.
         writer: The program that writes it.
         proof: Patterns of file names: the row holds only if the directory contains a match; empty to match any.
@@ -51,24 +53,25 @@ MARKS: Final = (
     # docs.delta.io/presto-integration
     Mark("_symlink_format_manifest/", "summary", "Delta Lake, Hudi, for Presto, Athena and Hive"),
     # docs.databricks.com/archive/legacy/dbio-commit.html. Each names only the files of its own transaction.
-    Mark("_committed_*", "marker", "Databricks DBIO"),
-    Mark("_started_*", "marker", "Databricks DBIO"),
+    Mark("_committed_[0-9]*", "marker", "Databricks DBIO"),
+    Mark("_committed_vacuum[0-9]*", "marker", "Databricks DBIO"),
+    Mark("_started_[0-9]*", "marker", "Databricks DBIO"),
     Mark("_spark_metadata/", "sink log", "the file sink of Spark's structured streaming"),
     Mark("_delta_log/", "table", "Delta Lake"),
     Mark(".hoodie/", "table", "Hudi"),
     Mark("metadata/", "table", "Iceberg", ("version-hint.text", "*.metadata.json")),
     # paimon.apache.org/docs/master/concepts/basic-concepts
-    Mark("schema/", "table", "Paimon", ("schema-[0-9]*",)),
+    Mark("schema/", "table", "Paimon", ("schema-[0-9]", "schema-[0-9]*[0-9]")),
     # lancedb.github.io/lance/format/table
     Mark("_versions/", "table", "Lance", ("*.manifest",)),
     # ducklake.select/docs/stable/duckdb/usage/paths: only data files are here, the catalog is in a database.
-    Mark("ducklake-*.parquet", "table", "DuckLake"),
+    Mark("ducklake-????????-????-????-????-????????????.parquet", "table", "DuckLake"),
 )
-"""All rows; docs/spark.md shows them in this order."""
+"""All rows, in the order of the page on Spark."""
 
-_EXACT: Final = {mark.name: mark for mark in MARKS if "*" not in mark.name}
-_PATTERNS: Final = tuple(mark for mark in MARKS if "*" in mark.name)
-_PREFIXES: Final = tuple(mark.name.partition("*")[0] for mark in _PATTERNS)
+_EXACT: Final = {mark.name: mark for mark in MARKS if _WILD.search(mark.name) is None}
+_PATTERNS: Final = tuple(mark for mark in MARKS if mark.name not in _EXACT)
+_PREFIXES: Final = tuple(_WILD.split(mark.name)[0] for mark in _PATTERNS)
 _SUMMARY_FILES: Final = tuple(mark.name for mark in MARKS if mark.kind == "summary" and mark.name[-1] != "/")
 SUMMARY_NAMES: Final = (*_SUMMARY_FILES, *(f".{name}.crc" for name in _SUMMARY_FILES))
 """Names of summary files, and of their checksum files."""
@@ -176,7 +179,7 @@ def refusal_of(view: RootView, *, whole: bool) -> tuple[str, str] | None:
     """
     for mark, _status in view.of(("table",)):
         problem = (
-            f"the destination is a {mark.writer} table ({mark.name} is there): its readers follow the table's own "
+            f"the destination is a table of {mark.writer} ({mark.name} is there): its readers follow the table's own "
             "metadata, so they would not see new files, and would miss replaced ones"
         )
         return problem, (f"write it with {mark.writer}, or choose another destination")

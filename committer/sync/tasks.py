@@ -117,17 +117,18 @@ class TaskAttempt(OneProcess):
 
     def _opened(self, claim: Callable[[], task_files.TaskFile]) -> TaskFile:
         self._check_process("open")
-        with self._claiming:
-            file = claim()
 
         async def make() -> TaskFile:
+            # On the loop, where the attempt's commit runs: a name claimed there is in it, or refused.
+            with self._claiming:
+                file = claim()
             try:
                 return TaskFile(await file, asyncio.get_running_loop())
             except BaseException as error:
                 await file._abort_after(error)
                 raise
 
-        return wait_for(make, "open", undo=lambda _, interrupt: file._abort_after(interrupt))
+        return wait_for(make, "open", undo=lambda opened, interrupt: opened._file._abort_after(interrupt))
 
     def open_blocking(self, name: str) -> TaskFile:
         """The same as `open`: a file object for pyarrow, pandas and the like, on every store."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import shlex
 import subprocess
 from contextlib import suppress
@@ -15,7 +16,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import JobNotFoundError, JobStateError, StoreNotADirectoryError
+from committer.errors import JobNotFoundError, JobStateError, StoreNotADirectoryError, StoreUnavailableError
 from committer.stores.local import LocalStore, kernel_rename
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
@@ -233,7 +234,7 @@ async def overwrite(place: Path, store: FaultyStore, config: CommitterConfig = O
 async def test_an_overwrite_of_a_file_on_a_disk(
     tmp_path: Path, name: str, durability: Literal["none", "fsync"]
 ) -> None:
-    """Whoever reads the place finds the old data, or the new, before every call."""
+    """A reader of the place finds the old data, or the new, before every call."""
     place, seen = tmp_path / name, list[bytes]()
     place.write_bytes(b"old")
 
@@ -299,3 +300,43 @@ async def test_a_link_at_the_destination_is_not_exchanged(tmp_path: Path) -> Non
         await committer.open_job(place, config=OVERWRITE)
     assert place.is_symlink()
     assert file.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("left", ["directory", "file"])
+async def test_what_a_driver_left_that_was_killed_at_the_exchange_is_removed(
+    tmp_path: Path, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its system calls: the directory not exchanged yet, or the file's second name not removed."""
+    place, exchange = tmp_path / "table.csv", kernel_rename.exchange
+    place.write_bytes(b"old")
+
+    def die(*names: str) -> None:
+        if left == "file":
+            exchange(*names)
+        raise SystemError
+
+    monkeypatch.setattr(kernel_rename, "exchange", die)
+    with pytest.raises(SystemError):
+        await overwrite(place, FaultyStore(LocalStore()))
+    monkeypatch.undo()
+    assert len(list(tmp_path.iterdir())) == 2
+    if left == "file":
+        place = tmp_path / "table.csv"
+        await overwrite(place, FaultyStore(LocalStore()))
+        assert data_of(place) == {"part-0": b"new"}
+        return
+    await overwrite(place, FaultyStore(LocalStore()))
+    assert data_of(place) == {"part-0": b"new"}
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+@pytest.mark.allow_blocking("the test locks the file")
+async def test_a_file_that_another_process_locked(tmp_path: Path) -> None:
+    place = tmp_path / "table.csv"
+    place.write_bytes(b"old")
+    with place.open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        with pytest.raises(StoreUnavailableError, match="another process holds a lock on the file") as caught:
+            await committer.open_job(place, config=OVERWRITE)
+    assert "lsof" in caught.value.next_step
+    assert place.read_bytes() == b"old"

@@ -26,7 +26,15 @@ SUMMARIES = {
     "_symlink_format_manifest/manifest": b"s",
 }  # fmt: skip
 MARKERS = {"_committed_7": b"m", "_committed_vacuum7": b"m", "_started_7": b"m"}
-OWN = {"_notes": b"n", "_checkpoints/0": b"n", ".hidden": b"n", "_metadata_of_mine": b"n", ".hidden.crc": b"n"}
+OWN = {
+    "_notes": b"n",
+    "_started_at.txt": b"n",
+    "_committed_by": b"n",
+    "_checkpoints/0": b"n",
+    ".hidden": b"n",
+    "_metadata_of_mine": b"n",
+    ".hidden.crc": b"n",
+}
 DATA = {"p=1/old": b"old", "p=2/old": b"old", "root": b"old"}
 WHOLE = CommitterConfig(conflict_mode="replace", superseded_scope="destination")
 PARTITIONS = CommitterConfig(conflict_mode="replace", superseded_scope="directories")
@@ -197,7 +205,7 @@ async def test_a_sink_log_refuses_what_it_would_hide(place: Place, config: Commi
 TABLES = {
     "Delta Lake": "_delta_log/00000000000000000000.json", "Hudi": ".hoodie/hoodie.properties",
     "Iceberg": "metadata/v1.metadata.json", "Paimon": "schema/schema-0", "Lance": "_versions/1.manifest",
-    "DuckLake": "ducklake-0197.parquet",
+    "DuckLake": "ducklake-01977a2b-9d3c-7c1e-8f00-5a1b2c3d4e5f.parquet",
 }  # fmt: skip
 
 
@@ -208,14 +216,24 @@ async def test_a_table_with_a_log_refuses_every_job(memory: MemoryPlace, writer:
     fill(memory, before)
     job = await memory.open_job(config=config)
     await memory.run_task(job, 0, {"p=2/new": b"new"})
-    with pytest.raises(TargetExistsError, match=f"is a {writer} table") as raised:
+    with pytest.raises(TargetExistsError, match=f"is a table of {writer}") as raised:
         await job.commit()
     assert writer in raised.value.next_step
     await job.abort()
     assert memory.files() == before
 
 
-@pytest.mark.parametrize("name", ["schema/notes", "metadata/notes", "_versions/0", "_delta_log", "p=1/_delta_log/0"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "schema/schema-1.avsc",
+        "metadata/notes",
+        "_versions/0",
+        "_delta_log",
+        "p=1/_delta_log/0",
+        "ducklake-export-0.parquet",
+    ],
+)
 async def test_names_that_only_look_like_a_log(memory: MemoryPlace, name: str) -> None:
     fill(memory, {name: b"x"})
     await memory.run_job({"p=2/new": b"new"})

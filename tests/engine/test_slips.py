@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 import committer
-from committer import Job, TaskAttempt, TaskCommit, sync
-from committer.errors import CommitterError, JobStateError, RecordError, TaskError, TaskMissingError
+from committer import CommitterConfig, Job, TaskAttempt, TaskCommit, sync
+from committer.errors import CommitterError, JobNotFoundError, JobStateError, RecordError, TaskError, TaskMissingError
 from committer.testing.faults import Fault, FaultKind
 from tests.engine.places import EVERY_COMMITTER, Delivery, DiskPlace, MemoryPlace, Place, place_fixture
 
@@ -257,6 +258,12 @@ async def a_second_commit_with_other_messages(place: Place, job: Job) -> None:
     await job.commit([second])
 
 
+async def a_second_commit_with_another_attempt(place: Place, job: Job) -> None:
+    first, second = [await run_elsewhere(place, job, 0, f"part-{attempt}", attempt) for attempt in range(2)]
+    await job.commit([second])
+    await job.commit([first])
+
+
 async def a_second_driver_that_commits_more_tasks(place: Place, job: Job) -> None:
     await _decided_by_another(place, job, await run(job, 0, "part-0"))
     await job.commit(tasks=2)
@@ -297,8 +304,8 @@ SLIPS = (
     Row(a_task_commit_never_awaited, JobStateError, "still open in this process"),
     Row(a_task_that_was_not_awaited, JobStateError, "still open in this process"),
     Row(a_task_opened_while_the_job_commits, JobStateError, "came too late"),
-    Row(a_task_opened_elsewhere_after_the_commit, committer.errors.JobNotFoundError, "there is no job"),
-    Row(an_attempt_elsewhere_that_ends_after_the_commit, committer.errors.JobNotFoundError, "job"),
+    Row(a_task_opened_elsewhere_after_the_commit, JobNotFoundError, "there is no job"),
+    Row(an_attempt_elsewhere_that_ends_after_the_commit, JobNotFoundError, "job"),
     Row(a_message_left_out, TaskMissingError, MISSING),
     Row(a_message_left_out_of_tasks_elsewhere, TaskMissingError, "not committed: 1"),
     Row(a_message_given_twice, RecordError, "two task commit messages name task 0"),
@@ -308,6 +315,7 @@ SLIPS = (
     Row(a_task_that_is_missing, TaskMissingError, "not committed: 1"),
     Row(a_second_commit_of_more_tasks, TaskMissingError, "is committed, with 1 task"),
     Row(a_second_commit_with_other_messages, TaskMissingError, "is committed, with 1 task"),
+    Row(a_second_commit_with_another_attempt, TaskMissingError, "is committed, with 1 task"),
     Row(a_second_driver_that_commits_more_tasks, TaskMissingError, "was decided by another driver with 1 task"),
     Row(a_second_driver_with_other_messages, TaskMissingError, "was decided by another driver with 1 task"),
 )
@@ -384,14 +392,60 @@ def test_threads_that_share_a_number(tmp_path: Path) -> None:
             job.task_attempt(0)
 
 
-async def test_a_work_path_at_which_nothing_was_written(tmp_path: Path) -> None:
+async def test_the_log_names_a_work_path_at_which_nothing_was_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No error: a program may write no file when it has no rows."""
     disk = DiskPlace(tmp_path)
-    with pytest.raises(TaskError, match="nothing was written to the work_path of 1 name, the first: a=1/part-1"):
-        async with disk.open_job() as job, job.task_attempt(0) as task:
-            Path(task.work_path("a=1/part-0")).write_bytes(b"x")
-            late = Path(task.work_path("a=1/part-1"))
-            data_set = Path(task.work_path("set"))
-            data_set.mkdir()
-            (data_set / "part-2").write_bytes(b"x")
-    assert not late.exists()
-    assert disk.files() == {}
+    async with disk.open_job() as job, job.task_attempt(0) as task:
+        Path(task.work_path("a=1/part-0")).write_bytes(b"x")
+        task.work_path("a=1/part-1")
+        data_set = Path(task.work_path("set"))
+        data_set.mkdir()
+        (data_set / "part-2").write_bytes(b"x")
+    assert "without 1 name of work_path at which nothing was written, the first: a=1/part-1" in caplog.text
+    assert disk.files() == {"a=1/part-0": b"x", "set/part-2": b"x"}
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_a_second_driver_that_asks_for_more_tasks_when_the_job_has_ended(place: Place, kept: bool) -> None:
+    config = CommitterConfig(outcome_kept=kept)
+    async with (
+        place.open_job(config=config) as job,
+        committer.attach_job(job.spec, config=config, storage_options=place.options) as second,
+    ):
+        await run(job, 0, "part-0")
+        await job.commit(tasks=1)
+        with pytest.raises((TaskMissingError, JobNotFoundError)) as caught:
+            await second.commit(tasks=2)
+        if isinstance(caught.value, TaskMissingError):
+            assert caught.value.outcome == "committed"
+            assert (await second.commit(tasks=1)).files_committed == 1
+        else:
+            assert not kept
+
+
+def test_a_file_opened_by_a_thread_while_another_one_commits(tmp_path: Path) -> None:
+    """The name is claimed on the loop, so that the file is in the commit or refused."""
+    opened, errors = list[str](), list[str]()
+
+    def open_more(task: sync.TaskAttempt) -> None:
+        try:
+            for number in range(1_000):
+                with task.open(f"more-{number}") as file:
+                    file.write(b"x")
+                opened.append(f"more-{number}")
+        except TaskError as error:
+            errors.append(error.message)
+
+    with sync.open_job(tmp_path / "out") as job:
+        task = job.task_attempt(0)
+        thread = threading.Thread(target=open_more, args=(task,))
+        thread.start()
+        while True:
+            with suppress(TaskError):
+                task.commit()
+                break
+        thread.join()
+        assert job.commit().files_committed == len(opened)
+    assert len(errors) == 1

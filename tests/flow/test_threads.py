@@ -60,6 +60,13 @@ def test_threads_end_after_shutdown_or_when_the_pool_is_dropped(drop: bool) -> N
     wait_for(lambda: alive("ended") == 0)
 
 
+def test_a_pool_that_was_shut_down_takes_no_call() -> None:
+    pool = LastingExecutor(1, "shut")
+    pool.shutdown()
+    with pytest.raises(RuntimeError, match="shut down"):
+        pool.submit(int)
+
+
 def test_a_call_that_is_cancelled_before_a_thread_has_it_is_never_made() -> None:
     pool, hold, made = LastingExecutor(1, "cancelled"), threading.Event(), list[int]()
     first, second = pool.submit(hold.wait, 10), pool.submit(made.append, 1)

@@ -260,14 +260,14 @@ def test_ignoring_writes_nothing(tmp_path: Path) -> None:
         (["metadata/version-hint.text"], "Iceberg"),
         (["schema/schema-0"], "Paimon"),
         (["_versions/1.manifest"], "Lance"),
-        (["ducklake-0197.parquet"], "DuckLake"),
+        (["ducklake-01977a2b-9d3c-7c1e-8f00-5a1b2c3d4e5f.parquet"], "DuckLake"),
     ],
 )
 @pytest.mark.parametrize("mode", ["append", "overwrite", "error", "ignore"])
 def test_a_table_format_keeps_its_destination(tmp_path: Path, names: list[str], kind: str, mode: str) -> None:
     fill(tmp_path, [*names, "part-0.parquet"])
     before = everything(tmp_path)
-    with pytest.raises(UnsupportedError, match=f"is a {kind} table") as raised:
+    with pytest.raises(UnsupportedError, match=f"is a table of {kind}") as raised:
         CommitterDataSource({"path": str(tmp_path), "existing": mode}).writer(SCHEMA, mode == "overwrite")
     assert raised.value.outcome == "unchanged"
     assert everything(tmp_path) == before

@@ -304,7 +304,7 @@ def test_what_cannot_be_honoured_is_refused_before_a_task_runs(committing: Spark
     with pytest.raises(Exception, match="durability='fsync' cannot be had"):
         df.write.option("committer.durability", "fsync").parquet(str(tmp_path / "a"))
     (tmp_path / "b" / "_delta_log").mkdir(parents=True)
-    with pytest.raises(Exception, match="the destination is a Delta Lake table"):
+    with pytest.raises(Exception, match="the destination is a table of Delta Lake"):
         df.write.mode("append").parquet(str(tmp_path / "b"))
     assert everything(tmp_path) <= {"a", "b", "b/_delta_log"}
     df.write.option("mapreduce.manifest.committer.summary.report.directory", str(tmp_path / "reports")).option(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import itertools
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +17,7 @@ from committer.errors import (
     StoreIsADirectoryError,
     StoreNotADirectoryError,
     StoreOutcomeUnknownError,
+    StoreUnavailableError,
     UnsupportedError,
 )
 from committer.paths import StorePath
@@ -135,13 +138,14 @@ class Renames:
         A lock on the file keeps two processes from doing this at once: the second would enclose the first's directory.
         """
         above, _slash, last = path.path.rpartition("/")
-        beside = f"{above}/.{last}.{os.getpid()}-{next(self._numbers)}.aside"
+        beside = f"{above}/.committer-{hashlib.sha256(os.fsencode(last)).hexdigest()[:16]}.aside"
         handle = os.open(path.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(handle, path)
             found = os.fstat(handle)
             if not (stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.lstat(path.path))):
                 return
+            _remove_what_was_left(beside)
             os.mkdir(beside)
             try:
                 os.link(path.path, f"{beside}/{name}", follow_symlinks=False)
@@ -204,6 +208,29 @@ class Renames:
                 raise
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP)) from error
         self._linked = True
+
+
+def _lock(handle: int, path: StorePath) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise StoreUnavailableError(
+            "another process holds a lock on the file",
+            operation="enclose_file",
+            path=path,
+            next_step=f"wait until it ends; `lsof {shlex.quote(path.path)}` shows it",
+        ) from error
+
+
+def _remove_what_was_left(beside: str) -> None:
+    """Removes what a process left that was killed while it held the lock: a second name of the file, or a directory."""
+    with suppress(FileNotFoundError):
+        try:
+            os.unlink(beside)
+        except (IsADirectoryError, PermissionError):
+            for name in os.listdir(beside):
+                os.unlink(f"{beside}/{name}")
+            os.rmdir(beside)
 
 
 def ends_of(held: Held, source: StorePath, destination: StorePath) -> tuple[Place, Place]:
