@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 OF_S3A = {names.COMMITTER_COMMITS_COMPLETED, names.COMMITTER_MATERIALIZE_FILE, names.MULTIPART_UPLOAD_PART_PUT}
 ELSEWHERE = {names.OP_CREATE, names.OP_GET_CONTENT_SUMMARY, names.OP_OPEN, names.OP_HSYNC, names.OP_LINK}
 SUFFIXES = {names.FAILURES, names.MINIMUM, names.MAXIMUM, names.MEAN}
-OURS = {names.STORE_IO_REQUEST, names.STORE_IO_RETRY, names.STORE_IO_THROTTLED}
+OURS = {names.COMMITTER_STALE_METADATA, names.STORE_IO_REQUEST, names.STORE_IO_RETRY, names.STORE_IO_THROTTLED}
 
 
 def all_names() -> dict[str, str]:
