@@ -192,6 +192,10 @@ class JobLayout:
         self.replace_lock: StorePath = self.temporary / ".replace-lock"
         self.shared: tuple[StorePath, ...] = ()
         self.job_directory: StorePath = self.temporary / self.unique_id
+        self.setup: StorePath
+        self.intent: StorePath
+        self.decision: StorePath
+        self.outcome: StorePath
         self.setup, self.intent, self.decision, self.outcome = (self.job_directory / name for name in RECORDS)
         self.job_attempt_directory: StorePath = self.job_directory / f"{job_attempt:02d}"
         self.setup_name: str = check_setup(setup)
@@ -203,6 +207,8 @@ class JobLayout:
         self.tasks_fenced: StorePath = self.drivers / "tasks-fenced"
         beside = destination / f"{self.beside_prefix}{self.unique_id}"
         self.beside: StorePath | None = beside if self.beside_prefix else None
+        self.manifests: StorePath
+        self.uploads: StorePath
         self.manifests, self.uploads = self._place_records()
         self.manifests_frozen: StorePath = self.drivers / "manifests-frozen"
         self.record_root: StorePath | None = None
