@@ -55,7 +55,9 @@ async def refuse_unwritable_places(context: StageContext) -> None:
         try:
             directory = StorePath.of(text)
             if reserved_part(directory.path) >= 0:
-                raise InvalidPathError("it lies in a directory that commits own", path=directory)
+                raise InvalidPathError(
+                    "it lies in a directory that commits own", path=directory, next_step="name one outside of these"
+                )
             store = await store_of(context, directory)
             try:
                 await store.make_directory(directory, parents=True)

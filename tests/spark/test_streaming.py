@@ -323,7 +323,6 @@ def test_a_batch_by_hand_needs_the_name_of_its_query(spark: SparkSession, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"uri": "relative"}, "relative"),
         ({"mode": "ignore"}, "'ignore' cannot be used for a stream"),
         ({"options": {"job_id": "mine"}}, "job_id is not for streams"),
         ({"options": {"compresion": "zstd"}}, "did you mean 'compression'"),
