@@ -301,14 +301,16 @@ class Job(OneProcess):
 
     def _check_repeated(self, report: JobReport, messages: list[TaskCommit] | None, tasks: int | None) -> None:
         """Refuses a second commit that asks for other tasks than the first one committed."""
-        committed = report.statistics.counters.get(names.COMMITTER_TASKS_COMPLETED, 0)
+        # The report of a job that Java committed may not say it.
+        committed = report.statistics.counters.get(names.COMMITTER_TASKS_COMPLETED)
         named = None if messages is None else _attempts_of(messages)
         asked = tasks if named is None or tasks is not None else len(named)
-        if asked in (None, committed) and (named is None or named == (self._winners or named)):
+        same = None in (asked, committed) or asked == committed
+        if same and (named is None or named == (self._winners or named)):
             return
+        known = "" if committed is None else f", with {count(committed, 'task')}"
         raise TaskMissingError(
-            f"job {self.job_id} is committed, with {count(committed, 'task')}; a second commit asks for {asked}, or "
-            "for other tasks",
+            f"job {self.job_id} is committed{known}; a second commit asks for {asked}, or for other tasks",
             operation="commit_job",
             path=self.spec.destination,
             outcome="committed",

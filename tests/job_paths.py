@@ -1,6 +1,6 @@
 """Finds what lies in the directory of a job: the one place in the tests that knows how that is named.
 
-A test that has the job at hand goes by its layout (`spec.layout`) instead.
+A test that has the job uses its layout (`spec.layout`) instead.
 """
 
 from __future__ import annotations

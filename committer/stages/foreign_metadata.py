@@ -30,7 +30,7 @@ _WILD: Final = re.compile(r"[*?[]")
 
 
 class Mark(NamedTuple):
-    """One row of the table.
+    """A known name of another writer's metadata, a row of the table.
 
     Attributes:
         name: The name; a directory's ends with a slash; ``*`` stands for any text, ``?`` for any character.

@@ -215,7 +215,7 @@ async def test_a_policy_for_what_lies_below_the_destination_is_enough(profile: s
 
 
 def data_of(place: Path) -> dict[str, bytes]:
-    """What a reader of the place finds: the file, or those of a directory."""
+    """Reads the place as a reader of data does: the file, or the files of a directory."""
     if place.is_file():
         return {"": place.read_bytes()}
     found = (path for path in place.rglob("*") if path.is_file() and "_temporary" not in path.parts)

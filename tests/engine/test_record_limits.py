@@ -1,4 +1,4 @@
-"""What stands in the place of a record, however long: no more of it is read than its kind can have."""
+"""Limits of records: a reader stops at the longest record of a kind, however long the file is."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_jobs_with_huge_records_are_listed_in_little_memory(tmp_path: Path, name
 
 
 def test_long_records_are_read_one_after_the_other(tmp_path: Path) -> None:
-    """Those that are within their limit: what they take at once is one of them, however many there are."""
+    """Records within their limit are read one at a time, so that one of them is in memory."""
     for number in range(8):
         sparse(tmp_path / f"_temporary/job-{number}/setup", 15 << 20)
 

@@ -1,4 +1,4 @@
-"""What a hostile service, or a proxy before one, does to requests and answers: one table."""
+"""The modes of a hostile service: a table of changes to requests and responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Change = Callable[[Told], Told]
 
 @dataclass(frozen=True)
 class Conduct:
-    """What a mode does.
+    """A change that the proxy makes to requests or responses.
 
     Attributes:
         play: It itself.

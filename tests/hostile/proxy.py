@@ -49,7 +49,7 @@ class HangUpError(Exception):
 
 @dataclass
 class Exchange:
-    """One request that came, and the ways to answer it.
+    """A request that the proxy received, with the ways to answer it.
 
     Attributes:
         method: Its method.
@@ -110,7 +110,7 @@ Mode = Callable[[Exchange], Awaitable[None]]
 
 @dataclass
 class HostileProxy:
-    """One that runs.
+    """A proxy that runs.
 
     Attributes:
         upstream: Where the service is.

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def files_of(job_id: str) -> dict[str, bytes]:
-    """What a job writes."""
+    """The files of a job, by name."""
     return {f"a={number}/{job_id}.csv": f"{job_id} {number}".encode() for number in range(2)}
 
 
@@ -165,7 +165,7 @@ async def decided_left(dest: StorePath, options: dict[str, object], job_id: str)
 
 
 async def visible(dest: StorePath, options: dict[str, object]) -> dict[str, bytes]:
-    """What readers see of a destination, past the proxy."""
+    """Reads the visible files of a destination, past the proxy."""
     found: dict[str, bytes] = {}
     store = open_store(dest, options)
 

@@ -1,4 +1,4 @@
-"""What services say of dates, in XML and as reasons, where it is none of these."""
+"""Decoding of malformed dates, XML and error reasons of services."""
 
 from __future__ import annotations
 

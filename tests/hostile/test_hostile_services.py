@@ -53,7 +53,7 @@ def served(request: pytest.FixtureRequest) -> Iterator[Served]:
 
 
 async def old_jobs(service: Service) -> None:
-    """One destination that all may look at."""
+    """A destination that all tests only read."""
     await job_of(service.root / "old", service.direct, "done")
     await open_left(service.root / "old", service.direct, "open")
     await decided_left(service.root / "old", service.direct, "decided")
@@ -136,7 +136,7 @@ CHANGES: dict[str, Ask] = {
 
 
 def asked(call: Awaitable[object]) -> CommitterError | None:
-    """The error that a call ended with; None where it gave a result."""
+    """Runs a call and returns its error; None if it returned a result."""
 
     async def bounded() -> None:
         async with asyncio.timeout(LONGEST_S):
@@ -159,7 +159,7 @@ def check_error(error: CommitterError) -> None:
 
 
 def case(served: Served, mode: str, operation: str, run: Callable[[], object]) -> None:
-    """One operation in a mode."""
+    """Runs an operation in a mode."""
     loop, service = served
     service.proxy.meet(MODES[mode].play, hits(f"{SEED} {mode} {operation}"))
     began = time.monotonic()
@@ -228,7 +228,7 @@ def test_all_that_a_person_asks_ends_as_it_must(mode: str, served: Served, capsy
 
 
 def check_outcome(name: str, dest: StorePath, service: Service, error: CommitterError | None) -> None:
-    """What was said is true, and a recoverer past the proxy ends the job one way or the other."""
+    """Checks that the error's outcome is true, and that a recoverer past the proxy ends the job."""
     expected = {} if name in ("roll back", "cleanup") else FILES
     found = asyncio.run(visible(dest, service.direct))
     assert found.items() <= FILES.items()

@@ -1,4 +1,4 @@
-"""What must hold: in every state, at the end after an operator and a new job, and after delayed requests took effect."""
+"""Checks of the model: in every state, at the end after an operator and a new job, and after delayed requests took effect."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def violated(world: World, scenario: Scenario, store: Store) -> str | None:
 
 
 class Settled(NamedTuple):
-    """What an operator and the next job of the same id left, or what was wrong."""
+    """Runs an operator and the next job of the id; returns what they left, or the violation."""
 
     message: str | None
     committed: frozenset[str] = frozenset()
@@ -239,7 +239,7 @@ def wrong_answer(told: list[Told], committed: frozenset[str]) -> str | None:
 
 
 def late_after_end(world: World, scenario: Scenario, store: Store, calls: tuple[Call, ...]) -> str | None:
-    """Lets delayed requests take effect after the next job, in any order and number."""
+    """Applies delayed requests after the next job, in any order and number."""
     marker = world.kind.name != "oss" or STRICT in world.faults  # E4
     seen = set()
     todo = [(store, calls)]

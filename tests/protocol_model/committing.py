@@ -20,7 +20,7 @@ Scope = tuple[tuple[str, ...], tuple[str, ...]]  # directories written, subtrees
 
 
 def meet(one: Scope, other: Scope) -> bool:
-    """Tells whether a subtree that one scope replaces is, holds or lies below a directory of the other."""
+    """Whether a subtree that one scope replaces is, holds or lies below a directory of the other."""
 
     def replaces_of(a: Scope, b: Scope) -> bool:
         return any(x.startswith(y) or y.startswith(x) for x in a[1] for y in (*b[0], *b[1]))

@@ -15,7 +15,7 @@ def kept_names(world: World) -> tuple[str, ...]:
 
 
 def forward_only(world: World, decision: Decision) -> bool:
-    """Tells whether publishing replaces a file under its own name, by a store that keeps no second name of it."""
+    """Whether publishing replaces a file under its own name, by a store that keeps no second name of it."""
     if world.kind.rename or "undo-replaced" in world.faults:
         return False
     return bool({name for name, _ in decision[2]} & {target for _, target, _ in decision[3]})

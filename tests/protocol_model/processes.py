@@ -19,7 +19,7 @@ Decision = tuple[Any, ...]
 
 
 class Job(NamedTuple):
-    """One setup of a job: what it writes, and how."""
+    """A setup of a job, with the files that the job writes."""
 
     id: str
     nonce: str
@@ -35,7 +35,7 @@ class Job(NamedTuple):
 
 
 class World(NamedTuple):
-    """What all processes of a scenario know: the kind of store, the jobs by nonce, and the planted faults."""
+    """Facts that all processes of a scenario share: the kind of store, the jobs by nonce, and the planted faults."""
 
     kind: Kind
     jobs: dict[str, Job]

@@ -16,7 +16,7 @@ MOST = 30_000_000
 
 
 class Run(NamedTuple):
-    """One search."""
+    """A search of a scenario, with its store, faults and limit."""
 
     kind: str
     scenario: str

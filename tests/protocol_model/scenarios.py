@@ -15,7 +15,7 @@ def _commit(nonce: str, driver: str) -> tuple[str, tuple[str, str, int]]:
 
 
 def _pair(name: str, one: Job, other: Job, *drivers: str, old: tuple[str, ...] = ("p1/old",)) -> Scenario:
-    """One driver of each of two jobs, more of the first."""
+    """Builds a driver for each of two jobs, and more for the first."""
     more = tuple(_commit(one.nonce, driver) for driver in drivers)
     return Scenario(name, (one, other), (_commit("S1", "a1"), _commit("S2", "b1"), *more), ("S1", "S2"), old)
 

@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a search did."""
+    """Result of a search."""
 
     states: int
     ends: int

@@ -34,12 +34,12 @@ def directory_of(name: str) -> str | None:
 
 
 def is_live(store: Store, directory: str) -> bool:
-    """Tells whether a job can decide, publish or write `_SUCCESS`."""
+    """Whether a job can decide, publish or write `_SUCCESS`."""
     return directory + "setup" in store and store.get(directory + "opened") == "open" and "." not in directory
 
 
 def lacks_parent(kind: Kind, store: Store, name: str) -> bool:
-    """Tells whether a write fails because its directory is gone."""
+    """Whether a write fails because its directory is gone."""
     directory = directory_of(name)
     if directory is None:
         return False

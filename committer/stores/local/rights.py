@@ -114,7 +114,7 @@ def why_refused(*paths: StorePath) -> Refusal | None:
 
 
 def rights_to(path: str) -> str:
-    """Who is to be given which right: of what is not there, or cannot be seen, to what is nearest above it."""
+    """Builds the advice on rights to a path, or to its nearest existing parent."""
     nearest = path
     while nearest != "/" and not os.path.lexists(nearest):
         nearest = nearest.rpartition("/")[0] or "/"
