@@ -29,7 +29,7 @@ class CommitterDataSource(DataSource):
 
     Attributes:
         choices: Choices of the commit that a write's options need not make, by field, as options have them.
-        file_system: URI of the default file system that `configure` found; empty for the local disk or if not asked.
+        file_system: URI of the default file system that `configure` found; empty if it was not asked.
     """
 
     choices: ClassVar[Mapping[str, str]] = {}

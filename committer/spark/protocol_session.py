@@ -44,9 +44,15 @@ class _Last:
 
 
 class _Registered:
-    """What this process registered with its JVM."""
+    """What this process registered with its JVM.
+
+    Attributes:
+        side: The job side.
+        sources: The Spark context in whose sessions a data source was registered.
+    """
 
     side: JobSide | None = None
+    sources: Any = None
 
 
 def is_committing(session: Any) -> bool:
@@ -129,10 +135,9 @@ def configure(
     choices = config_of(config)
     side = JobSide(choices and refuse_conflicts(choices, "configure"), progress, checked(storage_options))
     if not isinstance(target, SparkSession.Builder):
-        before = choices_of_process(target)
         connect(target, side)
         target.conf.set(PROTOCOL_KEY, PROTOCOL)
-        _give_data_source(target, choices, before)
+        _give_data_source(target, choices)
         return target
     options: dict[str, Any] = target._options
     if "spark.remote" in options:
@@ -159,20 +164,21 @@ def configure(
     return target
 
 
-def _give_data_source(session: SparkSession, choices: CommitterConfig | None, before: CommitterConfig | None) -> None:
+def _give_data_source(session: SparkSession, choices: CommitterConfig | None) -> None:
     """Registers the data source ``committer`` with the session's choices and default file system.
 
-    Spark runs the data source in a process that can ask for neither.
+    Spark runs the data source in a process that can ask for neither. One that was registered before has those of then,
+    so it is replaced.
     """
-    file_system = default_file_system(session)
-    file_system = "" if file_system.startswith("file:") else file_system
-    if choices is None and before is None and not file_system:
+    file_system, context = default_file_system(session), session.sparkContext
+    if choices is None and file_system.startswith("file:") and _Registered.sources is not context:
         return
     if importlib.util.find_spec("pyarrow") is None:  # which it needs
         return
     from committer.spark.datasource import source_with
 
     session.dataSource.register(source_with(choices, file_system))
+    _Registered.sources = context
 
 
 def connect(session: SparkSession, side: JobSide) -> None:

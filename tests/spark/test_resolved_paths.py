@@ -14,6 +14,8 @@ from committer.spark.datasource import source_with
 from committer.spark.default_file_system import default_of_environment
 from committer.spark.hadoop_client import default_file_system, resolved_path
 
+from .conftest import PROTOCOL_KEY, SPARKS_OWN
+
 SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 ASKS = "from committer.spark.default_file_system import default_of_environment as d; print(d())"
 HDFS = "hdfs://127.0.0.1:8020"
@@ -82,6 +84,18 @@ def test_the_session_resolves(spark: SparkSession) -> None:
         assert resolved_path(frame, "file:/data/x") == "file:/data/x"
     finally:
         spark.conf.unset("fs.defaultFS")
+
+
+def test_a_session_configured_again_takes_its_default_of_now(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("fs.defaultFS", HDFS)
+    try:
+        committer.spark.configure(spark)
+    finally:
+        spark.conf.unset("fs.defaultFS")
+    committer.spark.configure(spark)
+    spark.conf.set(PROTOCOL_KEY, SPARKS_OWN)
+    spark.range(3).write.format("committer").mode("append").save(str(tmp_path / "table"))
+    assert spark.read.parquet(str(tmp_path / "table")).count() == 3
 
 
 def test_a_relative_path_is_the_sessions(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
