@@ -17,9 +17,9 @@ from committer.committers.failures import say_it_is_left
 from committer.committers.fresh import as_new_driver, fresh_statistics
 from committer.committers.refused_output import naming_the_end, without_the_end
 from committer.committers.registry import committer_for
-from committer.committers.results import CommitPlan, JobReport
-from committer.errors import CommitterError, JobDecidedError, JobStateError, TaskCommitsRequiredError, TaskMissingError
-from committer.events import Listener, names
+from committer.committers.results import CommitPlan, JobReport, refuse_other_tasks
+from committer.errors import CommitterError, JobDecidedError, JobStateError, TaskCommitsRequiredError
+from committer.events import Listener
 from committer.events.display import Display
 from committer.flow.awaited import Calls, noted
 from committer.flow.one_process import OneProcess
@@ -301,21 +301,10 @@ class Job(OneProcess):
 
     def _check_repeated(self, report: JobReport, messages: list[TaskCommit] | None, tasks: int | None) -> None:
         """Refuses a second commit that asks for other tasks than the first one committed."""
-        # The report of a job that Java committed may not say it.
-        committed = report.statistics.counters.get(names.COMMITTER_TASKS_COMPLETED)
         named = None if messages is None else _attempts_of(messages)
         asked = tasks if named is None or tasks is not None else len(named)
-        same = None in (asked, committed) or asked == committed
-        if same and (named is None or named == (self._winners or named)):
-            return
-        known = "" if committed is None else f", with {count(committed, 'task')}"
-        raise TaskMissingError(
-            f"job {self.job_id} is committed{known}; a second commit asks for {asked}, or for other tasks",
-            operation="commit_job",
-            path=self.spec.destination,
-            outcome="committed",
-            next_step="run the missing tasks as a new job",
-        )
+        other_attempts = None not in (named, self._winners) and named != self._winners
+        refuse_other_tasks(report, self.spec.destination, asked, other_attempts=other_attempts)
 
     def _check_awaited(self, *calls: str) -> None:
         """Refuses to go on as if these calls had not been made, where one was made and never awaited."""

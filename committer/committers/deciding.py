@@ -11,7 +11,7 @@ from committer.committers.failures import refuse_undecided, say_frozen, say_unde
 from committer.committers.look import Position
 from committer.committers.preparing import Prepared, find_refs, prepare
 from committer.committers.refused_output import TO_BE_ABORTED
-from committer.committers.results import JobReport
+from committer.committers.results import JobReport, refuse_other_tasks
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
@@ -19,7 +19,6 @@ from committer.errors import (
     TargetExistsError,
     TaskMissingError,
 )
-from committer.events import names
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, both_in_full, settled
 from committer.paths import StorePath
@@ -108,22 +107,13 @@ class Deciding:
         )
 
     def check_reported(self, context: StageContext, report: JobReport) -> None:
-        """Refuses the report of a job that another driver ended with another number of tasks; no call.
+        """Refuses the report of a job that another driver ended with another number of tasks; no store call.
 
         Raises:
-            TaskMissingError: It did.
+            TaskMissingError: The numbers differ.
         """
-        committed = report.statistics.counters.get(names.COMMITTER_TASKS_COMPLETED)
         asked = self.tasks if self.messages is None else len(self.messages)
-        if None in (asked, committed) or asked == committed:
-            return
-        raise TaskMissingError(
-            f"job {context.layout.job_id} is committed with {committed} tasks, and this commit has {asked}",
-            operation="commit_job",
-            path=context.layout.destination,
-            outcome="committed",
-            next_step="run the missing tasks as a new job",
-        )
+        refuse_other_tasks(report, context.layout.destination, asked)
 
     def intent_for(self, context: StageContext) -> CommitIntent:
         """What the driver declares: the winners that are known before anything is listed."""

@@ -8,8 +8,10 @@ from contextlib import aclosing
 import msgspec
 
 from committer.committers.opened_store import open_store
-from committer.errors import ConfigurationError, RecordError
+from committer.errors import ConfigurationError, RecordError, TaskMissingError
+from committer.events import names
 from committer.paths import StorePath
+from committer.readable import count
 from committer.records.file_list import CommittedFile, decode_part
 from committer.records.statistics import IOStatistics
 from committer.shown import Shown
@@ -55,6 +57,34 @@ class JobReport(Shown, frozen=True, kw_only=True):
     def files(self, *, storage_options: Mapping[str, object] | None = None) -> AsyncIterator[CommittedFile]:
         """Every file that the job committed: ``async for file in report.files(): ...``; see `committed_files`."""
         return committed_files(self, storage_options=storage_options)
+
+
+def refuse_other_tasks(
+    report: JobReport, destination: StorePath | str, asked: int | None, *, other_attempts: bool = False
+) -> None:
+    """Refuses a commit of a committed job that asks for other tasks than the job has; no store call.
+
+    Args:
+        report: The report of the committed job.
+        destination: Where the job wrote.
+        asked: Number of tasks of the commit; None if it does not say.
+        other_attempts: Whether it names other attempts than those committed.
+
+    Raises:
+        TaskMissingError: The tasks differ.
+    """
+    # The report of a job that Java committed may not say it.
+    committed = report.statistics.counters.get(names.COMMITTER_TASKS_COMPLETED)
+    if not other_attempts and (None in (asked, committed) or asked == committed):
+        return
+    known = "" if committed is None else f", with {count(committed, 'task')}"
+    raise TaskMissingError(
+        f"job {report.job_id} is committed{known}; this commit asks for {asked}, or for other tasks",
+        operation="commit_job",
+        path=destination,
+        outcome="committed",
+        next_step="run the missing tasks as a new job",
+    )
 
 
 class CommitPlan(Shown, frozen=True, kw_only=True):
