@@ -18,7 +18,6 @@ from committer import sync
 from committer.errors import (
     CommitterError,
     ConfigurationError,
-    InvalidPathError,
     JobExistsError,
     TaskMissingError,
     UnsupportedError,
@@ -385,7 +384,6 @@ def test_a_streaming_frame_is_refused(spark: SparkSession, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("uri", "options", "error", "text"),
     [
-        ("relative/table", {}, InvalidPathError, "relative"),
         ("/t", {"account_key": "hunter2"}, ConfigurationError, "storage.account_key must say where"),
         ("/t", {"token": "env:TEST_COMMITTER_UNSET"}, ConfigurationError, "TEST_COMMITTER_UNSET"),
     ],

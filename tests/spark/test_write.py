@@ -21,7 +21,6 @@ from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import (
     ConfigurationError,
-    InvalidPathError,
     TargetExistsError,
     UnsupportedError,
 )
@@ -122,7 +121,6 @@ def test_options_and_config_reach_the_job(spark: SparkSession, tmp_path: Path) -
         ({"options": {"JOB_ID": "x"}}, ConfigurationError, "JOB_ID is given twice"),
         ({"options": {"fs.s3a.secret.key": "hunter2"}}, ConfigurationError, "fs.s3a.secret.key looks like a secret"),
         ({"storage_options": {"account_key": "hunter2"}}, ConfigurationError, "account_key must say where"),
-        ({"uri": "relative/table"}, InvalidPathError, "the path is relative"),
         ({"uri": "nosuch://bucket/t"}, UnsupportedError, "no store is known for nosuch"),
         ({"uri": "file:///"}, ConfigurationError, "already|root"),
         ({"partition_by": ["nosuch"]}, ConfigurationError, "there is no column 'nosuch'"),
