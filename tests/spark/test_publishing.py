@@ -133,9 +133,10 @@ def test_a_refusal_on_executors_takes_the_job_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, run = tmp_path / "out", SparkPool._run
+    # A directory that one task filled alone, and that is not there yet, is renamed whole by the driver.
+    (root / "p=0").mkdir(parents=True)
 
     def after_another_wrote(self: SparkPool, chunk: PublishChunk) -> PublishAccount:
-        (root / "p=0").mkdir(exist_ok=True)
         (root / "p=0" / "part-000").write_bytes(b"foreign")
         return run(self, chunk)
 
