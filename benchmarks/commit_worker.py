@@ -26,7 +26,6 @@ from benchmarks.slow_store import SlowStore, described_file
 from committer import CommitterConfig, TaskCommit
 from committer.events import Listener, names
 from committer.layout import JobLayout
-from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
 from committer.stores.base import Store
 
@@ -107,7 +106,7 @@ async def prepare(shape: Shape) -> None:
     job = await committer.open_job(shape.destination, job_id=JOB, delivery=delivery, config=shape.config())
     messages: list[bytes] = []
     if shape.no_op:
-        _describe(shape)
+        _describe(shape, job.spec.layout)
         await job.close()
         return
     for task in range(shape.tasks):
@@ -134,16 +133,15 @@ def _write_old(shape: Shape) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
 
-def _describe(shape: Shape) -> None:
+def _describe(shape: Shape, layout: JobLayout) -> None:
     """Saves the manifests of tasks whose files were never written."""
-    layout = JobLayout(StorePath.of(shape.destination), JOB)
     destination = layout.destination.uri
     Path(layout.manifests.path).mkdir(parents=True, exist_ok=True)
     for task in range(shape.tasks):
         attempt = layout.task_attempt_directory(task, 0, "0" * 12).uri
         partitions = {shape.partition(task, file): None for file in range(shape.files)}
         manifest = TaskManifest(
-            jobId=JOB,
+            jobId=layout.unique_id,
             taskID=layout.task_id(task),
             taskAttemptID=layout.task_attempt_id(task, 0),
             taskAttemptDir=attempt,

@@ -126,7 +126,8 @@ async def _validate_missing(case: Case) -> None:
 def _prepare_open(case: Case) -> None:
     """Sets a job up, with the records of its tasks, and their directories."""
     asyncio.run(commit_worker.prepare(case.shape()))
-    tasks = Path(case.destination, "_temporary", JOB, "00", "tasks")
+    [directory] = Path(case.destination, "_temporary").glob(f"{JOB}~*")
+    tasks = directory / "00" / "tasks"
     for task in range(case.files // case.task_files):
         attempt = tasks / f"task_{JOB}_m_{task:06d}_0-{'0' * 12}"
         for directory in range(min(10, case.directories)):

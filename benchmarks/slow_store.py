@@ -30,7 +30,8 @@ class SlowStore(ForwardingStore):
 
     Args:
         latency_s: How long each call waits, in seconds.
-        no_op: Whether files are not renamed and directories not made: what is left is the engine's own work.
+        no_op: Whether files are not renamed and directories of the output not made: what is left is
+            the engine's own work.
     """
 
     def __init__(self, latency_s: float, *, no_op: bool = False) -> None:
@@ -94,7 +95,8 @@ class SlowStore(ForwardingStore):
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         await self._wait("mkdirs")
-        return True if self._no_op else await self.inner.make_directory(path, parents=parents)
+        is_of_output = "/_temporary/" not in path.path
+        return True if self._no_op and is_of_output else await self.inner.make_directory(path, parents=parents)
 
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None

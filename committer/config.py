@@ -55,8 +55,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             written, ``partitions`` the same but never the destination's own, so that files written there are added,
             ``destination`` all of the destination but names that start with ``_`` or ``.`` (without ``=``).
             With ``conflict_mode="fail"``: ``partitions`` adds files to the destination's own directory, ``destination``
-            refuses a destination that holds any other name, and of several jobs that commit at once lets one through;
-            it takes the replace lock for that. None means ``destination`` with the committer `directory`,
+            refuses a destination that holds any other name, and of several jobs that commit at once lets one through.
+            None means ``destination`` with the committer `directory`,
             ``partitions`` with `partitioned`, ``directories`` with every other.
         superseded_directories: With ``conflict_mode="replace"``, and in place of `superseded_scope`: names below the
             destination, or absolute paths below `absolute_roots`, of directories whose subtrees are superseded,
@@ -196,11 +196,6 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 _check_alone(cls, field, value, resolved.origins[field])
             raise
         return _with_origins(config, resolved.origins)
-
-    @property
-    def takes_replace_lock(self) -> bool:
-        """Whether a job with these choices excludes others from its destination while it commits."""
-        return self.conflict_mode == "replace" or self.refuses_used_destination
 
     @property
     def refuses_used_destination(self) -> bool:

@@ -16,7 +16,7 @@ CommitterError
 |   |   +- OutcomeKeptError                 the job committed, and its outcome is kept on purpose
 |   +- TaskCommitsRequiredError             the winners must be named by message
 |   +- TaskMissingError                     fewer (or other) tasks committed than the job has
-|   +- DestinationBusyError                 another job holds, or would cross, the replace lock
+|   +- DestinationBusyError                 another job commits where this one does
 |   +- PreflightError                       the output as committed by tasks cannot be published
 |   |   +- TargetExistsError                a file stands where a file would go
 |   +- ValidationError                      what stands at the destination is not what was published
@@ -148,7 +148,15 @@ class JobError(CommitterError):
 
 
 class JobExistsError(JobError):
-    """The job id is in use at this destination."""
+    """The job id is in use at this destination.
+
+    Attributes:
+        state: ``open`` where that job is set up and not over; ``committed`` where it keeps its outcome.
+    """
+
+    def __init__(self, message: str, *, state: str = "open", operation: str = "", **told: Unpack[_Told]) -> None:
+        super().__init__(message, operation=operation, **told)
+        self.state = state
 
 
 class JobNotFoundError(JobError):
@@ -193,7 +201,7 @@ class TaskMissingError(JobError):
 
 
 class DestinationBusyError(JobError):
-    """Other jobs hold the replace lock, or commit into a destination that is being replaced.
+    """Other jobs replace data where this job commits, or commit where this job replaces data.
 
     Attributes:
         owners: The ids of the jobs that are in the way. Each has to end before this one can go on.

@@ -143,7 +143,7 @@ def working_directory_in(name: str) -> str:
 
 def job_id_in(directory: str) -> str:
     """Returns the id of the job whose directory in `_temporary` has this name: the inverse of `JobLayout.unique_id`."""
-    return directory
+    return directory.partition("~")[0]
 
 
 def unique_name(name: str, token: str) -> str:

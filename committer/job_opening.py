@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 import anyio
 import msgspec
 
 from committer.advice import call
 from committer.committers.advising import advising, shown_options
-from committer.committers.context import of_spec, open_context, refuse_place_of_jobs
-from committer.committers.find_job import FoundJob, find_job
+from committer.committers.context import open_context, refuse_place_of_jobs
+from committer.committers.find_job import find_job, find_setup
 from committer.committers.listing import refuse_unwritable_list, refuse_unwritable_places
 from committer.committers.opened_store import closed_on_failure, is_owned
 from committer.committers.registry import committer_for, default_committer
@@ -25,10 +24,9 @@ from committer.layout import check_job_id
 from committer.logs import job_logger
 from committer.opening import Opening
 from committer.paths import Destination, StorePath
-from committer.records.job_state import is_of
 from committer.spec import Delivery, JobSpec
 from committer.stages.base import StageContext
-from committer.stages.job_stands import set_up_anew
+from committer.stages.setup_job import SETUP_BYTES
 from committer.stores.registry import find_store
 
 _log = job_logger("committer.job")
@@ -92,11 +90,11 @@ def open_job(
                     committer=chosen.name,
                     delivery=delivery,
                     config=chosen.choices(choices or CommitterConfig()),
+                    setup=current_runtime().nonce(SETUP_BYTES),
                 )
             )
             refuse_unwritable_list(spec.config)
             context = await open_context(spec, store, owned=owned, listeners=told)
-        context = of_spec(context, msgspec.structs.replace(spec, setup=context.driver))
         reached = shown_options(destination, storage_options)
         try:
             await refuse_unwritable_places(context)
@@ -143,7 +141,7 @@ def attach_job(
         listeners: Called with each event of the job's progress.
 
     Raises:
-        JobNotFoundError: There is no such job; or its id was set up anew since the spec was made.
+        JobNotFoundError: There is no such job, or it is over.
     """
     choices = config_of(config)
     told, display = watched(progress, listeners)
@@ -167,15 +165,14 @@ def attach_job(
         try:
             with advising(lambda: reached):
                 if known is not None and known.hadoop:
-                    found = FoundJob(known if choices is None else msgspec.structs.replace(known, config=choices))
+                    spec = known if choices is None else msgspec.structs.replace(known, config=choices)
+                elif known is not None:
+                    given = choices if choices is not None else known.config
+                    spec = await find_setup(store, known, config=given)
                 else:
-                    given = choices if choices is not None or known is None else known.config
-                    found = await find_job(store, destination, wanted, config=given)
-                    if known is not None and not is_of(known.setup, found.spec.setup):
-                        raise set_up_anew(known.layout, "attach_job")
-                context = await open_context(found.spec, store, owned=owned, listeners=told)
-                context = replace(context, setup_identity=found.setup_identity, claimed=found.claimed)
-                if found.spec.hadoop:
+                    spec = await find_job(store, destination, wanted, config=choices)
+                context = await open_context(spec, store, owned=owned, listeners=told)
+                if spec.hadoop:
                     # Of every other its setup record was just read.
                     context = await committer_for(context.spec.committer).join_hadoop(context)
         except BaseException:

@@ -1,28 +1,33 @@
 """Where everything of one job lives: pure arithmetic, no I/O.
 
-Below the destination D of job J, attempt N (Hadoop's layout, with this engine's records beside it)::
+Below the destination D of job J, attempt N, set up under the nonce S (Hadoop's layout, with this engine's records
+beside it)::
 
     D/_SUCCESS
-    D/_temporary/.replace-lock                     held by a replacing job
-    D/_temporary/J/setup                           the job as it was set up
-    D/_temporary/J/intent                          a driver began to commit it, and with which winners
-    D/_temporary/J/decision, plan-00000-<driver>…  commit or abort, and what the decision rests on
-    D/_temporary/J/outcome                         committed or rolled back
-    D/_temporary/J/drivers-<setup>/                what drivers of this setup of the id write first and rename after
-    D/_temporary/J/drivers-<setup>/manifests-frozen/   the listed records, once job commit began
-    D/_temporary/J/drivers-<setup>/superseded/         old files moved aside until cleanup
-    D/_temporary/J/drivers-<setup>/tasks-sealed/       what task attempts wrote, once a decision says that it is sealed
-    D/_temporary/J/ended-<nonce>/                  what a process that cleans up took out of all these
-    D/_temporary/J/NN/tasks/<attempt>-<nonce>/…    what a task attempt writes
-    D/_temporary/J/NN/manifests/                   records under the task's name   (delivery by listing)
-    D/_temporary/J/NN/attempts/                    records under the attempt's name (delivery by message)
-    D/_temporary/J/NN/uploads/<attempt>-<nonce>/   which uploads a task attempt began  (stores without renames)
+    D/_temporary/.committing/J~S~<driver>.append, .replace  the scope of a job that is about to be decided
+    D/_temporary/J~S/setup                  the job as it was set up
+    D/_temporary/J~S/opened                 "open" by the driver that set the job up, else "closed": no job was opened
+    D/_temporary/J~S/intent-<driver>        a driver began to commit it, and with which winners
+    D/_temporary/J~S/decision, plan-00000-<driver>…  commit or abort, and what the decision rests on
+    D/_temporary/J~S/outcome                committed or rolled back
+    D/_temporary/J~S/kept                   of a committed job that keeps its outcome: all that stays, beside `opened`
+    D/_temporary/J~S/work/                  what drivers write first and rename after
+    D/_temporary/J~S/work/manifests-frozen/ the listed records, once job commit began
+    D/_temporary/J~S/work/superseded/       old files moved aside until cleanup
+    D/_temporary/J~S/work/tasks-sealed/     what task attempts wrote, once a decision says that it is sealed
+    D/_temporary/J~S/NN/tasks/<attempt>-<nonce>/…  what a task attempt writes
+    D/_temporary/J~S/NN/manifests/          records under the task's name   (delivery by listing)
+    D/_temporary/J~S/NN/attempts/           records under the attempt's name (delivery by message)
+    D/_temporary/J~S/NN/uploads/<attempt>-<nonce>/  which uploads a task attempt began  (stores without renames)
+    D/_temporary/J~S.new/                   the same directory while it is made, on stores that rename directories
+    D/_temporary/J~S.removed/               the same directory while it is deleted, there
+
+No name in a job's directory is ever used by another job: S is drawn for each setup of an id. A delayed request of a job
+that is over can only leave an orphan in its own directory. A job of Hadoop's has no nonce; what belongs into `work` is
+in NN.
 
 In NN the manifest committer keeps what tasks tell by listing. A committer that keeps it elsewhere has a layout of its
 own in its folder (`Committer.listed_layout`). All else lies here for every committer.
-
-A directory named after the setup goes with it: a driver that was stopped while its job was cleaned up and its id set up
-anew finds no directory to write to or rename into. A job of Hadoop's has none; what belongs there is in NN.
 
 What a job publishes goes by *names*: relative to D, or (with `CommitterConfig.absolute_roots`) an absolute path of the
 same store, which starts with a slash as no relative name does.
@@ -37,21 +42,25 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 from committer.errors import ConfigurationError, InvalidPathError
 from committer.file_names import root_of
 from committer.paths import StorePath
 
 TEMPORARY = "_temporary"
-RECORDS = ("setup", "intent", "decision", "outcome")
-DRIVERS = "drivers-"
-ENDED = "ended-"
+COMMITTING = ".committing"
+RECORDS = ("setup", "opened", "decision", "outcome", "kept")
+INTENT = "intent-"
+WORK = "work"
+NEW = ".new"
+REMOVED = ".removed"
 PLAN = "plan-"
 SUCCESS = "_SUCCESS"
 MANIFEST_SUFFIX = "-manifest.json"
 
 _SETUP = re.compile(r"[A-Za-z0-9]{0,64}\Z")
+_DIRECTORY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,127})~([A-Za-z0-9]{0,64})((?:\.new)?(?:\.removed)?)\Z")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _ATTEMPT: Final = re.compile(r"attempt_([A-Za-z0-9][A-Za-z0-9._-]*_[a-z]_\d{6,})_\d+\Z")
 _RUN = re.compile(r"_m_(\d{6,})_(\d+)-([0-9a-f]+)\Z")
@@ -82,19 +91,34 @@ def check_job_id(job_id: object, operation: str = "open_job", shown_by: str = ""
 
 
 def check_setup(name: str) -> str:
-    """Returns the name of a setup when it is one, or empty: it is part of a path.
+    """Returns the nonce of a setup when it is one, or empty: it is part of a path.
 
     Raises:
         ConfigurationError: It is something else.
     """
-    if not is_setup(name):
-        raise ConfigurationError(f"the name of a setup is up to 64 of A-Z a-z 0-9, not {name!r}", operation="open_job")
+    if _SETUP.match(name) is None:
+        raise ConfigurationError(f"the nonce of a setup is up to 64 of A-Z a-z 0-9, not {name!r}", operation="open_job")
     return name
 
 
-def is_setup(name: str) -> bool:
-    """Whether `name` can name a setup, or is empty."""
-    return _SETUP.match(name) is not None
+class DirectoryName(NamedTuple):
+    """The name of a job's directory in `_temporary`, taken apart: the inverse of `JobLayout.unique_id`.
+
+    Attributes:
+        job_id: The job's id.
+        setup: The nonce of its setup; empty for a job of Hadoop's.
+        suffix: Empty for the directory of a job; else it is one that is being made or removed.
+    """
+
+    job_id: str
+    setup: str
+    suffix: str
+
+    @classmethod
+    def of(cls, name: str) -> DirectoryName:
+        """Takes a name apart; one that this engine never gives counts as the id of a job of Hadoop's."""
+        found = _DIRECTORY.match(name)
+        return cls(found[1], found[2], found[3]) if found else cls(name, "", "")
 
 
 def is_job_id(name: str) -> bool:
@@ -139,7 +163,7 @@ class JobLayout:
         job_id: The job's id.
         job_attempt: Hadoop's job attempt number; 0 but for jobs that Hadoop set up.
         roots: Directories outside the destination, in the same store, that the caller lets the job write to.
-        setup: The name of the setup: `JobSpec.setup`.
+        setup: The nonce of the setup: `JobSpec.setup`.
 
     Attributes:
         beside_prefix: What the name of a job's directory among the output begins with, before the job's id; empty where
@@ -148,17 +172,21 @@ class JobLayout:
         record_kind: What such a record is called.
         hidden: What the name of a file beside those records begins with that is none, where they have no suffix.
         keeps_elsewhere: Whether they are in a place that the caller named, perhaps on another store.
-        record_root: The directory in that place which is the job's alone; None where records are at the destination.
-        unique_id: The name of each of the job's directories, such as the one in `_temporary`.
+        record_root: The job's directory in that place; None where records are at the destination.
+        unique_id: The name of each of the job's directories, such as the one in `_temporary`: ``J~S``, or J for a job
+            of Hadoop's. Java's tasks and drivers that are told this id find their places by Hadoop's own rules.
         manifests: Where those records are.
         uploads: Where task attempts list the uploads that they begin.
         tasks: Where the files that a job publishes are, below a directory of each task attempt, or task.
         recorded_tasks: Where records say that these are.
         sealed: Where `tasks` goes when it is sealed: no task attempt knows that path.
         runs: Where the directories of running task attempts are.
+        entries: The directory of the entries of all jobs of the destination.
         shared: Directories in `_temporary` that jobs share, the innermost first: they go with the last job.
-        drivers: The directory that goes with this setup of the id.
-        setup_name: The name of the setup; empty where it has none, or it is not known.
+        drivers: The directory of what drivers of the job write and move aside.
+        setup_name: The nonce of the setup; empty for a job of Hadoop's.
+        building: Where the directory is made that setup renames to `job_directory`.
+        removed: What `job_directory` is renamed to before it is deleted.
         roots: Their absolute paths; one below another is left out.
         beside: What the job keeps beside its directory in `_temporary`, which Hadoop's committer may have made; None
             where it keeps all in that one.
@@ -186,20 +214,22 @@ class JobLayout:
         self.destination = destination
         self.job_id = job_id
         self.job_attempt = job_attempt
-        self.unique_id: str = job_id
+        self.setup_name: str = check_setup(setup)
+        self.unique_id: str = f"{job_id}~{setup}" if setup else job_id
         self.temporary: StorePath = destination / TEMPORARY
         self.success: StorePath = destination / SUCCESS
-        self.replace_lock: StorePath = self.temporary / ".replace-lock"
+        self.entries: StorePath = self.temporary / COMMITTING
         self.shared: tuple[StorePath, ...] = ()
         self.job_directory: StorePath = self.temporary / self.unique_id
-        self.setup: StorePath
-        self.intent: StorePath
-        self.decision: StorePath
-        self.outcome: StorePath
-        self.setup, self.intent, self.decision, self.outcome = (self.job_directory / name for name in RECORDS)
+        self.building: StorePath = self.temporary / f"{self.unique_id}{NEW}"
+        self.removed: StorePath = self.temporary / f"{job_id}~{setup}{REMOVED}"
+        self.setup: StorePath = self.job_directory / "setup"
+        self.opened: StorePath = self.job_directory / "opened"
+        self.decision: StorePath = self.job_directory / "decision"
+        self.outcome: StorePath = self.job_directory / "outcome"
+        self.kept: StorePath = self.job_directory / "kept"
         self.job_attempt_directory: StorePath = self.job_directory / f"{job_attempt:02d}"
-        self.setup_name: str = check_setup(setup)
-        self.drivers: StorePath = self.job_directory / f"{DRIVERS}{setup}" if setup else self.job_attempt_directory
+        self.drivers: StorePath = self.job_directory / WORK if setup else self.job_attempt_directory
         self.tasks: StorePath = self.job_attempt_directory / "tasks"
         self.recorded_tasks: StorePath = self.tasks
         self.runs: StorePath = self.tasks
@@ -234,14 +264,14 @@ class JobLayout:
 
     @property
     def of_attempts(self) -> frozenset[str]:
-        """The names of the directories in that of a job attempt, and in that of this setup's drivers."""
+        """The names of the directories in that of a job attempt, and in `drivers`."""
         of_tasks = (self.tasks, self.sealed, self.tasks_fenced)
         of_records = (self.manifests, self.manifests_frozen, self.attempts, self.uploads)
         return frozenset(place.name for place in (*of_tasks, *of_records, self.superseded, self.superseded_fenced))
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether `tasks` is no place that task attempts write to, and goes with this setup of the id."""
+        """Whether `tasks` is no place that task attempts write to."""
         return bool(self.setup_name) and self.tasks.parent == self.drivers
 
     @property
@@ -361,23 +391,23 @@ class JobLayout:
         return (task, attempt, nonce) if self.attempt_record(task, attempt, nonce).name == name else None
 
     def temporary_of(self, record: StorePath, driver: str) -> StorePath | None:
-        """Where a driver writes a record first, where the store renames it then: it fails once this setup is gone.
-
-        None for a setup without a name: then the store chooses.
+        """Where a driver writes a record first, where the store renames it then; None, the store chooses, for a job of
+        Hadoop's.
         """
         return self.drivers / f"{record.name}-{driver}.tmp" if self.setup_name else None
 
-    def joined_intent(self, driver: str) -> StorePath:
-        """The intent of a driver that found another one's."""
-        return self.job_directory / f"{self.intent.name}-{driver}"
+    def intent(self, driver: str) -> StorePath:
+        """The intent of a driver."""
+        return self.job_directory / f"{INTENT}{driver}"
 
-    def is_intent(self, name: str) -> bool:
-        """Returns whether a record name in the job's directory is that of a driver's intent."""
-        return name == self.intent.name or name.startswith(f"{self.intent.name}-")
+    @property
+    def entry_owner(self) -> str:
+        """The job's name in the names of its entries. No id, setup or driver holds a ``~``."""
+        return f"{self.job_id}~{self.setup_name}" if self.setup_name else self.job_id
 
-    def ended(self, nonce: str) -> StorePath:
-        """The directory that a process of its own moves to what it cleans up."""
-        return self.job_directory / f"{ENDED}{nonce}"
+    def entry(self, driver: str, *, replaces: bool) -> StorePath:
+        """The entry of a driver of the job among those of all jobs of the destination."""
+        return self.entries / f"{self.entry_owner}~{driver}.{'replace' if replaces else 'append'}"
 
     def success_temporary(self, driver: str) -> StorePath:
         """Where a driver writes `_SUCCESS` first; two that finish one job must not write to one file."""

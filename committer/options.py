@@ -257,7 +257,7 @@ OPTIONS: tuple[Option, ...] = (
         f"{NATIVE}outcome_kept",
         "outcome_kept",
         "boolean",
-        "a committed job leaves its `outcome` record in `_temporary/<job id>/`, until a forced `cleanup` of that job",
+        "a committed job leaves its outcome in `_temporary/J~S/kept`, until a forced `cleanup` of that job",
     ),
     Option(
         f"{NATIVE}file_list_directory",

@@ -11,7 +11,7 @@ from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import RecordError, StoreIsADirectoryError, StoreNotFoundError
 from committer.paths import Destination, StorePath
-from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, ReplaceLock, decode_record
+from committer.records.job_state import Decision, Entry, Intent, JobOpened, JobOutcome, JobSetup, decode_record
 from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.pending_set import PendingCommit, PendingSet, decode_pending, decode_pending_set
 from committer.records.pending_uploads import UploadList, decode_upload_list
@@ -25,16 +25,17 @@ AnyRecord: TypeAlias = (
     | PendingSet
     | UploadList
     | JobSetup
+    | JobOpened
     | Intent
     | Decision
     | JobOutcome
-    | ReplaceLock
+    | Entry
 )
 
 
 _WHERE: Final = (
-    "name a record: DESTINATION/_SUCCESS or, while a job stands, DESTINATION/_temporary/JOB_ID/setup, or decision, or "
-    "outcome there"
+    "name a record: DESTINATION/_SUCCESS or, while a job stands, DESTINATION/_temporary/JOB_ID~SETUP/setup, or "
+    "decision, or outcome there"
 )
 
 
@@ -45,7 +46,7 @@ async def load_record(
     config: ConfigLike | None = None,
 ) -> AnyRecord:
     """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
-    intent, decision, outcome, lock, list of uploads.
+    opened, intent, decision, outcome, entry, list of uploads.
 
     Args:
         uri: Its URI or path.
@@ -86,7 +87,7 @@ class _Kind(msgspec.Struct):
 
 
 _OWN: dict[str, type] = {
-    str(kind.__struct_config__.tag): kind for kind in (JobSetup, Intent, Decision, JobOutcome, ReplaceLock)
+    str(kind.__struct_config__.tag): kind for kind in (JobSetup, JobOpened, Intent, Decision, JobOutcome, Entry)
 }
 
 

@@ -31,8 +31,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         job_attempt: Hadoop's job attempt number.
         config: The job's choices.
         hadoop: Whether Hadoop's committer set the job up (there is no setup record then).
-        setup: Random name of this setup of the id, drawn by `open_job`: an id that is set up anew gets another one.
-            Empty for a job of Hadoop's, or of an older release.
+        setup: Nonce of this setup of the id, drawn by `open_job`. Empty for a job of Hadoop's.
         records_at: Where the job keeps its task records, if not below its destination: told to users, and compared with
             what they give in `pending_set_directory`; no place is touched because a record says so.
     """
@@ -89,6 +88,13 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Where the job lives, in a committer's own layout."""
         destination = StorePath.from_uri(self.destination)
         return kind(destination, self.job_id, self.job_attempt, self.config.absolute_roots, setup=self.setup)
+
+    @property
+    def unique_id(self) -> str:
+        """The id of this setup of the job, ``<job id>~<setup>``: what Hadoop's committers are told as the job's id
+        (``fs.s3a.committer.uuid``, ``spark.sql.sources.writeJobUUID``) when they take part in it.
+        """
+        return self.layout.unique_id
 
     def encode(self) -> bytes:
         """The spec as JSON."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from committer.committers.standing import LEADS_TO, MEANINGS, STEPS, Standing, Step, Wish
 
-LATE = (Standing.GONE, Standing.REMAINS, Standing.CLAIMED, Standing.STALE, Standing.REPEATED, Standing.MISTAKEN)
+LATE = (Standing.GONE, Standing.ARRIVING, Standing.OVER)
 
 PAGE = Path(__file__).with_name("job-states.md")
 
@@ -40,7 +40,7 @@ def diagram() -> list[str]:
             wishes.setdefault(step, []).append(wish.value)
         for step, asked in wishes.items():
             after = LEADS_TO.get(step)
-            # What late requests leave is told in the table alone: no job passes through it.
+            # What is not opened, or over, is told in the table alone: no job passes through it.
             if after is None or standing in LATE:
                 continue
             what = step.value.rpartition("; ")[2]

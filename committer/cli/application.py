@@ -65,7 +65,7 @@ app: App = App(
 
 @app.command
 def inspect(path: str, *, limit: Limit = 20, common: Common = Common()) -> Answer:  # noqa: B008 - immutable
-    """Show one record: task manifest, _SUCCESS, summary, setup, intent, decision, outcome, lock; Hadoop's too.
+    """Show one record: task manifest, _SUCCESS, summary, setup, intent, decision, outcome, entry; Hadoop's too.
 
     Parameters
     ----------

@@ -9,10 +9,10 @@ from committer.cli.exits import Exit
 from committer.cli.looking import Look
 from committer.cli.output import Answer, Part, line
 from committer.cli.session import named
-from committer.cli.target import Target, holds_lock, planned_end
+from committer.cli.target import Target, left_entries, planned_end
 from committer.errors import JobNotFoundError
 from committer.operations import CleanupReport, JobInfo, cleanup, list_jobs, plan_cleanup, refuse_to_clean
-from committer.operations.listing import NO_RECORD
+from committer.operations.listing import HALF_MADE, HALF_REMOVED, NO_RECORD
 from committer.paths import StorePath
 from committer.readable import count
 from committer.stages.job_directory import JobState
@@ -23,7 +23,7 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
 
     Raises:
         JobDecidedError, OutcomeKeptError: The named job is kept.
-        JobNotFoundError: Nothing of the named job stands, not even a lock.
+        JobNotFoundError: Nothing of the named job stands, not even an entry.
     """
     session, job_id = target.session, target.job_id or None
     try:
@@ -36,12 +36,16 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
             config=session.config,
         )
     except JobNotFoundError:
-        if job_id is not None and await holds_lock(target):
-            return planned_end(target, Look(None), "cleanup", "release its replace lock")
+        if job_id is not None and await left_entries(target):
+            return planned_end(target, Look(None), "cleanup", "delete its entries")
         raise
     if job_id in report.kept:
         refuse_to_clean(StorePath.of(target.uri), job_id, report.kept[job_id])
-    infos = {info.job_id: info for info in await _jobs_there(target)}
+    infos: dict[str, JobInfo] = {}
+    for info in await _jobs_there(target):
+        # Of several directories of one id at most one is that of a job.
+        if infos.get(info.job_id) is None or info.problem not in _HALVES:
+            infos[info.job_id] = info
     # By age nothing of another committer's is removed.
     unrecorded = await _of_no_job(target) if job_id in report.removed else _LEFT
     losses = [_with_loss(name, infos.get(name), unrecorded) for name in report.removed]
@@ -86,10 +90,10 @@ _LEFT: Final = (
     "job committed, is lost"
 )
 
-_REMAINS: Final = (
-    "it holds no record of a job, and nothing that one could commit: what a driver of this engine left that died in a "
-    "setup or a cleanup, or wrote when its job was over"
-)
+_HALVES: Final = {
+    HALF_MADE: "it was never opened: nothing of it was published; a driver that is setting it up now may fail",
+    HALF_REMOVED: "it is over: what it published, if anything, stays; what is left of its task output is lost",
+}
 
 _FORGOTTEN: Final = (
     "but its stream cannot tell any more that this batch committed: should it be repeated, it is published a second "
@@ -100,9 +104,7 @@ _FORGOTTEN: Final = (
 async def _of_no_job(target: Target) -> str:
     """What is lost of a directory in which no record tells of a job: one look."""
     found = (await target.look()).found
-    if found is None or found.is_remains:
-        return _REMAINS
-    return _NOT_OURS if found.is_foreign else _LEFT
+    return _NOT_OURS if found is not None and found.is_foreign else _LEFT
 
 
 def _with_loss(name: str, info: JobInfo | None, unrecorded: str) -> str:
@@ -111,7 +113,8 @@ def _with_loss(name: str, info: JobInfo | None, unrecorded: str) -> str:
         return name
     if info.kept:
         return f"{name}: {_LOSSES['committed']}; {_FORGOTTEN}"
-    return f"{name}: {unrecorded if info.problem == NO_RECORD else _LOSSES[info.state]}"
+    lost = unrecorded if info.problem == NO_RECORD else _HALVES.get(info.problem, _LOSSES[info.state])
+    return f"{name}: {lost}"
 
 
 def _kept(head: str, report: CleanupReport) -> list[Part]:
@@ -121,7 +124,7 @@ def _kept(head: str, report: CleanupReport) -> list[Part]:
 async def run_clean(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
     """``committer cleanup``, once it may; exit code 1 when the named job was kept, or another could not be removed."""
     session, job_id = target.session, target.job_id or None
-    held = job_id is not None and await holds_lock(target)
+    held = job_id is not None and await left_entries(target)
     try:
         report = await cleanup(
             target.uri,
@@ -132,9 +135,9 @@ async def run_clean(target: Target, *, older_than: timedelta | None, force: bool
             config=session.config,
         )
     except JobNotFoundError:
-        # Of a job that is gone the lock is released all the same.
-        if held and not await holds_lock(target):
-            return _released(target)
+        # Of a job that is gone the entries are deleted all the same.
+        if held and not await left_entries(target):
+            return _dropped(target)
         raise
     parts = [line(f"{count(len(report.removed), 'job')} removed, {len(report.kept):,} kept")]
     given_up = [f"{name}: {reason}" for name, reason in report.given_up.items()]
@@ -154,8 +157,8 @@ async def run_clean(target: Target, *, older_than: timedelta | None, force: bool
     return Answer(data, parts, code)
 
 
-def _released(target: Target) -> Answer:
-    words = "its replace lock is released; nothing else of it stood"
+def _dropped(target: Target) -> Answer:
+    words = "its entries are deleted; nothing else of it stood"
     return Answer(
         {
             "done": True,

@@ -12,13 +12,14 @@ from committer.cli.exits import Exit
 from committer.cli.looking import Look
 from committer.cli.output import MOST_TOLD, Answer, Part, copyable, line, pairs
 from committer.cli.session import Session, named
-from committer.cli.target import Target, holds_lock, how_to_name_winners, planned_end
+from committer.cli.target import Target, how_to_name_winners, left_entries, planned_end
 from committer.cli.text import command
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import ConfigurationError, JobDecidedError, JobNotFoundError, JobStateError
 from committer.job import Job
 from committer.operations import check_recovery, recover
+from committer.paths import StorePath
 from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
@@ -170,7 +171,8 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
     elif look.found is None:
         will = "look for a report of the job, which has no directory any more"
     elif look.is_no_job:
-        will = "look for a report of the job, of which no record stands any more"
+        first = "remove what is left of the job, and " if look.half else ""
+        will = f"{first}look for a report of the job, of which no record stands any more"
     elif decision is not None and decision.decision == "abort":
         will = "remove what is left of the aborted job"
     elif decision is not None:
@@ -207,7 +209,7 @@ async def run_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
         raise JobStateError(
             f"job {target.job_id} is committed, and was cleaned up: it cannot be rolled back",
             operation="recover",
-            path=target.layout.destination,
+            path=StorePath.of(target.uri),
             outcome="committed",
             next_step="remove its files by hand if you must; _SUCCESS names them if no later job committed",
         )
@@ -218,19 +220,19 @@ async def plan_abort(target: Target) -> Answer:
     """What ``abort`` will do.
 
     Raises:
-        JobNotFoundError: Nothing of the job stands, not even a lock.
+        JobNotFoundError: Nothing of the job stands, not even an entry.
         JobDecidedError: It is decided to be committed.
     """
     look = await target.look()
-    if look.absent is not None and not await holds_lock(target):
+    if look.absent is not None and not await left_entries(target):
         await refuse_classic(target.session, target.uri, target.job_id)
         raise look.absent
-    if look.is_no_job:
+    if look.is_no_job and not look.is_settled:
         await refuse_classic(target.session, target.uri, target.job_id)
         raise JobNotFoundError(
-            f"there is no job {target.job_id} at {target.uri}: its directory holds no record of one",
+            f"there is no job {target.job_id} at {target.uri}: {look.half or 'its directory holds no record of one'}",
             operation="abort",
-            path=target.layout.job_directory,
+            path=look.found.layout.job_directory if look.found is not None else StorePath.of(target.uri),
             next_step=f"`{command('jobs', target.uri)}` shows what stands there, and what removes it",
         )
     if look.outcome is not None:
@@ -241,12 +243,12 @@ async def plan_abort(target: Target) -> Answer:
         raise JobDecidedError(
             f"job {target.job_id} is decided to be committed: it cannot be aborted any more",
             operation="abort",
-            path=target.layout.decision,
+            path=look.found.layout.decision if look.found is not None else StorePath.of(target.uri),
             outcome="partial",
             next_step=f"`{target.command('recover')}` finishes it; {await _taking_back(target)}",
         )
     if look.found is None:
-        will = "release the replace lock of the job, which is gone"
+        will = "delete the entries of the job, which is gone"
     else:
         will = "decide that the job is never committed, and delete its directory with its tasks' output"
     return planned_end(target, look, "abort", will)
@@ -263,7 +265,7 @@ async def run_abort(target: Target) -> Answer:
     """``committer abort``, once it may."""
     look = await target.look()
     if look.found is None:
-        # Nothing but its lock can stand.
+        # Nothing but its entries can stand.
         return await run_clean(target, older_than=None, force=False)
     if look.outcome is not None:
         return _aborted(target, f"was not aborted: it is {look.outcome.outcome}", Exit.FAILED)

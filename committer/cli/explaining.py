@@ -8,7 +8,7 @@ from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, copyable, line, pairs, table
 from committer.cli.session import Session
 from committer.committers.opened_store import open_store
-from committer.committers.registry import BUILT_IN, layout_for, suited_committer
+from committer.committers.registry import BUILT_IN, suited_committer
 from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
 from committer.layout import JobLayout, check_job_id
@@ -17,6 +17,7 @@ from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
 
 _ANY_JOB = "JOB_ID"
+_ANY_SETUP = "SETUP"
 
 
 def chosen_committer(store: Store) -> tuple[str, str, list[str]]:
@@ -81,7 +82,7 @@ async def _described(session: Session, destination: StorePath, job_id: str) -> t
         store = await open_store(destination, session.storage, session.config)
     except UnsupportedError as error:
         described = {"committer": "none", "why": error.message, "next_step": error.next_step}
-        return described, JobLayout(destination, job_id)
+        return described, JobLayout(destination, job_id, setup=_ANY_SETUP)
     try:
         name, why, lacking = chosen_committer(store)
         rate = session.config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
@@ -94,7 +95,7 @@ async def _described(session: Session, destination: StorePath, job_id: str) -> t
             "others": "; ".join(_others(store.capabilities, name)),
             "not_here": "; ".join(_not_here(store.capabilities, name)),
         }
-        return described, layout_for(store, destination, job_id)
+        return described, suited_committer(store).listed_layout(destination, job_id, setup=_ANY_SETUP)
     finally:
         await store.close()
 

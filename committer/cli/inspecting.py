@@ -22,11 +22,12 @@ from committer.readable import count, size
 from committer.record_files import load_record
 from committer.records.job_state import (
     Decision,
+    Entry,
     Fact,
     Intent,
+    JobOpened,
     JobOutcome,
     JobSetup,
-    ReplaceLock,
     decode_facts,
 )
 from committer.records.manifest import TaskManifest
@@ -43,10 +44,11 @@ _KINDS: Final[dict[type, str]] = {
     PendingSet: "pending set",
     UploadList: "list of uploads",
     JobSetup: "job setup",
+    JobOpened: "opened",
     Intent: "intent to commit",
     Decision: "decision",
     JobOutcome: "outcome",
-    ReplaceLock: "replace lock",
+    Entry: "entry of a job that commits",
 }
 _DIRECTORY_STATES: Final = ("unknown", "absent", "a file", "there", "made")
 _CLASSIC: Final = (

@@ -1,19 +1,19 @@
-"""Looking at one job, and at the replace lock: what stands, and what of it cannot be read."""
+"""Looking at one job, and for entries of jobs that are gone: what stands, and what of it cannot be read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from committer.committers.registry import layout_for
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreError, StoreLinkError
-from committer.layout import JobLayout, is_job_id
+from committer.layout import JobLayout
+from committer.operations.listing import why_no_job
 from committer.paths import StorePath
 from committer.readable import count
-from committer.records.job_state import Decision, Intent, JobOutcome, ReplaceLock
+from committer.records.job_state import Decision, Intent, JobOutcome
+from committer.stages.entries import owners_of_entries
 from committer.stages.job_directory import JobDirectory, look_at_job, refuse_links
-from committer.stages.own_records import read_decision, read_intent, read_outcome, read_record, read_setup
+from committer.stages.own_records import read_decision, read_intent, read_kept, read_outcome, read_setup
 from committer.stores.base import Store
 
 
@@ -31,6 +31,7 @@ class Look:
         link: A link in the place of one of its directories or records, as the error that names it; None without one.
         absent: Where nothing stands of it, the error that says so, and why none can be there.
         is_out_of_sight: Whether its directory cannot be listed.
+        half: Why its directory, one of this engine's, holds no job; empty where it does.
     """
 
     found: JobDirectory | None
@@ -42,6 +43,7 @@ class Look:
     link: StoreLinkError | None = None
     absent: JobNotFoundError | None = None
     is_out_of_sight: bool = False
+    half: str = ""
 
     @property
     def is_settled(self) -> bool:
@@ -51,12 +53,12 @@ class Look:
     @property
     def is_no_job(self) -> bool:
         """Whether a directory of that name stands, and no job in it."""
-        return self.found is not None and _is_no_job(self.found)
+        return bool(self.half) or (self.found is not None and _is_no_job(self.found))
 
     @property
     def is_kept(self) -> bool:
         """Whether its outcome is kept, so that a stream that repeats the job finds it committed."""
-        return self.outcome is not None and self.outcome.kept
+        return self.found is not None and self.found.keeps_outcome
 
     @property
     def words(self) -> str:
@@ -66,8 +68,9 @@ class Look:
         if self.problem:
             return f"cannot be read: {self.problem}"
         if self.outcome is not None:
-            last = "" if self.outcome.finished else "; its last steps may be missing"
-            last += "; its outcome is kept for a stream" if self.is_kept else ""
+            over = self.found is not None and bool(self.found.layout.setup_name) and not self.found.set_up
+            last = "; it is not cleaned up" if over else "; its last steps may be missing"
+            last = "; its outcome is kept for a stream" if self.is_kept else last
             return f"ended: {self.outcome.outcome}{last}"
         if self.decision is not None:
             size = f", {count(self.decision.files, 'file')}" if self.decision.decision == "commit" else ""
@@ -76,25 +79,13 @@ class Look:
             return "gone: it ended and was cleaned up, or never was here"
         if self.intent is not None:
             return "undecided; a driver began to commit it"
+        if self.half:
+            return f"no job: {self.half}"
         return "open" if not self.is_no_job else "no job: its directory holds no record of one"
 
 
-class LockRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The replace lock.
-
-    Attributes:
-        job_id: The job that holds it; empty when its record cannot be read.
-        orphan: Whether that job's directory is gone, or holds no job, so that no driver will release it.
-        created: When it was taken, as the record says.
-    """
-
-    job_id: str
-    orphan: bool
-    created: str = ""
-
-
 async def look_at(store: Store, layout: JobLayout) -> Look:
-    """Looks at one job: 1 call, on a local disk 2, and one a record it has."""
+    """Looks at one job: 2 calls, on a local disk 3, and one a record that says how far it came."""
     try:
         found = await look_at_job(store, layout)
         await refuse_links(store, found, operation="look_at_job")
@@ -103,10 +94,14 @@ async def look_at(store: Store, layout: JobLayout) -> Look:
     except StoreLinkError as error:
         return Look(JobDirectory(layout, {}), link=error)
     try:
-        outcome = await read_outcome(store, layout) if found.ended else None
+        half = await why_no_job(store, found) if layout.setup_name else ""
+        if half:
+            return Look(found, half=half)
+        kept = found.keeps_outcome
+        outcome = await read_kept(store, layout) if kept else await read_outcome(store, layout) if found.ended else None
         decision = await read_decision(store, layout) if found.decided else None
         settled = decision is not None or outcome is not None
-        began = bool(found.intents) and not (settled or found.is_remains)
+        began = bool(found.intents) and not settled
         intent = await read_intent(store, found) if began else None
     except (RecordError, StoreError) as error:
         return _unread(found, error)
@@ -129,27 +124,17 @@ async def look_at_setup(store: Store, look: Look) -> Look:
     return look
 
 
-async def find_lock(store: Store, destination: StorePath) -> LockRow | None:
-    """The replace lock, and whether its owner is gone: 1 or 2 calls, 4 where jobs keep things beside."""
-    path = JobLayout(destination, "-").replace_lock
-    try:
-        lock = await read_record(store, path, ReplaceLock)
-    except CommitterError as error:
-        return LockRow(job_id="", orphan=True) if isinstance(error, RecordError | StoreLinkError) else None
-    if lock is None:
-        return None
-    if not is_job_id(lock.job_id):
-        return LockRow(job_id="", orphan=True)
-    try:
-        found = await look_at_job(store, layout_for(store, destination, lock.job_id))
-    except JobNotFoundError:
-        return LockRow(job_id=lock.job_id, orphan=True, created=lock.created)
-    return LockRow(job_id=lock.job_id, orphan=_is_no_job(found), created=lock.created)
+async def jobs_of_orphans(store: Store, destination: StorePath) -> list[str]:
+    """The jobs that are gone and left entries: one listing, up to 3 calls an entry."""
+    owners = await owners_of_entries(store, lambda job_id, setup: layout_for(store, destination, job_id, setup=setup))
+    return sorted(job_id for job_id, live in owners.items() if not live)
 
 
 def _is_no_job(found: JobDirectory) -> bool:
-    """Whether no command can join what stands there; an intent alone came when its job was over and cleaned up."""
-    return found.is_remains or not found.is_job
+    """Whether no command can join what stands there."""
+    if found.layout.setup_name:
+        return not found.kept and not (found.set_up and found.opened)
+    return not (found.set_up or found.decided or found.ended or found.attempts)
 
 
 def _unread(found: JobDirectory, error: CommitterError) -> Look:

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from committer.committers.registry import DEFAULT_COMMITTER, committer_for, layout_for, suited_committer
 from committer.committers.staging.committer import StagingCommitter
 from committer.errors import CommitterError, StoreError, StoreNotFoundError, UnsupportedError
-from committer.layout import DRIVERS, MANIFEST_SUFFIX, TEMPORARY, has_nonce
+from committer.layout import MANIFEST_SUFFIX, TEMPORARY, DirectoryName, has_nonce
 from committer.operations import JobInfo
 from committer.paths import StorePath
 from committer.spec import JobSpec
@@ -21,15 +21,14 @@ Owner: TypeAlias = Literal["committer", "hadoop", "classic", "nobody", "unknown"
 
 async def owner_of(store: Store, found: JobDirectory) -> Owner:
     """Whose a job's directory is: at most one listing a job attempt, where no setup record says it."""
-    if found.set_up or (found.ended and not found.decided):
+    if found.layout.setup_name or found.set_up:
         return "committer"
-    if found.beside and not found.has_records:
+    recorded = found.decided or found.ended
+    if found.beside and not recorded:
         return "hadoop"
     if found.attempts:
-        if any(name.startswith(DRIVERS) for name in found.children):
-            return "committer"
         return await _owner_of_attempts(store, found)
-    if found.has_records:
+    if recorded:
         return "committer"
     if found.layout.job_id.isdecimal() and all(
         name == TEMPORARY or name.startswith(("task_", ".")) for name in found.children
@@ -75,6 +74,7 @@ async def count_of_ours(store: Store, destination: StorePath, info: JobInfo) -> 
         job_id=info.job_id,
         committer=info.committer or DEFAULT_COMMITTER,
         delivery="message" if info.delivery == "message" else "listing",
+        setup=DirectoryName.of(info.directory).setup,
     )
     try:
         layout = committer_for(spec.committer).layout(spec)

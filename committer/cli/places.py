@@ -8,12 +8,12 @@ from committer.cli.session import Session
 from committer.cli.text import command
 from committer.committers.opened_store import open_store
 from committer.errors import StoreError
-from committer.layout import MANIFEST_SUFFIX, PLAN, RECORDS, SUCCESS, TEMPORARY
+from committer.layout import INTENT, MANIFEST_SUFFIX, PLAN, RECORDS, SUCCESS, TEMPORARY
 from committer.paths import StorePath
 
-_RECORDS: Final = frozenset({SUCCESS, *RECORDS, ".replace-lock"})
-_SUFFIXES: Final = (MANIFEST_SUFFIX, ".pending", ".pendingset")
-_PREFIXES: Final = (PLAN, "intent-")
+_RECORDS: Final = frozenset({SUCCESS, *RECORDS})
+_SUFFIXES: Final = (MANIFEST_SUFFIX, ".pending", ".pendingset", ".append", ".replace")
+_PREFIXES: Final = (PLAN, INTENT)
 _MOST_NAMED = 5
 _MOST_LISTED = 1_000
 

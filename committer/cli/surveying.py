@@ -6,23 +6,25 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from committer.cli.looking import LockRow, Look, find_lock, look_at, look_at_setup, out_of_sight
+from committer.cli.looking import Look, jobs_of_orphans, look_at, look_at_setup, out_of_sight
 from committer.cli.output import Answer, Part, copyable, line, styled, table
 from committer.cli.owners import Owner, count_of_hadoop, count_of_ours, owner_of
 from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
 from committer.cli.text import age, command
-from committer.cli.what_to_do import FORCE, Advice, advice_on
+from committer.cli.what_to_do import FORCE, Advice, advice_on, advice_on_half
 from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for
 from committer.errors import DestinationNotFoundError, StorePermissionError
 from committer.flow.workers import run_workers
-from committer.layout import TEMPORARY, JobLayout, is_job_id
+from committer.layout import DirectoryName, JobLayout, is_job_id
 from committer.operations import JobInfo, list_jobs
+from committer.operations.listing import HALF_MADE, HALF_REMOVED
 from committer.paths import StorePath
 from committer.readable import count
 from committer.stores.base import Store
 
+_HALVES = (HALF_MADE, HALF_REMOVED)
 _STATE_STYLES = {"committing": "yellow", "unknown": "red", "committed": "green"}
 
 
@@ -30,7 +32,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """One directory below `_temporary`.
 
     Attributes:
-        job_id: Its name.
+        job_id: Its job's id.
+        directory: Its name. Of one id several can exist: one of a job, and what dead setups and removals left.
         owner: Whose it is.
         state: As `list_jobs` says; ``unknown`` for what is not this engine's to judge.
         delivery: How task commits reach its driver.
@@ -44,11 +47,13 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         next_step: A command that settles it, also while a driver is alive; empty when there is none.
         otherwise: In place of `next_step`, the command that ends the job with nothing of it published; empty when there
             is none.
-        if_dead: Commands of which one settles a job that is still open, once its driver is known to be dead. ``N``
-            stands for the number of its tasks, which only the job's author knows.
+        if_dead: Commands of which one settles a job that is still open, once its driver is known to be dead; of what a
+            setup or a removal left beside the job of its id, once that job is over. ``N`` stands for the number of its
+            tasks, which only the job's author knows.
     """
 
     job_id: str
+    directory: str
     owner: Owner
     state: str
     delivery: str | None = None
@@ -76,13 +81,18 @@ async def jobs(session: Session, uri: str) -> Answer:
         rows: dict[str, JobRow] = {}
 
         async def survey(info: JobInfo) -> None:
-            rows[info.job_id] = await _row(store, uri, destination, info)
+            if info.problem in _HALVES:
+                rows[info.directory] = _row_of_half(uri, info, beside=info.job_id in whole)
+            else:
+                rows[info.directory] = await _row(store, uri, destination, info)
+
+        whole = {info.job_id for info in infos if info.problem not in _HALVES}
 
         await run_workers(infos, survey, workers=session.config.io_concurrency, operation="jobs")
-        lock = await find_lock(store, destination)
+        orphans = await jobs_of_orphans(store, destination)
     finally:
         await store.close()
-    ordered = [rows[info.job_id] for info in infos]
+    ordered = [rows[info.directory] for info in infos]
     above = destination_above(uri)
     if above and not ordered:
         raise DestinationNotFoundError(
@@ -91,7 +101,8 @@ async def jobs(session: Session, uri: str) -> Answer:
             path=destination,
             next_step=told_destination(above),
         )
-    return Answer({"destination": str(destination), "jobs": ordered, "replace_lock": lock}, _parts(uri, ordered, lock))
+    data: dict[str, object] = {"destination": str(destination), "jobs": ordered, "jobs_of_orphan_entries": orphans}
+    return Answer(data, _parts(uri, ordered, orphans))
 
 
 async def _look(store: Store, layout: JobLayout) -> Look:
@@ -102,8 +113,22 @@ async def _look(store: Store, layout: JobLayout) -> Look:
         return out_of_sight(layout, error)
 
 
+def _row_of_half(uri: str, info: JobInfo, *, beside: bool) -> JobRow:
+    """What a setup or a removal left; `beside` where a job of its id exists, which a cleanup by that id would end."""
+    advice = advice_on_half(uri, info, beside=beside)
+    return JobRow(
+        job_id=info.job_id,
+        directory=info.directory,
+        owner="committer",
+        state=info.state,
+        attention=advice.attention,
+        next_step=advice.next_step,
+        if_dead=list(advice.if_dead),
+    )
+
+
 async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) -> JobRow:
-    look = await _look(store, layout_for(store, destination, info.job_id))
+    look = await _look(store, layout_for(store, destination, info.job_id, setup=DirectoryName.of(info.directory).setup))
     if info.state == "unknown":
         look = await look_at_setup(store, look)
     found = look.found
@@ -120,6 +145,7 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
         advice = Advice("no job has such a name: look at it, and remove it by hand")
     return JobRow(
         job_id=info.job_id,
+        directory=info.directory,
         owner=owner,
         state=info.state if owner in ("committer", "hadoop") or look.is_settled else "unknown",
         delivery=info.delivery,
@@ -135,8 +161,8 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
     )
 
 
-def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
-    if not rows and lock is None:
+def _parts(uri: str, rows: list[JobRow], orphans: list[str]) -> list[Part]:
+    if not (rows or orphans):
         return [line("no jobs stand below _temporary")]
     now = datetime.now(UTC)
     parts: list[Part] = []
@@ -146,7 +172,7 @@ def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
                 ("job", "owner", "state", "files", "age"),
                 [
                     (
-                        row.job_id,
+                        _name(row, rows),
                         row.owner,
                         styled(row.state, _STATE_STYLES.get(row.state, "")),
                         "" if row.files is None else f"{row.files:,}",
@@ -158,24 +184,26 @@ def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
             )
         )
     for row in rows:
-        parts += _what_to_do(row)
-    if lock is not None:
-        parts += [line(""), line("replace lock", "bold")]
-        if not lock.job_id:
-            path = f"{uri.rstrip('/')}/{TEMPORARY}/.replace-lock"
-            parts.append(line(f"its record cannot be read: remove {path} once no job replaces data there", indent=2))
-        elif lock.orphan:
-            parts.append(line(f"held by job {lock.job_id}, which is gone: no driver will release it", indent=2))
-            parts.append(copyable(command("cleanup", uri, "--job", lock.job_id)))
-        else:
-            parts.append(line(f"held by job {lock.job_id}", indent=2))
+        parts += _what_to_do(row, rows)
+    if orphans:
+        parts += [line(""), line("entries of jobs that are gone: they block no job", "bold")]
+        parts += [copyable(command("cleanup", uri, "--job", job_id)) for job_id in orphans]
     return parts
 
 
-def _what_to_do(row: JobRow) -> list[Part]:
+def _shares_id(row: JobRow, rows: list[JobRow]) -> bool:
+    return any(other.job_id == row.job_id and other.directory != row.directory for other in rows)
+
+
+def _name(row: JobRow, rows: list[JobRow]) -> str:
+    """What a row is called: by the job's id, where no other directory is one of that."""
+    return row.directory if _shares_id(row, rows) else row.job_id
+
+
+def _what_to_do(row: JobRow, rows: list[JobRow]) -> list[Part]:
     if not (row.attention or row.if_dead):
         return []
-    parts = [line(""), line(row.job_id, "bold")]
+    parts = [line(""), line(_name(row, rows), "bold")]
     if row.attention:
         parts.append(line(row.attention, indent=2))
     if row.next_step:
@@ -187,6 +215,8 @@ def _what_to_do(row: JobRow) -> list[Part]:
         done = count(row.task_records or 0, "task attempt" if row.delivery == "message" else "task")
         state = "" if row.attention else f"open, {done} committed; its driver may be at work. "
         choice = ", one of these, N being the number of the job's tasks" if len(row.if_dead) > 1 else ""
-        dead = "no such job is alive" if row.owner == "classic" else "it is dead"
-        parts += [line(f"{state}If {dead}{choice}:", indent=2), *map(copyable, row.if_dead)]
+        dead = "If no such job is alive" if row.owner == "classic" else "If it is dead"
+        if row.attention in _HALVES and _shares_id(row, rows):
+            dead = f"Once no job {row.job_id} runs"
+        parts += [line(f"{state}{dead}{choice}:", indent=2), *map(copyable, row.if_dead)]
     return parts

@@ -11,14 +11,14 @@ from datetime import timedelta
 
 from committer.cli.advice import as_commands, commands_of
 from committer.cli.exits import Exit
-from committer.cli.looking import Look, find_lock, look_at
+from committer.cli.looking import Look, jobs_of_orphans, look_at
 from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
 from committer.cli.text import command
 from committer.cli.what_to_do import ways_out
+from committer.committers.find_job import find_layout
 from committer.committers.opened_store import open_store
-from committer.committers.registry import layout_for
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -33,7 +33,7 @@ from committer.errors import (
 )
 from committer.job import Job
 from committer.job_opening import attach_job
-from committer.layout import JobLayout, check_job_id
+from committer.layout import check_job_id
 from committer.opening import Opening
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
@@ -42,6 +42,7 @@ from committer.stages.record_refs import RIGHT_NUMBER
 from committer.stores.helpers import CORRECT_THE_PATH
 
 _LOOK_BOUND_S = 10.0
+_LOOKING = ("look_at_job", "find_job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,6 @@ class Target:
     uri: str
     job_id: str
     job_attempt: int | None = None
-
-    @property
-    def layout(self) -> JobLayout:
-        """Where the job lives."""
-        return JobLayout(StorePath.of(self.uri), self._checked_id())
 
     def _checked_id(self) -> str:
         return check_job_id(self.job_id, "command line", f"`{command('jobs', self.uri)}`")
@@ -90,7 +86,7 @@ class Target:
         """
         store = await open_store(StorePath.of(self.uri), self.session.storage, self.session.config)
         try:
-            look = await look_at(store, layout_for(store, StorePath.of(self.uri), self._checked_id()))
+            look = await look_at(store, await find_layout(store, StorePath.of(self.uri), self._checked_id()))
         finally:
             await store.close()
         if look.link is not None:
@@ -102,14 +98,13 @@ class Target:
         return command(name, self.uri, self.job_id, *more)
 
 
-async def holds_lock(target: Target) -> bool:
-    """Whether the job holds the replace lock: 1 or 2 calls."""
+async def left_entries(target: Target) -> bool:
+    """Whether the job is gone and left entries: one listing, up to 3 calls an entry."""
     store = await open_store(StorePath.of(target.uri), target.session.storage, target.session.config)
     try:
-        lock = await find_lock(store, StorePath.of(target.uri))
+        return target.job_id in await jobs_of_orphans(store, StorePath.of(target.uri))
     finally:
         await store.close()
-    return lock is not None and lock.job_id == target.job_id
 
 
 def planned_end(target: Target, look: Look, what: str, will: str) -> Answer:
@@ -123,11 +118,7 @@ def planned_end(target: Target, look: Look, what: str, will: str) -> Answer:
 
 def _released_by(target: Target, owner: str) -> str:
     recover_it, back = command("recover", target.uri, owner), command("recover", target.uri, owner, "--rollback")
-    clean_it = command("cleanup", target.uri, "--job", owner)
-    return (
-        f"wait for job {owner}; if its driver is dead, finish it: `{recover_it}`, or take it back: `{back}`; if "
-        f"the job is gone, release its lock: `{clean_it}`"
-    )
+    return f"wait for job {owner}; if its driver is dead, finish it: `{recover_it}`, or take it back: `{back}`"
 
 
 def _step_of_missing_tasks(target: Target, error: TaskMissingError, *, recovering: bool) -> str:
@@ -184,7 +175,7 @@ def guided(
             raise
         if not (error.next_step.startswith(CORRECT_THE_PATH) or commands_of(as_commands(error.next_step))):
             error.next_step = f"`{command('jobs', target.uri)}` shows the jobs that are there"
-        if target.job_id and error.operation == "look_at_job" and not error.next_step.startswith(CORRECT_THE_PATH):
+        if target.job_id and error.operation in _LOOKING and not error.next_step.startswith(CORRECT_THE_PATH):
             # Another operator may have ended it a moment ago.
             error.next_step += f"; if it is over, this says whether it committed: `{target.command('recover')}`"
         raise

@@ -13,6 +13,7 @@ from committer.cli.text import command
 from committer.committers.registry import committer_for, is_known, layout_for, suited_committer
 from committer.errors import StoreNotFoundError
 from committer.operations import JobInfo
+from committer.operations.listing import HALF_MADE
 from committer.readable import count
 from committer.records.job_state import Decision
 from committer.stages.job_directory import JobDirectory
@@ -54,6 +55,20 @@ def ways_out(uri: str, job_id: str, delivery: str, records: int | None = None) -
     winners = ["--from-attempts"] if delivery == "message" else []
     both = [command("commit", uri, job_id, *winners, "--tasks", "N"), command("abort", uri, job_id)]
     return both[1:] if records == 0 else both
+
+
+def advice_on_half(uri: str, info: JobInfo, *, beside: bool) -> Advice:
+    """What settles a directory that a setup or a removal left half done.
+
+    Args:
+        uri: The destination.
+        info: The directory, whose `problem` says what it is.
+        beside: Whether a job of its id exists, which a cleanup by that id would end.
+    """
+    clean = command("cleanup", uri, "--job", info.job_id)
+    if beside or info.problem == HALF_MADE:
+        return Advice(info.problem, if_dead=[clean])
+    return Advice(info.problem, clean)
 
 
 async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Owner, records: int | None) -> Advice:
@@ -116,8 +131,6 @@ async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory, u
     recover, clean = command("recover", uri, job_id), command("cleanup", uri, "--job", job_id)
     back = command("recover", uri, job_id, "--rollback")
     if look.outcome is None:
-        if look.decision is not None and look.decision.remains:
-            return Advice("a cleanup began to remove what is left there, and did not end", clean)
         if look.decision is not None and look.decision.decision == "abort":
             return Advice("aborted, but not cleaned up", clean)
         forward_only = unsafe or (look.decision is not None and _may_only_go_forward(store, look.decision))
@@ -125,10 +138,10 @@ async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory, u
         otherwise = "" if forward_only else f"{back}{vouched}"
         return Advice("decided to be committed, not ended: part of it may be visible", recover, otherwise)
     how = look.outcome.outcome
-    if not look.outcome.finished:
-        return Advice(f"{how}, but its last steps were not done", back if how == "rolled-back" else recover)
-    if not look.is_kept:
+    if found.layout.setup_name and not (found.set_up or look.is_kept):
         return Advice(f"{how}, but not cleaned up", clean)
+    if not look.is_kept:
+        return Advice(f"{how}, but its last steps were not done", back if how == "rolled-back" else recover)
     if await _stands_alone(store, found):
         return Advice(_KEPT)
     return Advice(f"{_KEPT}; something else stands beside it", recover)
@@ -147,7 +160,7 @@ async def _stands_alone(store: Store, found: JobDirectory) -> bool:
     There one that is listed may have nothing in it any more (SeaweedFS shows it for a while), and none can be removed.
     """
     for name, child in found.children.items():
-        if name == found.layout.outcome.name:
+        if name in (found.layout.kept.name, found.layout.opened.name):
             continue
         if store.capabilities.directories or not child.is_directory:
             return False

@@ -24,7 +24,6 @@ from committer.committers.failures import (
     advise_recovery,
     definite_refusal,
     leave_rest,
-    refuse_anew,
     say_undecided,
     typed,
     unsettled_refusal,
@@ -33,35 +32,28 @@ from committer.committers.job_call import JobCall
 from committer.committers.look import Position
 from committer.committers.standing import CARRYING_OUT, DECIDING, Standing, Step, Wish
 from committer.errors import CommitterError, OutcomeUnknownError, StoreError
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.logs import job_logger
 from committer.stages.base import StageContext
 from committer.stages.commit_state import is_forward_only
-from committer.stages.decide import DecideCommit, remove_plan, remove_side_files
-from committer.stages.intent import own_intent, withdraw
-from committer.stages.job_directory import JobDirectory
-from committer.stages.origin import lost_its_setup
-from committer.stages.success_file import NotWithdrawnError
+from committer.stages.decide import DecideCommit
+from committer.stages.removal import remove_directory
 from committer.stages.take_away import is_not_given_back
 
 _log = job_logger("committer.committers")
 
-_UNDECIDED: Final = frozenset({Standing.OPEN, Standing.INTENDED, Standing.REMAINS})
+_UNDECIDED: Final = frozenset({Standing.OPEN, Standing.INTENDED})
 
 # Where a driver finds a job that it saw decided, when another one ended it.
-_OVER: Final = _UNDECIDED | {
-    Standing.CLAIMED,
-    Standing.EMPTIED,
-    Standing.STALE,
-    Standing.REPEATED,
-    Standing.ANEW,
-}
+_NO_JOB: Final = frozenset({Standing.ARRIVING, Standing.OVER})
+_OVER: Final = _UNDECIDED | _NO_JOB
 
 # Where a job may still stand when a step of this driver failed and no other driver was at work.
 _NOT_BROUGHT_ON: Final[Mapping[Step, frozenset[Standing]]] = {
     Step.PUBLISH: frozenset({Standing.DECIDED}),
-    Step.TAKE_BACK: frozenset({Standing.DECIDED, Standing.FENCED}),
-    Step.UNDO: frozenset({Standing.DECIDED, Standing.FENCED, Standing.ROLLED_BACK}),
-    # This driver's own mark and cleanup change where it stands, too; what they leave to the last says how it ended.
+    Step.TAKE_BACK: frozenset({Standing.DECIDED}),
+    Step.UNDO: frozenset({Standing.DECIDED, Standing.ROLLED_BACK}),
+    # This driver's own cleanup changes where it stands, too; what it leaves to the last says how it ended.
     Step.FINISH: frozenset(Standing) - {Standing.GONE, Standing.KEPT},
 }
 
@@ -89,7 +81,7 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
 
     ====================================================  =======================================
     another job's file may lie where a clean-up deletes   the error
-    a `_SUCCESS` may stand whose files are gone           the error
+    the job's directory is renamed, and its delete fails  the error
     where the job stands cannot be seen                   the error
     it is over                                            it is gone
     another decision stands                               the error
@@ -98,15 +90,19 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
     nothing of that                                       the error
     ====================================================  =======================================
     """
-    if is_not_given_back(error) or isinstance(error, NotWithdrawnError):
+    if is_not_given_back(error):
         _raise_told(call, step, error, recover=call.context.recover_call())
+    if step is Step.FINISH and error.path.startswith(str(call.context.layout.removed)):
+        _raise_told(call, step, error)
     try:
         now = await call.look()
     except CommitterError as unseen:
         error.causes = (*error.causes, unseen)
         _raise_told(call, step, error)
     if _is_over(call, now):
-        # What stands there came late, or is a job that was set up under the id since.
+        if step is Step.FINISH:
+            _log.warning("could not remove all of job %s: %s", call.context.layout.job_id, error)
+        call.outcome = now.outcome or call.outcome
         return Position(Standing.GONE)
     if _is_of_another_decision(call, now):
         # This driver may neither publish nor take back by it: what it rests on was never read here.
@@ -189,14 +185,12 @@ async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
     ==========================================================  ====================================================
     it cannot be told whether the decision was created          the error
     where the job stands cannot be seen                         the error, which says that a recovery may commit it
-    its id was set up anew                                      the error of that; what this driver declared goes
-    its setup record is lost, as to a removal of `_temporary`   it is gone; what this driver declared goes
     it is not decided                                           the error; what this driver declared goes
     another driver decided it, or ended it                      where it stands
     ==========================================================  ====================================================
 
     The last is no error: a file which that driver published looks like another job's to a preflight. And before it is
-    known that none decided nothing is taken back: what is frozen and locked is so for all drivers of the job.
+    known that none decided nothing is taken back: what is frozen is so for all drivers of the job.
     """
     context = call.context
     if isinstance(error, OutcomeUnknownError) and error.operation == DecideCommit.name:
@@ -207,28 +201,21 @@ async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
         say_undecided(context, error, "another driver may have decided it, and that could not be looked up", unseen)
         raise error from None
     found = now.found
-    if now.standing is Standing.ANEW and found is not None:
-        await _withdraw_from_other(context, error, found)
-        raise refuse_anew(context) from error
     if now.standing in _UNDECIDED and found is not None:
-        if not lost_its_setup(context, found):
-            await withdraw_or_say(context, error, call.deciding.declared, found)
-            raise error
-        await remove_side_files(context, found)
-        now = Position(Standing.GONE)
+        await withdraw_or_say(context, error, found)
+        raise error
     call.overtaken = error
+    if now.standing in (Standing.GONE, *_NO_JOB):
+        # Where a write makes directories, what this driver declared made the job's again.
+        await run_shielded(lambda: _remove_made_again(context), bound_s=UNDO_BOUND_S)
+        return Position(Standing.GONE)
     return now
 
 
-async def _withdraw_from_other(context: StageContext, error: CommitterError, found: JobDirectory) -> None:
-    """Removes what this driver wrote into the directory of a job that was set up under the id since.
-
-    A driver of that job passes over it, so it is no harm where that fails.
-    """
+async def _remove_made_again(context: StageContext) -> None:
+    if context.store.capabilities.refuses_late_writes:
+        return
     try:
-        intent = await own_intent(context, found)
-        if intent is not None:
-            await withdraw(context, intent)
-        await remove_plan(context, found)
-    except CommitterError as hidden:
-        error.causes = (*error.causes, hidden)
+        await remove_directory(context)
+    except CommitterError as error:
+        _log.warning("could not remove what is left of job %s: %s", context.layout.job_id, error)

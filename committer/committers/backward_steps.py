@@ -6,7 +6,6 @@ its error; where the job stands then is for the loop in `job_commit` to find out
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,15 +22,11 @@ from committer.errors import (
     CommitterError,
     JobNotFoundError,
     JobRolledBackError,
-    JobStateError,
 )
 from committer.logs import job_logger
 from committer.stages.decide import abort_decision, create_decision
-from committer.stages.fence import fence
 from committer.stages.job_directory import refuse_links
 from committer.stages.publish import Published
-from committer.stages.release_lock import release_lock
-from committer.stages.removal import remove_dead_removals, remove_emptied
 from committer.stages.roll_back import RollBackRequest
 
 _log = job_logger("committer.committers")
@@ -45,28 +40,11 @@ async def decide_against(call: JobCall, position: Position) -> Led:
     try:
         decision = await create_decision(context, abort_decision(context))
     except JobNotFoundError:
-        # Cleaned up since it was listed: there is nothing left to abort, but perhaps another setup of its id.
+        # Removed since it was listed: there is nothing left to abort.
         return await call.look()
     if decision.driver != context.driver:
-        # Which may be one to abort that came when the job had ended.
         return await call.look()
     return Position(Standing.ABORTED, position.found, decision)
-
-
-async def remove_remains(call: JobCall, position: Position) -> Led:
-    """Removes what is left of a job that is gone, and releases its lock."""
-    if position.found is not None:
-        await refuse_links(call.context.store, position.found, operation="abort")
-        if position.found.attempts:
-            led = await decide_against(call, position)
-            # No decision stands beside what late requests left: it is removed as what it is.
-            if not (isinstance(led, Position) and led.standing is Standing.REMAINS):
-                return led
-    await release_lock(call.context)
-    if position.found is not None:
-        await remove_dead_removals(call.context, position.found)
-        await remove_emptied(call.context)
-    return None
 
 
 async def clean_up_aborted(call: JobCall, position: Position) -> Led:
@@ -80,7 +58,7 @@ async def clean_up_aborted(call: JobCall, position: Position) -> Led:
 
 
 async def take_back(call: JobCall, position: Position) -> Led:
-    """Fences late drivers off, writes the outcome; another driver may have committed the job meanwhile."""
+    """Creates the outcome; another driver may have committed the job meanwhile."""
     await call.make_ready(position)
     await call.prove_abilities()
     state = await call.state_of(position)
@@ -96,19 +74,13 @@ async def undo(call: JobCall, position: Position) -> Led:
     """Takes back what was published; each driver that meets the outcome helps."""
     await call.make_ready(position)
     state = await call.state_of(position)
-    by_other = position.outcome is None or position.outcome.driver != call.context.driver
-    if call.context.durable and by_other:
-        # Undoing goes by the names that the fence gave, and a power loss may have taken them back.
-        # Where neither name stands any more, another driver cleans up already.
-        with contextlib.suppress(JobStateError):
-            await fence(call.context)
     # Each driver that meets the outcome helps to undo: what this one published late is known to it alone.
     await call.action.roll_back(call.context).undo(state)
     await call.action.settle_rolled_back(call.context, state)
-    return replace(position, standing=Standing.TAKEN_BACK)
+    return replace(position, standing=Standing.UNDONE)
 
 
-async def clean_up_taken_back(call: JobCall, position: Position) -> Led:
+async def clean_up_undone(call: JobCall, position: Position) -> Led:
     """Removes what a job leaves that is taken back, and says so."""
     try:
         uploads_left = await finish_rolled_back(call.context)

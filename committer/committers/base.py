@@ -8,14 +8,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import msgspec
-
 from committer.audit import audit
 from committer.committers.job_commit import JobCommit
 from committer.committers.plan import plan_job
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
-from committer.committers.setting_up import set_up
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, TaskError
 from committer.flow.workers import run_workers
@@ -32,8 +29,7 @@ from committer.stages.base import RecordForms, StageContext
 from committer.stages.commit_task import CommitTask
 from committer.stages.job_directory import join_job
 from committer.stages.manifest_forms import ManifestForms
-from committer.stages.own_records import read_setup
-from committer.stages.setup_job import SetupJob
+from committer.stages.setup_job import set_up
 from committer.stages.setup_task import SetupTask
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.base import Store
@@ -126,12 +122,8 @@ class Committer(ABC):
         Raises:
             JobNotFoundError: It is not there.
         """
-        found = await join_job(context.store, context.layout)
-        if not found.set_up:
-            return context
-        # This engine set it up: what it moves aside must lie where a recoverer looks.
-        setup = (await read_setup(context.store, context.layout)).spec.setup
-        return self.known_as(context, msgspec.structs.replace(context.spec, setup=setup))
+        await join_job(context.store, context.layout)
+        return context
 
     def known_as(self, context: StageContext, spec: JobSpec) -> StageContext:
         """The context of the same job, of which more is known by now."""
@@ -140,7 +132,7 @@ class Committer(ABC):
     async def setup_job(self, context: StageContext) -> StageContext:
         """Runs `SetupJob`; returns the job as it was set up."""
         with audit(ji=context.layout.job_id):
-            return await set_up(context, lambda job: SetupJob(job, self.needs), self.known_as)
+            return await set_up(context, self.needs, lambda job, spec: self.known_as(job, self.settle(spec)))
 
     async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
         """Runs `SetupTask`."""

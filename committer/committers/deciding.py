@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from committer.committers.failures import refuse_undecided, say_frozen, say_undecided
 from committer.committers.look import Position
@@ -20,24 +19,18 @@ from committer.errors import (
     TaskMissingError,
 )
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.flow.together import both, both_in_full, settled
-from committer.paths import StorePath
+from committer.flow.together import both_in_full
 from committer.readable import count
 from committer.records.job_state import Intent, NamedRecord
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
-from committer.stages.decide import vanished
-from committer.stages.intent import CommitIntent, own_intent, withdraw
+from committer.stages.intent import CommitIntent, withdraw
 from committer.stages.job_directory import JobDirectory, look_at_job
 from committer.stages.listed_records import FrozenAgainError
-from committer.stages.other_setup import is_another_setup
 from committer.stages.own_records import read_intent
 from committer.stages.preflight import refuse
 from committer.stages.record_refs import RecordRef, can_freeze, check_attempt_records, refs_of_messages
-from committer.stages.replace_lock import look_for_lock
-from committer.stages.success_content import read_success
-
-T = TypeVar("T")
+from committer.stages.success_content import is_of_job, read_success
 
 
 @dataclass(slots=True)
@@ -50,7 +43,6 @@ class Deciding:
         recovering: Whether another driver began, and its intent counts.
         winners: The records that its intent names; None where a listing counts.
         began: Whether this call began to declare an intent: what fails before that has nothing to take back.
-        declared: This driver's own intent, once it stands.
     """
 
     messages: list[TaskCommit] | None
@@ -58,7 +50,6 @@ class Deciding:
     recovering: bool = False
     winners: list[NamedRecord] | None = field(default=None)
     began: bool = False
-    declared: StorePath | None = None
 
     @classmethod
     def as_intended(cls, intent: Intent | None) -> Deciding:
@@ -66,16 +57,6 @@ class Deciding:
         if intent is None:
             return cls(None, None, recovering=True)
         return cls(None, intent.tasks, recovering=True, winners=intent.winners)
-
-    def check_setup(self, context: StageContext, position: Position) -> None:
-        """Refuses a job that was set up anew, under the same id, since the caller set it up or joined it.
-
-        Raises:
-            JobNotFoundError: It was. Nothing was changed.
-        """
-        standing = position.found.children.get(context.layout.setup.name) if position.found is not None else None
-        if not self.recovering and is_another_setup(context, standing):
-            raise vanished(context)
 
     def check_decided(self, context: StageContext, position: Position) -> None:
         """Refuses a decision of another driver whose tasks differ from those of this commit; no store call.
@@ -121,7 +102,7 @@ class Deciding:
         if self.messages is not None:
             refs = refs_of_messages(context, self.messages)
             winners = [NamedRecord(ref.record, ref.digest or "") for ref in refs]
-        return CommitIntent(winners, self.tasks, context.config.takes_replace_lock)
+        return CommitIntent(winners, self.tasks)
 
     async def find(self, context: StageContext) -> list[RecordRef]:
         """The records that win, frozen where they are listed.
@@ -143,34 +124,17 @@ class Deciding:
         ]
 
     async def find_and_prepare(
-        self, context: StageContext, prove: Callable[[], Awaitable[None]], *, replacing: bool
+        self, context: StageContext, prove: Callable[[], Awaitable[None]]
     ) -> tuple[list[RecordRef], Prepared]:
-        """Finds the records that win, loads them and looks at the destination; beside that, for the replace lock.
-
-        All of that changes nothing at the destination. A job that replaces, and that releases the lock while the
-        destination is looked at, is met as one that appends and that no lock tells of: by the publish action. What was
-        refused counts for nothing while another job replaces data: it may be of that job's doing.
+        """Finds the records that win, loads them, excludes other jobs and looks at the destination.
 
         Args:
             context: The job, whose intent stands.
             prove: See `prepare`.
-            replacing: The job holds the lock itself.
 
         Raises:
-            DestinationBusyError: Another job replaces data there.
+            DestinationBusyError: Another job commits where this one does.
         """
-        if replacing:
-            return await self._find_and_prepare(context, prove)
-        if context.config.conflict_mode == "fail":
-            # That a directory is empty is to be seen after the last job that replaced data in it.
-            found = _unless(*await both(settled(self.find(context)), look_for_lock(context)))
-            return found, await self._prepare_checked(context, found, prove)
-        # The freeze is never cut short: a rename that comes late would freeze the records of tasks after it was undone.
-        return _unless(*await both(settled(self._find_and_prepare(context, prove)), look_for_lock(context)))
-
-    async def _find_and_prepare(
-        self, context: StageContext, prove: Callable[[], Awaitable[None]]
-    ) -> tuple[list[RecordRef], Prepared]:
         refs = await self.find(context)
         return refs, await self._prepare_checked(context, refs, prove)
 
@@ -179,16 +143,16 @@ class Deciding:
     ) -> Prepared:
         """What `prepare` prepares; beside it, a look whether the records stand that messages name."""
         if self.recovering or context.spec.delivery == "listing" or not refs:
-            return await self.prepare(context, refs, prove)
-        _stand, prepared = await both_in_full(check_attempt_records(context, refs), self.prepare(context, refs, prove))
+            return await self._prepare(context, refs, prove)
+        _stand, prepared = await both_in_full(check_attempt_records(context, refs), self._prepare(context, refs, prove))
         return prepared
 
-    async def prepare(
+    async def _prepare(
         self, context: StageContext, refs: list[RecordRef], prove: Callable[[], Awaitable[None]]
     ) -> Prepared:
         """Loads the records, looks at the destination, and refuses what stands in the way."""
         copies = context.spec.delivery == "listing" and not can_freeze(context)
-        prepared = await prepare(context, refs, copy_records=copies, prove=prove)
+        prepared = await prepare(context, refs, copy_records=copies, prove=prove, excludes=True)
         try:
             refuse(context, prepared.conflicts)
         except CommitterError as refused:
@@ -206,20 +170,11 @@ async def _say_committed_before(context: StageContext, refused: TargetExistsErro
     """
     with suppress(CommitterError):
         marker = await read_success(context)
-        if marker is not None and marker.jobId == context.layout.job_id:
+        if marker is not None and is_of_job(marker, context.layout):
             refused.next_step = (
                 f"_SUCCESS says that a job {marker.jobId} committed there before: if that was this work, it is done, "
                 f"and this job {TO_BE_ABORTED} there; else {refused.next_step}"
             )
-
-
-def _unless(found: T | Exception, first: Exception | None) -> T:
-    """What was found, unless one of two errors is to be raised, of which the second comes first."""
-    if first is not None:
-        raise first
-    if isinstance(found, Exception):
-        raise found
-    return found
 
 
 async def intent_of(context: StageContext, position: Position, *, force: bool) -> Intent | None:
@@ -244,14 +199,12 @@ def check_forced(context: StageContext, *, force: bool) -> None:
         raise refuse_undecided(context)
 
 
-async def withdraw_or_say(
-    context: StageContext, error: CommitterError, declared: StorePath | None, found: JobDirectory
-) -> None:
-    """Takes freeze, lock and intent back after a refusal; what fails here must not hide the refusal, which says it.
+async def withdraw_or_say(context: StageContext, error: CommitterError, found: JobDirectory) -> None:
+    """Takes freeze, entry and intent back after a refusal; what fails here must not hide the refusal, which says it.
 
-    The freeze only when no other driver's intent stands, and the lock only when no other one rests on it: another one
-    may be alive. Of several that are refused at once each sees another one's intent; so each looks again once its own
-    is gone, one call, and the last one undoes the freeze.
+    The freeze only when no other driver's intent stands: another one may be alive. Of several that are refused at once
+    each sees another one's intent; so each looks again once its own is gone, one call, and the last one undoes the
+    freeze.
     """
     failure: Exception | None = None
     withdrawn = False
@@ -259,17 +212,17 @@ async def withdraw_or_say(
     async def undo() -> None:
         nonlocal failure, withdrawn
         try:
-            intent = declared or await own_intent(context, found)
-            if intent is None:
+            own = context.layout.intent(context.driver).name
+            if own not in found.intents:
                 return
-            listing, alone = context.spec.delivery == "listing", found.intents == [intent.name]
+            listing, alone = context.spec.delivery == "listing", found.intents == [own]
             if listing and alone:
                 try:
                     await context.forms.unfreeze(context)
                 except FrozenAgainError as frozen:
                     # Another driver that froze them again does not rest on this intent.
                     failure = frozen
-            await withdraw(context, intent)
+            await withdraw(context)
             withdrawn = True
             if listing and not alone and await _is_left_open(context):
                 await context.forms.unfreeze(context)

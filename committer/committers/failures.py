@@ -14,7 +14,6 @@ from committer.errors import (
     DestinationNotFoundError,
     JobDecidedError,
     JobError,
-    JobNotFoundError,
     JobRolledBackError,
     JobStateError,
     JobUndecidedError,
@@ -30,7 +29,6 @@ from committer.errors import (
 )
 from committer.logs import job_logger
 from committer.stages.base import StageContext
-from committer.stages.job_stands import set_up_anew
 
 _log = job_logger("committer.committers")
 
@@ -78,7 +76,7 @@ def _as(kind: type[CommitterError], error: CommitterError) -> CommitterError:
 
 
 def typed(error: Exception) -> CommitterError:
-    """An error as the engine raises it: what was not foreseen must not leave intent and lock behind."""
+    """An error as the engine raises it: what was not foreseen must not leave intent and entry behind."""
     if isinstance(error, CommitterError):
         return error
     unforeseen = CommitterError(
@@ -282,20 +280,6 @@ def refuse_over(context: StageContext, operation: str) -> JobRolledBackError:
         operation=operation,
         path=context.layout.destination,
         next_step="run the job again, under another id",
-    )
-
-
-def refuse_anew(context: StageContext) -> JobNotFoundError:
-    """The error of a driver whose job ended, and was set up anew under its id."""
-    if context.stood:
-        return set_up_anew(context.layout, "commit_job")
-    layout = context.layout
-    return JobNotFoundError(
-        f"there was no job {layout.job_id} at {layout.destination} when this call looked for it, and one was set up"
-        " since",
-        operation="recover",
-        path=layout.setup,
-        next_step="make the call again if it is meant for that job",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,39 +13,39 @@ from committer.committers.trusted_config import trusted_config
 from committer.config import CommitterConfig
 from committer.errors import (
     JobNotFoundError,
-    JobStateError,
-    StoreIsADirectoryError,
+    RecordError,
+    StoreError,
     StoreLinkError,
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
 from committer.events import Statistics
-from committer.layout import DRIVERS, JobLayout, check_job_id, is_setup
+from committer.layout import DirectoryName, JobLayout, check_job_id
 from committer.paths import StorePath
-from committer.records.job_state import JobSetup
 from committer.spec import JobSpec
-from committer.stages.job_directory import JobDirectory, look_at_job
+from committer.stages.job_directory import JobDirectory, list_job_directories, look_at_job, refuse_place
 from committer.stages.job_stands import is_hadoops
-from committer.stages.own_records import read_decision, read_outcome, read_setup
+from committer.stages.own_records import is_open, read_setup
 from committer.stores.base import Store
-from committer.stores.helpers import status_or_none
 
-# A listing may name a record for a while that is gone; and a job may be ended, and set up anew, while it is looked at.
-_LOOKS = 5
+# A job may be ended, and its id set up again, while it is looked for.
+_LOOKS: Final = 5
 
 
 class FoundJob(NamedTuple):
-    """A job that stands, as its records tell.
+    """A directory of a job's id, as its records tell.
 
     Attributes:
-        spec: Its spec.
-        setup_identity: As in `StageContext`.
-        claimed: As in `StageContext`.
+        spec: The job's spec, as far as it is known.
+        found: What stands in the directory.
+        live: Whether the setup record exists and the job was opened; True for a job of Hadoop's.
+        kept: Whether it keeps its outcome, and nothing else of it is left.
     """
 
     spec: JobSpec
-    setup_identity: str | None = None
-    claimed: bool = False
+    found: JobDirectory
+    live: bool
+    kept: bool = False
 
 
 async def find_job(
@@ -54,167 +54,212 @@ async def find_job(
     job_id: str,
     *,
     config: CommitterConfig | None,
-) -> FoundJob:
-    """Rebuilds the spec of a job that stands, from its setup record: 2 calls, 3 where late writes are taken.
+    half: bool = False,
+) -> JobSpec:
+    """Returns the spec of a job that is live or keeps its outcome: a listing, and 3 calls a directory of the id.
 
-    `opened` is the store of the destination, without limits. `config` says where reports and kept records go, and where
-    outside the destination files may; for a job without setup record it holds altogether.
-
-    A job without one was set up by Hadoop, or is half cleaned up, as its decision or its outcome tells (2 calls more);
-    then its highest job attempt is taken. One that lost
-    it, as a directory tells that this engine's setup alone makes, is joined only if it is decided. Where writes
-    make directories again, a task that writes after its job was cleaned up looks almost the same: there another record
-    makes a job, or a task attempt of Hadoop's (1 call more), and where directories are not real a record alone: this
-    engine's, or a pending set that a task of Hadoop's left (2 calls more).
-
-    Where records vanish while they are looked at, all of it is done again, a few times.
+    Args:
+        opened: The store of the destination, without limits.
+        dest: The destination.
+        job_id: The job's id.
+        config: Says where reports and kept records go, and where outside the destination files may; for a job without
+            setup record it holds altogether.
+        half: Also one that was never opened, or whose removal died half way.
 
     Raises:
         JobNotFoundError: There is no such job.
-        JobStateError: The job lost its setup record, and is not decided.
-        StoreLinkError: No setup record stands, but a link in the place of a directory or a record.
+        StoreLinkError: A link stands in the place of a directory or a record.
     """
     check_job_id(job_id, "find_job", call("list_jobs", str(dest)))
     store = paced(opened, config or CommitterConfig(), Statistics(), owned=False)
     layout = layout_for(store, dest, job_id)
     try:
-        for _ in range(_LOOKS):
-            standing = await _find_standing(store, layout, config)
-            if standing is not None:
-                return standing
-        raise _no_job(layout)
+        jobs = await find_jobs(store, dest, job_id, config=config)
     finally:
         await store.close()
-
-
-async def _find_standing(store: Store, layout: JobLayout, config: CommitterConfig | None) -> FoundJob | None:
-    """What `find_job` returns; None where what was listed is gone, as another process ended the job or set it up."""
-    dest, job_id = layout.destination, layout.job_id
-    looked = await _look(store, layout)
-    if looked is None:
-        return None
-    found, setup, identity = looked
-    if setup is not None:
-        return FoundJob(_at(dest, job_id, setup.spec, config), identity, setup.remains)
-    for child in found.children.values():
-        if child.is_link:
-            # What it hides may be the record that is missing.
-            raise StoreLinkError.at(child.path, operation="find_job")
-    attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
-    job_attempt = max(attempts, default=0)
-    suited = suited_committer(store)
-    beside = await suited.newest_hadoop_attempt(store, layout) if found.beside else None
-    if beside is not None:
-        return FoundJob(JobSpec.for_hadoop(dest, job_id, beside, config=config, committer=suited.name))
-    # An empty directory is what a setup makes first: the job that will stand there in a moment is not Hadoop's.
-    if not (found.has_records or (attempts and await is_hadoops(store, JobLayout(dest, job_id, job_attempt)))):
-        if found.being_removed:
-            raise JobNotFoundError(
-                f"job {job_id} at {dest} is over: a process is removing what it left, or died while it did",
-                operation="find_job",
-                path=layout.job_directory,
-                next_step=f"{call('cleanup', str(dest), job_id=job_id)} removes the rest",
-            )
-        raise _no_job(layout)
-    names = _setups_of_directories(store, found)
-    if names and not found.has_records:
-        raise JobStateError(
-            f"job {job_id} lost its setup record, and no driver decided it: how its tasks commit, and what it may "
-            "replace, is not known any more",
+    # A job of Hadoop's may have the same id, where that keeps all of it among the output.
+    jobs.sort(key=lambda job: not job.spec.setup)
+    best = next((job for job in jobs if job.live), None) or next((job for job in jobs if job.kept), None)
+    if best is None and jobs and half:
+        best = jobs[0]
+    if best is not None:
+        return best.spec
+    if jobs:
+        raise JobNotFoundError(
+            f"job {job_id} at {dest} is over, or was never opened: something of it is left",
             operation="find_job",
-            path=layout.setup,
-            next_step=f"{call('cleanup', str(dest), job_id=job_id)} removes what it left, with what its tasks "
-            "wrote; then run it again; nothing was published",
+            path=jobs[0].found.layout.job_directory,
+            next_step=f"{call('cleanup', str(dest), job_id=job_id)} removes the rest",
         )
-    spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config, committer=suited.name)
-    told = await _told_by_records(store, layout, found)
-    if told is None:
-        return None
-    if told.setup:
-        return FoundJob(msgspec.structs.replace(spec, hadoop=False, setup=told.setup), claimed=told.remains)
-    # Old files that its driver moved aside lie in the directory of its setup.
-    return FoundJob(msgspec.structs.replace(spec, setup=names[0] if len(names) == 1 else ""))
-
-
-def _no_job(layout: JobLayout) -> JobNotFoundError:
-    dest, job_id = layout.destination, layout.job_id
-    return JobNotFoundError(
+    raise JobNotFoundError(
         f"there is no job {job_id} at {dest}: no record speaks of one, and no task attempt of Hadoop's",
         operation="find_job",
         path=layout.job_directory,
-        next_step="it was cleaned up; if Hadoop set it up, `job = await committer.attach_job("
-        f"committer.JobSpec.for_hadoop({str(dest)!r}, {job_id!r}))` joins it",
+        next_step=f"{call('list_jobs', str(dest))} shows the jobs that are there; a job that Hadoop set up is joined "
+        "by attach_job(JobSpec.for_hadoop(...))",
     )
 
 
-class _Told(NamedTuple):
-    setup: str
-    remains: bool = False
+async def find_setup(opened: Store, known: JobSpec, *, config: CommitterConfig | None) -> JobSpec:
+    """Returns the spec of the very setup that a spec is of, as its records tell: 3 calls.
 
-
-async def _told_by_records(store: Store, layout: JobLayout, found: JobDirectory) -> _Told | None:
-    """The setup that the decision or the outcome of a job without setup record names: at most 2 calls.
-
-    This engine's, half cleaned up: taken for a job of Hadoop's, which has none, it would be committed anew by what a
-    task attempt writes late.
-
-    Returns:
-        Empty where neither names one; None where both are gone since they were listed.
+    Raises:
+        JobNotFoundError: That job is over.
     """
+    dest = StorePath.from_uri(known.destination)
+    store = paced(opened, config or CommitterConfig(), Statistics(), owned=False)
     try:
-        outcome = await read_outcome(store, layout) if found.ended else None
-        if outcome is not None and outcome.kept:
-            # What stands beside it came late.
-            return _Told(outcome.setup)
-        decision = await read_decision(store, layout) if found.decided else None
-        if decision is not None and (decision.setup or decision.hadoop):
-            return _Told(decision.setup, decision.remains)
-    except StoreIsADirectoryError:
-        # What stands in the place of a record names no setup. The call that ends the job says what it is.
-        return _Told("")
-    if outcome is not None:
-        return _Told(outcome.setup)
-    return None if decision is None and (found.decided or found.ended) else _Told("")
+        name = DirectoryName(known.job_id, known.setup, "")
+        job = await read_directory(store, dest, name, config=config)
+    finally:
+        await store.close()
+    if job is None or not (job.live or job.kept):
+        raise JobNotFoundError(
+            f"job {known.job_id} at {dest} is over",
+            operation="attach_job",
+            path=known.layout.job_directory,
+            next_step="stop this driver or task; a job of that id that stands there now is another one, with tasks of "
+            "its own",
+        )
+    return job.spec
 
 
-def _setups_of_directories(store: Store, found: JobDirectory) -> list[str]:
-    """The setups whose directories stand, of a job that lost its setup record: Hadoop's has none.
+async def find_layout(store: Store, dest: StorePath, job_id: str) -> JobLayout:
+    """Returns where a job lives of which only the id is known: a listing; of several directories 3 calls each.
 
-    None where a late write can have made them.
+    Of several directories the one of the job that is live, or keeps its outcome; of none that of a job of Hadoop's.
     """
-    if not store.capabilities.refuses_late_writes:
-        return []
-    names = [name for name, child in found.children.items() if child.is_directory and name.startswith(DRIVERS)]
-    return [setup for setup in (name.removeprefix(DRIVERS) for name in names) if setup and is_setup(setup)]
-
-
-async def _look(store: Store, layout: JobLayout) -> tuple[JobDirectory, JobSetup | None, str | None] | None:
-    """What stands in a job's directory, its setup record, and the identity of that where late writes are taken.
-
-    None where the setup record came or went in between.
-    """
-    found = await look_at_job(store, layout)
-    setup = await _setup_or_none(store, layout)
-    if (setup is not None) != found.set_up:
-        return None
-    if setup is None or store.capabilities.refuses_late_writes:
-        return found, setup, None
-    identity = found.children[layout.setup.name].identity
-    standing = await status_or_none(store, layout.setup)
-    # Else the job was cleaned up in between, and its id may have been set up anew: the identity would be the one
-    # job's, the record the other's, and a driver that went by both would write an outcome and take it back.
-    return (found, setup, identity) if standing is not None and standing.identity == identity else None
-
-
-async def _setup_or_none(store: Store, layout: JobLayout) -> JobSetup | None:
+    bare = layout_for(store, dest, job_id)
     try:
-        return await read_setup(store, layout)
+        names = [name for name in await list_job_directories(store, bare.temporary, job_id) if not name.suffix]
     except (StoreNotFoundError, StoreNotADirectoryError):
-        return None
+        return bare
+    layouts = [layout_for(store, dest, job_id, setup=name.setup) for name in names]
+    if len(layouts) > 1:
+        for name, layout in zip(names, layouts, strict=True):
+            try:
+                job = await read_directory(store, dest, name, config=None)
+            except (RecordError, StoreError):
+                continue
+            if job is not None and (job.live or job.kept):
+                return layout
+    return layouts[0] if layouts else bare
 
 
-def _at(dest: StorePath, job_id: str, spec: JobSpec, config: CommitterConfig | None) -> JobSpec:
-    # A setup record is as untrusted as any other (G10): where it lies says which job it is, not what it says.
-    return msgspec.structs.replace(
-        spec, destination=dest.uri, job_id=job_id, config=trusted_config(spec.config, config)
+async def find_jobs(store: Store, dest: StorePath, job_id: str, *, config: CommitterConfig | None) -> list[FoundJob]:
+    """Returns what each directory of a job's id holds, but those that are being made or removed.
+
+    At most one of them is live or keeps its outcome.
+
+    Raises:
+        JobNotFoundError: The destination does not exist, or a file stands in its place, or in that of `_temporary`.
+        StoreLinkError: A link stands in the place of a directory or a record.
+    """
+    layout = layout_for(store, dest, job_id)
+    try:
+        names = await list_job_directories(store, layout.temporary, job_id)
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        await refuse_place(store, layout, operation="find_job")
+        names = []
+    beside = DirectoryName(job_id, "", "")
+    if layout.beside is not None and beside not in names:
+        names.append(beside)
+    found = [await read_directory(store, dest, name, config=config) for name in names if not name.suffix]
+    return [job for job in found if job is not None]
+
+
+async def read_directory(
+    store: Store, dest: StorePath, name: DirectoryName, *, config: CommitterConfig | None
+) -> FoundJob | None:
+    """Reads what a directory of a job says: 3 calls; None where it is gone, or no job's.
+
+    Raises:
+        StoreLinkError: No setup record stands, but a link in the place of a directory or a record.
+    """
+    if not name.setup:
+        return await _read_hadoops(store, dest, name.job_id, config=config)
+    suited = suited_committer(store).name
+    spec = JobSpec(
+        destination=dest.uri,
+        job_id=name.job_id,
+        committer=suited,
+        config=config or CommitterConfig(),
+        setup=name.setup,
     )
+    layout = spec.layout
+    for _look in range(_LOOKS):
+        try:
+            found = await look_at_job(store, layout)
+        except JobNotFoundError:
+            return None
+        if found.keeps_outcome or not found.set_up:
+            _refuse_hidden(found)
+            return FoundJob(spec, found, live=False, kept=found.keeps_outcome)
+        opened = await is_open(store, layout) if found.opened else None
+        try:
+            record = await read_setup(store, layout)
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            # It was removed since it was listed: its outcome may be kept.
+            continue
+        # A setup record is as untrusted as any other (G10): where it lies says which job it is, not what it says.
+        told = msgspec.structs.replace(
+            record.spec,
+            destination=dest.uri,
+            job_id=name.job_id,
+            setup=name.setup,
+            hadoop=False,
+            config=trusted_config(record.spec.config, config),
+        )
+        return FoundJob(told, found, live=bool(opened))
+    return None
+
+
+async def _read_hadoops(
+    store: Store, dest: StorePath, job_id: str, *, config: CommitterConfig | None
+) -> FoundJob | None:
+    """Reads the directory of a job that Hadoop set up, or that a driver of this engine claimed from it.
+
+    Of a job without setup record the highest job attempt is taken. Where writes make directories again, a task that
+    writes after its job was cleaned up looks almost the same: there a record makes a job, or a task attempt of Hadoop's
+    (1 call more).
+    """
+    layout = layout_for(store, dest, job_id)
+    try:
+        found = await look_at_job(store, layout)
+    except JobNotFoundError:
+        return None
+    try:
+        record = await read_setup(store, layout) if found.set_up else None
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        record = None
+    if record is not None:
+        spec = msgspec.structs.replace(
+            record.spec,
+            destination=dest.uri,
+            job_id=job_id,
+            setup="",
+            config=trusted_config(record.spec.config, config),
+        )
+        return FoundJob(spec, found, live=True)
+    _refuse_hidden(found)
+    suited = suited_committer(store)
+    numbers = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
+    job_attempt = max(numbers, default=0)
+    beside = await suited.newest_hadoop_attempt(store, layout) if found.beside else None
+    if beside is None:
+        # An intent alone came when its job was over.
+        recorded = found.decided or found.ended
+        attempt = numbers and await is_hadoops(store, JobLayout(dest, job_id, job_attempt))
+        if not (recorded or attempt):
+            return None
+    spec = JobSpec.for_hadoop(
+        dest, job_id, job_attempt if beside is None else beside, config=config, committer=suited.name
+    )
+    return FoundJob(spec, found, live=True)
+
+
+def _refuse_hidden(found: JobDirectory) -> None:
+    """Refuses a directory where a link may hide the record that is missing."""
+    for child in found.children.values():
+        if child.is_link:
+            raise StoreLinkError.at(child.path, operation="find_job")

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from committer.committers.failures import saying_what_is_left, what_first
+from committer.committers.failures import what_first
 from committer.committers.reports import save_report
-from committer.errors import CommitterError, JobNotFoundError
+from committer.errors import CommitterError
 from committer.logs import job_logger
+from committer.records.job_state import JobOutcome
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import StageContext
-from committer.stages.cleanup import (
-    CleanupJob,
-    RemoveDecision,
-    RemoveLastRecords,
-)
-from committer.stages.end_job import mark_finished
-from committer.stages.own_records import read_own_outcome
-from committer.stages.release_lock import release_lock
-from committer.stages.removal import Removal, removal_of
+from committer.stages.cleanup import CleanupJob, RemoveJob, put_kept
+from committer.stages.removal import end_without_removal
 
 _log = job_logger("committer.committers")
-
-
-async def finish_kept(context: StageContext) -> None:
-    """Removes what stands beside a kept outcome: what came late, or what a cleanup that died left. Idempotent.
-
-    Raises:
-        CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
-    """
-    removal = removal_of(context)
-    with saying_what_is_left(context):
-        cleaned, _left_alone = await clean_up(context, removal)
-        if cleaned:
-            await remove_last_records(context, removal, kept=True)
 
 
 async def finish_rolled_back(context: StageContext) -> list[str]:
@@ -43,47 +24,34 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
     Raises:
         CommitterError: With `outcome="partial"`: all was taken back, and `recover` or `cleanup` removes what is left.
     """
-    step = context.recover_call(rollback=True)
     try:
-        outcome = await read_own_outcome(context.store, context.layout)
-        if outcome is not None and not outcome.finished:
-            await mark_finished(context, outcome)
-        await release_lock(context)
-        step = context.cleanup_call()
-        removal = removal_of(context)
-        cleaned, left_alone = await clean_up(context, removal, skipped=context.config.cleanup_skipped)
+        cleaned, left_alone = await clean_up(context)
         if cleaned:
-            await remove_last_records(context, removal, kept=False)
+            await remove_job(context, None)
     except CommitterError as error:
         error.outcome = "partial"
+        step = (
+            context.cleanup_call()
+            if error.path.startswith(str(context.layout.removed))
+            else context.recover_call(rollback=True)
+        )
         error.next_step = f"the job is rolled back; {what_first(error)}, then call {step} to remove what is left of it"
         raise
     return left_alone
 
 
-async def clean_up(
-    context: StageContext, removal: Removal, *, skipped: bool = False, ended: bool = False
-) -> tuple[bool, list[str]]:
-    """Removes all but decision and outcome, which tell what is left of the job apart.
-
-    Args:
-        context: The job.
-        removal: What removes it.
-        skipped: The job wants none of it.
-        ended: See `CleanupJob`.
+async def clean_up(context: StageContext) -> tuple[bool, list[str]]:
+    """Removes what tasks wrote; the records that say how the job ended stay.
 
     Returns:
-        Whether it did, and it went well; and the uploads that `AbortUploads` leaves alone: they may be another
-        job's.
+        Whether the job is to be removed; and the uploads that `AbortUploads` leaves alone: they may be
+        another job's.
     """
     try:
-        if skipped:
+        if context.config.cleanup_skipped:
             # What is left pending is paid for, and no listing of files shows it.
-            return False, await AbortUploads(context).run([]) if context.store.capabilities.multipart else []
-        return True, await CleanupJob(context, ended=ended).run(removal)
-    except JobNotFoundError:
-        # Another driver did the rest, and the id is another job's by now.
-        return False, []
+            return True, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
+        return True, await CleanupJob(context).run(None)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             raise
@@ -91,10 +59,15 @@ async def clean_up(
         return False, []
 
 
-async def remove_last_records(context: StageContext, removal: Removal, *, kept: bool) -> None:
-    """Removes decision and outcome, or leaves an outcome that is kept; a failure is ignored where the job says so."""
+async def remove_job(context: StageContext, kept: JobOutcome | None) -> None:
+    """Runs `RemoveJob`, or only ends the job where nothing is to be removed; a failure is ignored where it says so."""
     try:
-        await (RemoveDecision(context) if kept else RemoveLastRecords(context)).run(removal)
+        if context.config.cleanup_skipped:
+            if kept is not None:
+                await put_kept(context, kept)
+            await end_without_removal(context)
+        else:
+            await RemoveJob(context).run(kept)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             raise
@@ -103,17 +76,10 @@ async def remove_last_records(context: StageContext, removal: Removal, *, kept: 
 
 async def finish_aborted(context: StageContext) -> None:
     """Everything after a decision against a job. Idempotent."""
-    await release_lock(context)
     skipped = context.config.cleanup_skipped
-    removal = removal_of(context)
     if not skipped:
-        try:
-            await CleanupJob(context).run(removal)
-        except JobNotFoundError:
-            # Another driver did it, and the id is another job's by now.
-            return
+        await CleanupJob(context).run(None)
     elif context.store.capabilities.multipart:
-        await AbortUploads(context).run([])
+        await AbortUploads(context).run(None)
     await save_report(context, success=False, published=None, error=None, only_if_absent=True)
-    if not skipped:
-        await RemoveLastRecords(context).run(removal)
+    await (end_without_removal(context) if skipped else RemoveJob(context).run(None))

@@ -1,35 +1,30 @@
-"""What follows `outcome=committed`: `_SUCCESS`, the lock, kept records, cleanup, the report."""
+"""What follows `outcome=committed`: `_SUCCESS`, kept records, cleanup, the report."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import NamedTuple
 
 from committer.committers.failures import saying_what_is_left
-from committer.committers.finish import clean_up, remove_last_records
+from committer.committers.finish import clean_up, remove_job
 from committer.committers.listing import KeptList, keep_list, store_of
 from committer.committers.publish_action import PublishAction
 from committer.committers.reports import save_report
 from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError
-from committer.flow.together import settled, together
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
-from committer.records.success import SuccessData
 from committer.stages.base import StageContext
-from committer.stages.commit_state import CommitState
+from committer.stages.commit_state import CommitState, decision_is_gone
 from committer.stages.durability import sync_directories
-from committer.stages.end_job import Ended, mark_finished, runs_alone
+from committer.stages.end_job import Ended, runs_alone
 from committer.stages.names import with_ancestors
-from committer.stages.own_records import read_own_outcome
+from committer.stages.own_records import read_outcome
 from committer.stages.publish import Published
-from committer.stages.release_lock import release_lock
-from committer.stages.removal import removal_of, remove_emptied
 from committer.stages.success_content import is_unmarked, success_data
-from committer.stages.success_file import SaveSuccess, withdraw_success
-from committer.stores.base import FileStatus, Store
+from committer.stages.success_file import SaveSuccess
+from committer.stores.base import Store
 from committer.stores.helpers import walk
 
 _log = job_logger("committer.committers")
@@ -69,20 +64,18 @@ async def finish_committed(
     job = _Committed(context, state, published)
     with saying_what_is_left(context):
         await job.look(ended)
-        if job.fresh:
-            await action.supersede(context, state)
-        job.kept = await keep_list(context, state, fresh=job.fresh)
+        await action.supersede(context, state)
+        job.kept = await keep_list(context, state, fresh=True)
         await job.save_success()
-        if context.config.diagnostics_manifest_directory and job.fresh:
+        if context.config.diagnostics_manifest_directory:
             await _keep_records(context)
         if state.superseded:
             await _remove_emptied_directories(context, state)
-        await job.mark_and_release()
-        cleaned, uploads_left = await job.clean_up()
+        cleaned, uploads_left = await clean_up(context)
     await job.save_report()
     if cleaned:
         with saying_what_is_left(context):
-            await job.remove_last_records()
+            await remove_job(context, job.outcome if context.config.outcome_kept else None)
     return Finished(uploads_left, job.kept)
 
 
@@ -90,10 +83,7 @@ class _Committed:
     """A committed job while its last steps are taken.
 
     Attributes:
-        outcome: The outcome as it stands; None where another driver did the rest and cleaned up, or another process
-            deleted all of `_temporary`: then nothing stands at `_SUCCESS`.
-        fresh: Whether the last steps are still to be done. Once finished, `_SUCCESS` was written, and a later job's may
-            stand there.
+        outcome: Its outcome.
         was_empty: Whether the destination held nothing but what the job published.
         kept: What became of the complete list of its files.
     """
@@ -102,39 +92,32 @@ class _Committed:
         self._context = context
         self._state = state
         self._published = published
-        # Hardly ever does a job hold the lock that takes none; should it, every driver that meets the mark releases it.
-        self._holds_lock = state.decision.replacing or context.config.takes_replace_lock
-        self._committed_at = state.decision.created
-        self._marker: SuccessData | None = None
-        self._removal = removal_of(context)
-        self._overtaken = False
-        self._created: FileStatus | None = None
-        self.outcome: JobOutcome | None = None
-        self.fresh = self.was_empty = False
+        self.outcome: JobOutcome
+        self.was_empty = False
         self.kept = KeptList()
 
     async def look(self, ended: Ended | None) -> None:
-        """Looks up what this driver does not know of the job's end."""
+        """Looks up what this driver does not know of the job's end.
+
+        Raises:
+            JobNotFoundError: Another driver did the rest, and removed the job.
+        """
         context, decision = self._context, self._state.decision
-        outcome, alone = (ended.standing, ended.alone) if ended is not None else (None, None)
+        outcome, alone = (ended.outcome, ended.alone) if ended is not None else (None, None)
         if outcome is None:
-            outcome = await read_own_outcome(context.store, context.layout)
+            outcome = await read_outcome(context.store, context.layout)
+            if outcome is None:
+                raise decision_is_gone(context)
         if alone is None:
             alone = decision.was_empty and await runs_alone(context) and await is_unmarked(context)
-        self.outcome = outcome
-        self._created = ended.created if ended is not None else None
-        self.fresh = outcome is not None and not outcome.finished
-        self.was_empty = alone and self.fresh
-        known = outcome or (ended.outcome if ended is not None else None)
-        # Where it is not known any more when the job ended: when it was decided, which was before.
-        self._committed_at = known.created if known is not None else decision.created
+        self.outcome, self.was_empty = outcome, alone
 
     async def save_success(self) -> None:
-        """Writes `_SUCCESS`, unless the job is finished, or writes none."""
+        """Writes `_SUCCESS`, unless another driver has finished the job, or the job writes none."""
         context, decision = self._context, self._state.decision
-        if not (context.config.mark_successful_jobs and (self.fresh or self.outcome is None)):
+        if not context.config.mark_successful_jobs:
             return
-        self._marker = success_data(
+        marker = success_data(
             context,
             success=True,
             published=self._published,
@@ -143,61 +126,10 @@ class _Committed:
             directories=decision.directories,
             decided_by=decision.driver,
             more=self.kept.diagnostics,
-            committed_at=self._committed_at,
+            committed_at=self.outcome.created,
         )
-        saving = SaveSuccess(context, outcome=self.outcome, replacing=self._holds_lock, published=self._published)
-        await saving.run(self._marker)
+        await SaveSuccess(context).run(marker)
         await sync_directories(context, [context.layout.destination])
-
-    async def mark_and_release(self) -> None:
-        """Marks the outcome as finished, releases the lock, and looks what there is to clean; all at once.
-
-        A lock that is held is released after the mark: the next job that takes it looks for it. Neither is cut short
-        where the other one fails, as both may move what is another job's. A `_SUCCESS` that came when the job was over
-        is withdrawn all the same then.
-        """
-        context = self._context
-        ended = await together(
-            *([] if self._holds_lock else [settled(release_lock(context))]),
-            *([settled(self._mark())] if self.fresh else []),
-            *([] if context.config.cleanup_skipped else [self._look_what_to_clean()]),
-        )
-        if self._overtaken and self._marker is not None:
-            await withdraw_success(context, self._marker, self._published)
-        for error in ended:
-            if isinstance(error, Exception):
-                raise error
-        if self._holds_lock:
-            await release_lock(context)
-
-    async def _mark(self) -> None:
-        if self.outcome is not None and not await mark_finished(self._context, self.outcome, created=self._created):
-            self._overtaken = True
-
-    async def _look_what_to_clean(self) -> None:
-        # What cannot be looked at now the cleanup looks for itself, and fails, or not.
-        with suppress(CommitterError):
-            await self._removal.look()
-
-    async def clean_up(self) -> tuple[bool, list[str]]:
-        """See `committer.committers.finish.clean_up`."""
-        if self._overtaken:
-            # What was withdrawn may lie in the job's directory since that was looked at, and that be another job's by
-            # now.
-            self._removal = removal_of(self._context)
-        context = self._context
-        # A summary is saved while decision and outcome stand, and a disk that reorders deletes is told their order.
-        told = context.durable or bool(context.config.summary_report_directory)
-        ended = self.outcome is not None and not (self._overtaken or told)
-        return await clean_up(context, self._removal, skipped=context.config.cleanup_skipped, ended=ended)
-
-    async def remove_last_records(self) -> None:
-        """See `committer.committers.finish.remove_last_records`."""
-        kept = self._context.config.outcome_kept and self.outcome is not None
-        await remove_last_records(self._context, self._removal, kept=kept)
-        if kept and self._overtaken:
-            # The outcome may be forgotten by now; where a write makes parents up, the removal made them again.
-            await remove_emptied(self._context)
 
     async def save_report(self) -> None:
         """Saves the summary, if the job asks for one."""

@@ -22,7 +22,6 @@ from committer.stages.commit_state import CommitState
 from committer.stages.decide import DecideCommit
 from committer.stages.end_job import EndJob
 from committer.stages.intent import DeclareIntent
-from committer.stages.replace_lock import TakeReplaceLock
 
 _log = job_logger("committer.committers")
 
@@ -30,21 +29,14 @@ _log = job_logger("committer.committers")
 async def decide(call: JobCall, position: Position) -> Led:
     """From the intent to the decision: what wins, what stands in the way, what makes room."""
     context, deciding = call.context, call.deciding
-    deciding.check_setup(context, position)
     await call.prove_joined()
     intent = deciding.intent_for(context)
-    # A cancellation from here on leaves freeze, intent and lock: another driver of this job may rest on them, and
-    # abort, recover or another commit takes over from there.
+    # A cancellation from here on leaves freeze, intent and entry: another driver of this job may rest on the freeze,
+    # and abort, recover or another commit takes over from there.
     deciding.began = True
-    deciding.declared = await DeclareIntent(context).run(intent)
-    # LoadRecords, InspectDestination, ListSuperseded, FindTargets, Preflight
-    refs, prepared = await deciding.find_and_prepare(context, call.prove_abilities, replacing=intent.replacing)
-    if prepared.replaces and not intent.replacing:
-        # Files will be replaced after all. No other job may commit here from now on, and what others did until now
-        # is looked at again.
-        await prepared.aclose()
-        await TakeReplaceLock(context).run(None)
-        prepared = await deciding.prepare(context, refs, call.prove_abilities)
+    await DeclareIntent(context).run(intent)
+    # LoadRecords, DeclareScope, RefuseNeighbours, InspectDestination, ListSuperseded, FindTargets, Preflight
+    refs, prepared = await deciding.find_and_prepare(context, call.prove_abilities)
     async with aclosing(prepared):
         promotions = await promotions_of(context, prepared)
         sealed = bool(promotions) and not context.layout.is_out_of_reach
@@ -86,7 +78,7 @@ async def decide(call: JobCall, position: Position) -> Led:
     await call.keep_old_files(call.state)
     # Made a moment ago. What other drivers did since is met where it matters: a fence by the first rename, an
     # outcome when this driver's is created.
-    return await call.look() if decided.ended else position
+    return position
 
 
 async def decide_as_intended(call: JobCall, position: Position) -> Led:
@@ -121,8 +113,7 @@ async def publish(call: JobCall, position: Position) -> Led:
     ended = await EndJob(call.context).run((state.decision, "committed", ""))
     # From here on nothing of it is put back, however the rest goes.
     call.publishing = ended.outcome.outcome != "committed"
-    led = replace(position, standing=standing_of(ended.outcome), outcome=ended.outcome, ended=ended)
-    return call.with_own_undone(led)
+    return replace(position, standing=standing_of(ended.outcome), outcome=ended.outcome, ended=ended)
 
 
 async def finish(call: JobCall, position: Position) -> Led:
@@ -132,10 +123,9 @@ async def finish(call: JobCall, position: Position) -> Led:
         await call.make_ready(position)
     state = await call.state_of(position)
     await call.prove_batches(state)
-    published = call.published or await published_before(context, state, position.outcome)
+    published = call.published or await published_before(context, state)
     call.published = published
-    # DeleteSuperseded (by uploads), SaveFileList, SaveSuccess, what keeps records, releases the lock and marks the
-    # outcome as finished, CleanupJob, SaveReport, RemoveLastRecords.
+    # DeleteSuperseded (by uploads), SaveFileList, SaveSuccess, what keeps records, CleanupJob, SaveReport, RemoveJob.
     finished = await finish_committed(context, state, published, call.action, position.ended)
     return report_of(
         context,

@@ -91,22 +91,12 @@ class JobCall:
 
     async def look(self) -> Position:
         """Looks where the job stands; from the first decision that stands there on, by the choices of that."""
-        position = await look_where_it_stands(self.context)
-        return self.adopt(self.with_own_undone(position))
-
-    def with_own_undone(self, position: Position) -> Position:
-        """A job that another driver took back while this one was publishing is to be taken back by this one, too.
-
-        What it published, or moved aside, after the other had undone it all is known to it alone.
-        """
-        if self.publishing and position.standing is Standing.TAKEN_BACK:
-            return replace(position, standing=Standing.ROLLED_BACK)
-        return position
+        return self.adopt(await look_where_it_stands(self.context))
 
     def adopt(self, position: Position) -> Position:
-        """Goes by the choices of the first commit decision that is met; a stale one, and an abort, say nothing."""
+        """Goes by the choices of the first commit decision that is met; that of a job that is over says nothing."""
         decision = position.decision
-        if decision is None or self.decision is not None or position.standing is Standing.STALE:
+        if decision is None or self.decision is not None or position.standing is Standing.OVER:
             return position
         self.decision = decision
         if decision.decision == "commit":
@@ -122,9 +112,6 @@ class JobCall:
         if decision is None:
             raise AssertionError(position.standing)
         if self.state is None:
-            if position.standing in (Standing.FINISHED, Standing.TAKEN_BACK):
-                # Only cleaning is left, and what a full state is read from may be half gone.
-                return CommitState.of(self.context, decision, [])
             self.state = await CommitState.read(self.context, decision)
             await self.keep_old_files(self.state)
         return self.state
@@ -162,8 +149,6 @@ class JobCall:
 
     async def make_ready(self, position: Position) -> None:
         """What a driver owes before it carries out a decision, most of it when another driver made that."""
-        if position.standing in (Standing.FINISHED, Standing.TAKEN_BACK):
-            return
         if self.state is not None:
             return
         # Its driver may have died, or been refused, before it forced the name of the decision to the disk.
@@ -177,8 +162,7 @@ class JobCall:
         Raises:
             ConfigurationError: It does. Nothing was changed.
         """
-        over = position.standing in (Standing.FINISHED, Standing.TAKEN_BACK)
-        if position.decision is not None and not over:
+        if position.decision is not None:
             refuse_roots_not_given(
                 self.context.layout,
                 position.decision.config,

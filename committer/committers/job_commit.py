@@ -100,7 +100,7 @@ class JobCommit:
         step = step_for(position.standing, call.wish)
         if step in REFUSING:
             await take(call, step, position)
-        elif step is Step.REMOVE_CLAIMED or (step is Step.TELL and position.found is None):
+        elif step in (Step.REMOVE_REST, Step.CLOSE) or (step is Step.REPORT and position.outcome is None):
             success = await check_reported(call.context)
             if not (success or rollback):
                 raise refuse_over(call.context, "recover")

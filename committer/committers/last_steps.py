@@ -6,45 +6,46 @@ its error; where the job stands then is for the loop in `job_commit` to find out
 
 from __future__ import annotations
 
-from committer.committers.backward_steps import decide_against, report_of_taken_back
+from contextlib import suppress
+
+from committer.committers.backward_steps import report_of_taken_back
 from committer.committers.failures import (
     refuse_aborted,
-    refuse_anew,
     refuse_committed,
     refuse_decided,
     say_unseen,
 )
-from committer.committers.finish import finish_kept
 from committer.committers.job_call import JobCall, Led
 from committer.committers.look import Position
 from committer.committers.reports import report_of_ended, report_of_finished
-from committer.committers.standing import Standing, Step, step_for
+from committer.committers.standing import Standing, Step, Wish, step_for
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
     OutcomeUnknownError,
+    StoreNotFoundError,
 )
 from committer.logs import job_logger
-from committer.records.job_state import JobOutcome
-from committer.stages.cleanup import CleanupJob, RemoveLastRecords
-from committer.stages.decide import remove_side_files
+from committer.records.job_state import JobOpened, JobOutcome, encode_record, limit_of
+from committer.stages.base import StageContext
+from committer.stages.cleanup import CleanupJob, RemoveJob
 from committer.stages.decided_facts import RecordedFacts
 from committer.stages.job_directory import refuse_links
-from committer.stages.other_setup import remove_mistaken as remove_mistaken_records
-from committer.stages.release_lock import release_lock
-from committer.stages.removal import removal_of, remove_dead_removals, remove_records
+from committer.stages.removal import keep_outcome, remove_leftovers, remove_temporary
+from committer.stores.helpers import create_exclusively
 
 _log = job_logger("committer.committers")
 
 
 async def tell(call: JobCall, position: Position) -> Led:
-    """Reports how a job ended that has no directory any more, or nothing but what is left of its removal."""
+    """Reports how a job ended that has no directory any more, or keeps nothing but its outcome."""
+    if position.outcome is not None:
+        # What stands beside it was left by a removal that died.
+        await keep_outcome(call.context)
     committed = False
-    if position.found is not None and position.standing is Standing.REMAINS:
-        await remove_dead_removals(call.context, position.found)
     decided = call.decision is not None and call.decision.decision == "commit"
     try:
-        report = await report_of_finished(call.context, call.started, decided=decided)
+        report = await report_of_finished(call.context, call.started, position.outcome, decided=decided)
         committed = report.success
         return report
     except JobNotFoundError:
@@ -55,8 +56,8 @@ async def tell(call: JobCall, position: Position) -> Led:
             # Another driver of the job undid it, and cleaned up, before this one could.
             await _refuse_published(call, call.outcome)
             return report_of_taken_back(call)
-        if call.outcome is not None and call.outcome.finished:
-            # It stood until a moment ago: a cleanup had stopped before it removed it.
+        if call.outcome is not None:
+            # It existed until a moment ago: a removal had stopped before it deleted it.
             committed = True
             return report_of_ended(call.context, call.outcome, call.started)
         raise
@@ -70,6 +71,39 @@ async def tell(call: JobCall, position: Position) -> Led:
             await call.action.roll_back(call.context).put_back_late(call.state)
 
 
+async def close(call: JobCall, position: Position) -> Led:
+    """Closes a job that was never opened, unless its driver opens it at this moment."""
+    await close_job(call.context)
+    return await call.look()
+
+
+async def close_job(context: StageContext) -> None:
+    """Creates `opened` as closed, unless it exists: one call."""
+    wanted = JobOpened(state="closed", driver=context.driver, created=context.timestamp())
+    data, path = encode_record(wanted), context.layout.opened
+    with suppress(StoreNotFoundError):
+        await create_exclusively(context.store, path, data, durable=context.durable, limit=limit_of(JobOpened))
+
+
+async def remove_rest(call: JobCall, position: Position) -> Led:
+    """Removes what a removal left that died, or a setup that was closed.
+
+    A decision and an outcome say how the job ended: a removal deletes the decision before the outcome. The directory of
+    such a job stays if the job leaves cleanup to others.
+    """
+    context, decision = call.context, position.decision
+    if position.found is not None:
+        await refuse_links(context.store, position.found, operation="cleanup")
+    if decision is not None and position.outcome is not None:
+        call.outcome = position.outcome
+        if call.wish is Wish.ROLL_BACK and position.outcome.outcome == "committed":
+            raise refuse_committed(context)
+    if call.outcome is None or decision is None or not decision.config.cleanup_skipped:
+        await CleanupJob(context).run(None)
+        await RemoveJob(context).run(None)
+    return None if call.wish is Wish.ABORT else Position(Standing.GONE)
+
+
 async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
     """Refuses to call a job taken back whose records another process removed before it was, by a forced cleanup or by
     hand, while files of it stand.
@@ -78,7 +112,7 @@ async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
     with the job's directory, and saw no driver finish the rollback.
     """
     state = call.state
-    if outcome.finished or state is None or state.files.in_memory is None or isinstance(state.targets, RecordedFacts):
+    if state is None or state.files.in_memory is None or isinstance(state.targets, RecordedFacts):
         return
     published = await call.action.roll_back(call.context).find_published(state)
     if published:
@@ -96,86 +130,11 @@ async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
 
 async def leave(call: JobCall, position: Position) -> Led:
     """Leaves a job that ended to its end."""
-    ended = position.outcome is None or position.outcome.outcome == "committed"
-    if ended and position.standing is not Standing.ANEW:
-        # Its driver may have died, or been cancelled, before it gave the lock back.
-        await release_lock(call.context)
+    if position.standing is Standing.GONE:
+        # Its last driver may have died, or failed, before it deleted the renamed directory and the entries.
+        await remove_leftovers(call.context)
+        await remove_temporary(call.context)
     return None
-
-
-async def clean_up_kept(call: JobCall, position: Position) -> Led:
-    """Removes what stands beside a kept outcome."""
-    await finish_kept(call.context)
-    return await tell(call, position)
-
-
-async def remove_outcome(call: JobCall, position: Position) -> Led:
-    """Removes an outcome that a cleanup left, and what that took out before."""
-    await _remove_rest(call)
-    return Position(Standing.GONE)
-
-
-async def remove_claimed(call: JobCall, position: Position) -> Led:
-    """Removes what a cleanup claimed that may be alive, or have died; a claim says nothing of how the job ended."""
-    against_hadoops = call.context.spec.hadoop and position.decision is not None
-    if not (call.context.claimed or against_hadoops):
-        # To this driver the job was gone. Who claimed its id since removes what is left of it.
-        return Position(Standing.GONE)
-    if position.decision is None:
-        led = await decide_against(call, position)
-        if not isinstance(led, Position) or led.standing is not Standing.ABORTED:
-            return led
-    elif position.found is not None:
-        await refuse_links(call.context.store, position.found, operation="abort")
-    try:
-        await release_lock(call.context)
-        await _remove_rest(call)
-    except JobNotFoundError:
-        # Another process did it, and the id is another job's by now.
-        return await call.look()
-    return Position(Standing.GONE)
-
-
-async def _remove_rest(call: JobCall) -> None:
-    removal = removal_of(call.context)
-    await CleanupJob(call.context).run(removal)
-    await RemoveLastRecords(call.context).run(removal)
-
-
-async def remove_emptied(call: JobCall, position: Position) -> Led:
-    """Removes what an abort left that died in its cleanup, or one that came when the job had ended: the two look alike,
-    so nothing is said of how the job ended but what a report or `_SUCCESS` says.
-    """
-    try:
-        await _remove_rest(call)
-    except JobNotFoundError:
-        # Another process did it, and the id is another job's by now.
-        return await call.look()
-    return Position(Standing.GONE)
-
-
-async def remove_repeated(call: JobCall, position: Position) -> Led:
-    """With a setup record or a directory that arrived as late, it looks like a job that died; but `_SUCCESS` speaks
-    of it, and the outcome, which came before that, is gone, and goes last.
-    """
-    await _remove_rest(call)
-    return Position(Standing.GONE)
-
-
-async def remove_stale(call: JobCall, position: Position) -> Led:
-    """Its driver looks for the setup record once it decided; this is for one that died before it could."""
-    context = call.context
-    outcome = [context.layout.outcome] if position.outcome is not None else []
-    await remove_records(context, [context.layout.decision, *outcome])
-    if position.found is not None:
-        await remove_side_files(context, position.found)
-    return Position(Standing.GONE)
-
-
-async def remove_mistaken(call: JobCall, position: Position) -> Led:
-    """Removes a decision, or an outcome, that is of another setup of the job."""
-    await remove_mistaken_records(call.context)
-    return await call.look()
 
 
 async def refuse(call: JobCall, position: Position) -> Led:
@@ -184,6 +143,5 @@ async def refuse(call: JobCall, position: Position) -> Led:
         Step.REFUSE_ABORTED: refuse_aborted,
         Step.REFUSE_COMMITTED: refuse_committed,
         Step.REFUSE_DECIDED: refuse_decided,
-        Step.REFUSE_ANEW: refuse_anew,
     }[step_for(position.standing, call.wish)]
     raise refuse(call.context)

@@ -17,6 +17,7 @@ from committer.stages.find_targets import FindTargets, TargetsRequest
 from committer.stages.foreign_metadata import refusal_of
 from committer.stages.inspect_destination import DestinationView
 from committer.stages.names import NameFolding, is_absolute, with_ancestors
+from committer.stages.scopes import superseded_scope
 from committer.stages.superseded import ListSuperseded, Superseded
 from committer.stages.target_directories import LookIntoTargets
 from committer.stores.abilities import LINKS
@@ -54,7 +55,7 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
             links = await _links_named(context, loaded.written)
             written = {folding.fold(name) for name in loaded.written}
             listing = ListSuperseded(context, superseded, asked.in_the_way, written)
-            scope = _superseded_scope(context, sorted(loaded.written))
+            scope = superseded_scope(context.config, sorted(loaded.written), folding)
             whole = "" in scope
             if context.config.replaces_destination:
                 _listed, standing = await both(listing.run(scope), object_at_destination(context))
@@ -81,7 +82,8 @@ async def _add_summaries(
 ) -> list[str]:
     """Adds to the old files the summary files of directories that the job changes, and returns their names.
 
-    Takes no lock: two jobs that add files at once may both find a summary file, and the first to publish removes it.
+    Excludes no other job: two jobs that add files at once may both find a summary file, and the first to publish
+    removes it.
     Cost: one listing for each directory of a symlink manifest.
     """
     fold = NameFolding(context.store.capabilities).fold
@@ -116,19 +118,6 @@ async def _leave_out(
             async for facts in view.targets.facts.batches():
                 await replaced.note(folding.fold_all([fact.path for fact in facts]), [True] * len(facts))
         await superseded.leave_out(replaced)
-
-
-def _superseded_scope(context: StageContext, written: list[str]) -> list[str]:
-    """The directories whose subtrees make room, of a job that replaces and writes into `written`."""
-    config = context.config
-    if config.replaces_destination:
-        return ["", *filter(is_absolute, {*written, *config.superseded_directories})]
-    if config.superseded_directories:
-        fold = NameFolding(context.store.capabilities).fold
-        named = {fold(name): name for name in config.superseded_directories}
-        # Those that are written to below them are named too: a link on the way there is gone through.
-        return sorted({*named.values(), *filter(config.supersedes, written)})
-    return list(filter(None, written)) if config.superseded_scope == "partitions" else written
 
 
 async def _links_named(context: StageContext, written: Collection[str]) -> list[str]:

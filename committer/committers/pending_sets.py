@@ -15,7 +15,6 @@ from committer.errors import InvalidPathError, RecordError
 from committer.layout import JobLayout, has_nonce, task_in
 from committer.paths import StorePath
 from committer.records.hadoop_json import bad_record
-from committer.records.job_state import SETUP
 from committer.records.manifest import FileEntry, TaskManifest
 from committer.records.pending_set import (
     PartEtag,
@@ -56,7 +55,7 @@ def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskM
     """
     layout, source = context.layout, str(path)
     record = decode_pending_set(data, source=source)
-    if record.jobId not in ("", layout.job_id):
+    if record.jobId not in ("", layout.job_id, layout.unique_id):
         raise bad_record(_WHAT, "jobId", f"{record.jobId!r} is not {layout.job_id!r}", source=source)
     attempt = _attempt_of(record, source)
     if record.commits and not attempt and not layout.keeps_elsewhere:
@@ -87,7 +86,6 @@ def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskM
             )
         )
     return TaskManifest(
-        extraData={key: text for key, text in record.extraData.items() if key == SETUP},
         jobId=layout.job_id,
         jobAttemptNumber=layout.job_attempt,
         taskID=task,
@@ -103,10 +101,10 @@ def set_of(context: StageContext, output: TaskOutput) -> bytes:
     layout, identity = context.layout, output.identity
     attempt = layout.task_attempt_id(identity.task, identity.attempt)
     record = PendingSet(
-        jobId=layout.job_id,
+        # Hadoop's driver, which is told this id, refuses any other.
+        jobId=layout.unique_id,
         commits=tuple(pending_of(context, identity, file, attempt=attempt) for file in output.files),
-        extraData={TASK_ATTEMPT: attempt, NONCE: identity.nonce}
-        | ({SETUP: layout.setup_name} if layout.setup_name else {}),
+        extraData={TASK_ATTEMPT: attempt, NONCE: identity.nonce},
         iostatistics=context.statistics.snapshot(),
     )
     return encode_pending_set(record, etags=context.config.pending_etags)

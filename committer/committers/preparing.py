@@ -11,7 +11,7 @@ from committer.committers.trusted_config import refuse_records_out_of_sight
 from committer.errors import UnsupportedError
 from committer.file_names import root_of
 from committer.flow.portions import portions
-from committer.flow.together import both
+from committer.flow.together import both, settled
 from committer.layout import has_nonce
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
@@ -21,10 +21,11 @@ from committer.stages.find_targets import TargetsRequest
 from committer.stages.first_files import look_at_blocks, look_at_first_files
 from committer.stages.in_the_way import InTheWay
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
+from committer.stages.intent import DeclareScope, RefuseNeighbours
 from committer.stages.listed_records import list_manifests
 from committer.stages.load_records import LoadedRecords, LoadRecords
 from committer.stages.look_up_identities import LookUpIdentities
-from committer.stages.names import is_absolute
+from committer.stages.names import NameFolding, is_absolute
 from committer.stages.planned_files import PlannedFiles
 from committer.stages.preflight import Conflicts, Preflight, PreflightRequest, refused_moves
 from committer.stages.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote
@@ -33,6 +34,7 @@ from committer.stages.record_refs import (
     check_task_count,
     refs_of_messages,
 )
+from committer.stages.scopes import scope_of
 from committer.stages.seal import is_sealed_whole
 from committer.stages.superseded import Superseded
 from committer.stores.base import FileStatus
@@ -66,11 +68,6 @@ class Prepared:
         await self.superseded.facts.close()
         await self.loaded.close()
         await self.view.targets.close()
-
-    @property
-    def replaces(self) -> bool:
-        """Whether anything old makes room."""
-        return bool(self.view.targets or self.view.blocking or self.superseded.any)
 
 
 async def find_refs(
@@ -113,20 +110,53 @@ async def prepare(
     *,
     copy_records: bool,
     prove: Callable[[], Awaitable[None]] | None = None,
+    excludes: bool = False,
 ) -> Prepared:
-    """Loads, looks at the destination, checks. Changes nothing but the job's own directory.
+    """Loads, looks at the destination, checks. Changes nothing but the job's own directory and its entry.
+
+    A job that replaces nothing looks at the destination while it lists the entries: what another job puts there is met
+    by the publish action. What it finds counts only if no other job replaces data there.
 
     Args:
         context: The job.
         refs: Records that win.
         copy_records: Copy records that could not be frozen to side files of the decision.
         prove: Finds out what the store can do there; asked where files make room that hard links would keep.
+        excludes: Exclude other jobs whose scopes meet: the caller commits.
+
+    Raises:
+        DestinationBusyError: Another job commits where this one does.
     """
     loaded = await LoadRecords(context, freeze_copies=copy_records).run(refs)
+    try:
+        _refuse_unnamed(context, loaded)
+        scope = scope_of(context.config, loaded.written, NameFolding(context.store.capabilities))
+        if excludes:
+            await DeclareScope(context).run(scope)
+        if excludes and scope.replaces:
+            await RefuseNeighbours(context).run(scope)
+        if not excludes or scope.replaces:
+            return await _look_at_destination(context, loaded, prove)
+        looked = settled(_look_at_destination(context, loaded, prove))
+        prepared, refusal = await both(looked, settled(RefuseNeighbours(context).run(scope)))
+    except BaseException:
+        await loaded.close()
+        raise
+    if isinstance(prepared, Exception):
+        await loaded.close()
+        raise refusal if isinstance(refusal, Exception) else prepared
+    if isinstance(refusal, Exception):
+        await prepared.aclose()
+        raise refusal
+    return prepared
+
+
+async def _look_at_destination(
+    context: StageContext, loaded: LoadedRecords, prove: Callable[[], Awaitable[None]] | None
+) -> Prepared:
     in_the_way = InTheWay(context.store.capabilities, loaded, keep_all=context.forms.visible_early)
     told = len(loaded.changed)
     try:
-        _refuse_unnamed(context, loaded)
         if loaded.lacking:
             await LookUpIdentities(context).run(loaded)
         files = PlannedFiles(
@@ -152,9 +182,6 @@ async def prepare(
             await superseded.facts.close()
             await view.targets.close()
             raise
-    except BaseException:
-        await loaded.close()
-        raise
     finally:
         await in_the_way.close()
         await loaded.repeats.close()

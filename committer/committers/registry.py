@@ -96,6 +96,9 @@ def suited_committer(store: Store) -> Committer:
     return committer_for(default_committer(store.capabilities))
 
 
-def layout_for(store: Store, destination: StorePath, job_id: str, job_attempt: int = 0) -> JobLayout:
-    """Where a job lives of which nothing else is known: Hadoop may have set it up for the store's committer."""
-    return suited_committer(store).listed_layout(destination, job_id, job_attempt)
+def layout_for(
+    store: Store, destination: StorePath, job_id: str, job_attempt: int = 0, *, setup: str = ""
+) -> JobLayout:
+    """Where a job lives of which no record tells more. Without a setup it is Hadoop's, of the store's committer."""
+    kind = JobLayout if setup else suited_committer(store).listed_layout
+    return kind(destination, job_id, job_attempt, setup=setup)

@@ -12,21 +12,20 @@ from committer.errors import CommitterError, JobNotFoundError, RecordError, Stor
 from committer.events import names
 from committer.logs import job_logger
 from committer.paths import StorePath
-from committer.records.job_state import SETUP, JobOutcome, is_of
+from committer.records.job_state import SETUP, JobOutcome
 from committer.records.limits import LIMITS
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, decode_success
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.job_directory import refuse_place
-from committer.stages.own_records import read_outcome
 from committer.stages.publish import Published
-from committer.stages.release_lock import release_lock
-from committer.stages.removal import remove_emptied
+from committer.stages.removal import remove_temporary
 from committer.stages.report import DESTINATION, SaveReport, is_report_of
 from committer.stages.success_content import (
     DIRECTORIES_CREATED,
     files_committed,
+    is_of_job,
     named_uris,
     read_success,
     set_totals,
@@ -85,7 +84,7 @@ async def _find_report(context: StageContext) -> SuccessData | None:
     if found is None or not found.success:
         # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
         marker = await read_success(context)
-        found = marker if marker is not None and marker.jobId == context.layout.job_id else found
+        found = marker if marker is not None and is_of_job(marker, context.layout) else found
     if found is not None and not _is_own(context, found.diagnostics.get(SETUP, "")):
         return None
     return found
@@ -93,7 +92,8 @@ async def _find_report(context: StageContext) -> SuccessData | None:
 
 def _is_own(context: StageContext, setup: str) -> bool:
     """Whether what names a setup is of this job, and not of one that was set up under the id since it was over."""
-    return is_of(setup, "" if context.claimed else context.layout.setup_name)
+    own = context.layout.setup_name
+    return not (setup and own) or setup == own
 
 
 async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundError:
@@ -115,7 +115,9 @@ async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundErro
     )
 
 
-async def report_of_finished(context: StageContext, started: float, *, decided: bool) -> JobReport:
+async def report_of_finished(
+    context: StageContext, started: float, kept: JobOutcome | None, *, decided: bool
+) -> JobReport:
     """The report of a job that ended and was cleaned up: from its summary, else from `_SUCCESS` if that is its own.
 
     A job whose outcome is kept committed, whatever they say; where neither speaks of it, the outcome says how much.
@@ -123,26 +125,24 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     Args:
         context: The job.
         started: When the call began, on the runtime's clock.
+        kept: The outcome that it keeps, if any.
         decided: Whether a commit decision was seen: then no record says how far the job came.
 
     Raises:
         JobNotFoundError: Neither speaks of this job.
     """
     layout = context.layout
-    # A driver that came too late to find its job may have taken the lock again.
-    await release_lock(context)
-    # The driver that ended it may have died between its last two deletes.
-    await remove_emptied(context)
+    if kept is None:
+        # The driver that ended it may have died between its last deletes.
+        await remove_temporary(context)
     found = await _find_report(context)
-    if found is None or not found.success:
-        outcome = await read_outcome(context.store, layout)
-        if outcome is not None and outcome.kept and _is_own(context, outcome.setup):
-            return report_of_ended(context, outcome, started)
+    if (found is None or not found.success) and kept is not None:
+        return report_of_ended(context, kept, started)
     if found is None:
         raise await _not_found(context, decided=decided)
     statistics = found.statistics()
     counters = statistics.counters
-    kept = list_told(context, found)
+    files = list_told(context, found)
     return JobReport(
         success=found.success,
         job_id=layout.job_id,
@@ -154,8 +154,8 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
         duration_s=context.runtime.monotonic() - started,
         statistics=statistics,
         filenames=named_uris(found, layout.destination),
-        file_list=kept.uri,
-        file_list_problem=kept.problem,
+        file_list=files.uri,
+        file_list_problem=files.problem,
     )
 
 
@@ -231,16 +231,12 @@ async def save_report(
             await store.close()
 
 
-async def published_before(context: StageContext, state: CommitState, outcome: JobOutcome | None) -> Published:
-    """What an earlier driver published, as far as it can still be read.
-
-    A finished outcome says how much: the decision beside it may have come when a cleanup had taken the one that counts.
-    """
-    told = outcome if outcome is not None and outcome.finished else state.decision
+async def published_before(context: StageContext, state: CommitState) -> Published:
+    """What an earlier driver published, as far as it can still be read."""
+    told = state.decision
     marker = await read_success(context)
     published = Published(most=context.forms.filenames_limit)
-    own = marker is not None and marker.jobId == context.layout.job_id
-    if marker is not None and own and _is_own(context, marker.diagnostics.get(SETUP, "")):
+    if marker is not None and is_of_job(marker, context.layout) and _is_own(context, marker.diagnostics.get(SETUP, "")):
         published.filenames = named_uris(marker, context.layout.destination)
         published.lengths = marker.lengths or []
         published.files, published.size = told.files, told.size

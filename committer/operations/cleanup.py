@@ -10,20 +10,20 @@ import msgspec
 from committer.advice import call
 from committer.audit import audit
 from committer.committers.advising import advised
-from committer.committers.context import open_context
 from committer.committers.opened_store import paced, store_of_call
+from committer.committers.registry import layout_for
 from committer.config import CommitterConfig, ConfigLike, config_of
-from committer.errors import CommitterError, ConfigurationError, JobDecidedError, OutcomeKeptError
+from committer.errors import CommitterError, ConfigurationError, JobDecidedError, JobNotFoundError, OutcomeKeptError
 from committer.events import Statistics
+from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
-from committer.layout import JobLayout, check_job_id
+from committer.layout import DirectoryName, JobLayout, check_job_id
 from committer.operations.arguments import check_flag
-from committer.operations.clean_job import DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED, clean_job
-from committer.operations.listing import job_ids
-from committer.operations.unfinished import end_unfinished
+from committer.operations.clean_job import DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED, Cleaning, clean_directory
+from committer.operations.listing import directories_of_job, job_directories
 from committer.paths import Destination, StorePath
 from committer.shown import Shown
-from committer.spec import JobSpec
+from committer.stages.entries import remove_orphans
 from committer.stages.giving_up import giving_up
 
 
@@ -230,49 +230,65 @@ async def _cleanup(
     config = config_of(config) or CommitterConfig()
     age_s = age_in_seconds(older_than, operation="cleanup")
     shown_by = call("list_jobs", str(destination))
-    chosen = [check_job_id(job_id, "cleanup", shown_by)] if job_id is not None else None
-    removed: list[str] = []
+    if job_id is not None:
+        check_job_id(job_id, "cleanup", shown_by)
+    asked = Cleaning(age_s, force, dry, forgets)
+    removed = set[str]()
     kept: dict[str, str] = {}
     given_up: dict[str, str] = {}
     failed: list[str] = []
 
-    async def clean(name: str) -> None:
+    async def clean(name: DirectoryName) -> None:
+        problems = list[str]()
         try:
-            spec = JobSpec(destination=destination.uri, job_id=name, committer="", config=config)
-            with audit(ji=name):
-
-                async def end() -> None:
-                    problem = await end_unfinished(store, destination, name, config)
-                    if problem:
-                        given_up[name] = problem
-
-                context = await open_context(spec, store, owned=False)
-                try:
-                    reason = await clean_job(context, age_s=age_s, force=force, dry=dry, forgets=forgets, end=end)
-                finally:
-                    await context.store.close()
+            with audit(ji=name.job_id):
+                reason = await clean_directory(store, destination, name, config, asked, problems)
+        except JobNotFoundError:
+            # Another process removed it since it was listed.
+            return
         except CommitterError as error:
             if job_id is not None:
                 raise
             # One job's trouble is no reason to keep the others.
             at = f": {error.path}" if error.path and error.path not in error.message else ""
             reason = f"{error.message}{at}" + (f"; {error.next_step}" if error.next_step else "")
-            failed.append(name)
+            failed.append(name.job_id)
+        if problems:
+            given_up[name.job_id] = problems[0]
         if reason is None:
-            removed.append(name)
+            removed.add(name.job_id)
         else:
-            kept[name] = reason
+            kept[name.job_id] = reason
 
     async with store_of_call(destination, storage_options) as store:
-        if chosen is None:
-            listed = paced(store, config, Statistics(), owned=False)
-            try:
-                chosen = await job_ids(listed, destination, "cleanup")
-            finally:
-                await listed.close()
+        listed = paced(store, config, Statistics(), owned=False)
+        try:
+            if job_id is None:
+                chosen = await job_directories(listed, destination, "cleanup")
+            else:
+                chosen = await directories_of_job(listed, destination, job_id)
+        finally:
+            await listed.close()
         await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
+        if not dry and (age_s is not None or not (removed or kept)):
+            before = current_runtime().now().timestamp() - (age_s or 0)
+            listed = paced(store, config, Statistics(), owned=False)
+            await remove_orphans(
+                listed,
+                lambda name, setup: layout_for(store, destination, name, setup=setup),
+                before=before,
+                job_id=job_id,
+            )
+    if job_id is not None and not (removed or kept):
+        raise JobNotFoundError(
+            f"there is no job {job_id} at {destination}",
+            operation="cleanup",
+            path=destination,
+            next_step=f"{shown_by} shows the jobs that are there",
+        )
     return CleanupReport(
-        removed=sorted(removed),
+        # Of an id of which a directory is kept what is removed is no job.
+        removed=sorted(removed - kept.keys()),
         kept=dict(sorted(kept.items())),
         given_up=dict(sorted(given_up.items())),
         failed=sorted(failed),

@@ -18,15 +18,22 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.file_names import job_id_in
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
-from committer.layout import TEMPORARY, is_job_id
+from committer.layout import COMMITTING, NEW, TEMPORARY, DirectoryName, is_job_id
 from committer.paths import Destination, StorePath
 from committer.records.job_state import Decision
 from committer.shown import Shown
-from committer.stages.job_directory import JobDirectory, JobState, look_at_job, refuse_links
-from committer.stages.own_records import read_decision, read_outcome, read_setup
+from committer.stages.job_directory import (
+    JobDirectory,
+    JobState,
+    list_job_directories,
+    look_at_job,
+    refuse_links,
+    refuse_place,
+    stands_beside,
+)
+from committer.stages.own_records import is_open, read_decision, read_kept, read_outcome, read_setup
 from committer.stores.base import Store
 from committer.stores.helpers import check_destination
 
@@ -35,10 +42,13 @@ class JobInfo(Shown, frozen=True, kw_only=True):
     """A job that left something below a destination's `_temporary`.
 
     Attributes:
-        job_id: Its id.
+        job_id: Its id. Of one id several directories can exist: at most one is that of a job, the others are what dead
+            setups and removals left.
+        directory: The name of its directory: ``JobSpec.unique_id``, or with a suffix while that is made or removed.
         state: ``open``, ``committing`` (decided, not ended), ``committed``, ``aborted``, ``rolled-back``, or
-            ``unknown`` when its records cannot be read, when it holds none (another committer's directory), or when a
-            link stands in the place of one of its directories or records; `problem` says which.
+            ``unknown`` when its records cannot be read, when it holds none (another committer's directory), when it
+            is no job any more, or not yet, or when a link stands in the place of one of its directories or records;
+            `problem` says which.
         delivery: How task commits reach its driver; None when its setup record is gone, or it is Hadoop's.
         committer: Its committer; None when unknown.
         started: When it was set up; None when unknown.
@@ -52,6 +62,7 @@ class JobInfo(Shown, frozen=True, kw_only=True):
 
     job_id: str
     state: JobState
+    directory: str = ""
     delivery: str | None = None
     committer: str | None = None
     started: datetime | None = None
@@ -85,30 +96,25 @@ async def list_jobs(
     try:
         found: list[JobInfo] = []
 
-        async def look(job_id: str) -> None:
-            info = await _info(store, destination, job_id)
+        async def look(name: DirectoryName) -> None:
+            info = await _info(store, destination, name)
             if info is not None:
                 found.append(info)
 
-        await run_workers(
-            await job_ids(store, destination, "list_jobs"), look, workers=config.io_concurrency, operation="list_jobs"
-        )
-        return sorted(found, key=lambda info: info.job_id)
+        names = await job_directories(store, destination, "list_jobs")
+        await run_workers(names, look, workers=config.io_concurrency, operation="list_jobs")
+        return sorted(found, key=lambda info: (info.job_id, info.directory))
     finally:
         await store.close()
 
 
-async def job_ids(store: Store, destination: StorePath, operation: str) -> list[str]:
-    """The ids of all jobs that left something, sorted: one listing; another where files wait in uploads."""
+async def job_directories(store: Store, destination: StorePath, operation: str) -> list[DirectoryName]:
+    """The directories of all jobs that left something, sorted: one listing; another where files wait in uploads."""
     try:
-        found = [
-            job_id_in(child.path.name)
-            async for child in store.list(destination / TEMPORARY)
-            # No job's directory is a link; one that has a job's name is shown, so that it is found.
-            if (is_job_id(job_id_in(child.path.name)) if child.is_link else child.is_directory)
-        ]
+        children = store.list(destination / TEMPORARY)
+        listed = [child async for child in children if child.path.name != COMMITTING]
     except (StoreNotFoundError, StoreNotADirectoryError) as error:
-        found = []
+        listed = []
         await check_destination(store, destination, operation)
         if isinstance(error, StoreNotADirectoryError):
             raise StoreNotADirectoryError(
@@ -117,11 +123,43 @@ async def job_ids(store: Store, destination: StorePath, operation: str) -> list[
                 path=destination / TEMPORARY,
                 next_step="remove the file; no job can be there while it stands",
             ) from error
-    jobs = {*found, *await _job_ids_beside(store, destination)}
-    return sorted([name for name in jobs if not await holds_output_of_jobs(store, destination, name, jobs)])
+    found = {
+        name
+        for child in listed
+        # No job's directory is a link; one that has a job's name is shown, so that it is found.
+        if is_job_id((name := DirectoryName.of(child.path.name)).job_id) and (child.is_link or child.is_directory)
+    }
+    # Of a directory that this engine never names so only its name is known.
+    found |= {
+        DirectoryName(child.path.name, "", "")
+        for child in listed
+        if child.is_directory and not child.is_link and not is_job_id(DirectoryName.of(child.path.name).job_id)
+    }
+    standing = {name.job_id for name in found}
+    found |= {name for name in await _beside(store, destination) if name not in found and name.job_id not in standing}
+    return sorted([name for name in found if not await holds_output_of_jobs(store, destination, name, found)])
 
 
-async def _job_ids_beside(store: Store, destination: StorePath) -> list[str]:
+async def directories_of_job(store: Store, destination: StorePath, job_id: str) -> list[DirectoryName]:
+    """The directories of one id, sorted: one listing; of a job of Hadoop's perhaps only what it keeps among the output.
+
+    Raises:
+        StoreLinkError: A link stands in the place of `_temporary`; it was not followed.
+        JobNotFoundError: The destination does not exist, or a file stands in its place, or in that of `_temporary`.
+    """
+    layout = layout_for(store, destination, job_id)
+    try:
+        names = await list_job_directories(store, layout.temporary, job_id)
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        await refuse_place(store, layout, operation="cleanup")
+        names = []
+    if names or layout.beside is None:
+        return names
+    late = [name for name in await _beside(store, destination) if name.job_id == job_id]
+    return late or [DirectoryName(job_id, "", "")]
+
+
+async def _beside(store: Store, destination: StorePath) -> list[DirectoryName]:
     """Jobs that have a directory of their own among the output: one call a thousand names there, if any can have."""
     prefix = suited_committer(store).listed_layout.beside_prefix
     if not prefix:
@@ -130,37 +168,51 @@ async def _job_ids_beside(store: Store, destination: StorePath) -> list[str]:
         found = [child.path.name async for child in store.list(destination) if child.is_directory]
     except (StoreNotFoundError, StoreNotADirectoryError):
         return []
-    return [job_id_in(name.removeprefix(prefix)) for name in found if name.startswith(prefix) and name != prefix]
+    return [DirectoryName.of(name.removeprefix(prefix)) for name in found if name.startswith(prefix) and name != prefix]
 
 
 NO_RECORD: Final = "no record says that a job stands there: another committer's directory, or what a dead driver left"
+HALF_MADE: Final = "it is being set up, or its driver died in the setup"
+HALF_REMOVED: Final = "it is over; its directory is being removed, or the driver that did died"
 
 
-async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | None:
-    layout = layout_for(store, destination, job_id)
+async def _info(store: Store, destination: StorePath, name: DirectoryName) -> JobInfo | None:
+    directory = f"{name.job_id}~{name.setup}{name.suffix}" if name.setup or name.suffix else name.job_id
+    if name.suffix:
+        problem = HALF_MADE if name.suffix == NEW else HALF_REMOVED
+        return JobInfo(job_id=name.job_id, directory=directory, state="unknown", problem=problem)
+    layout = layout_for(store, destination, name.job_id, setup=name.setup)
     try:
         found = await look_at_job(store, layout)
         await refuse_links(store, found, operation="list_jobs")
         started = delivery = committer = files = None
         setup = await read_setup(store, layout) if found.set_up else None
-        decision = await read_decision(store, layout) if found.decided else None
         if setup is not None:
             started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
-        claimed = any(record is not None and record.remains for record in (setup, decision))
-        if found.is_remains or not found.is_job or claimed:
-            return JobInfo(job_id=job_id, state="unknown", problem=NO_RECORD)
+        # An intent alone came when its job was over.
+        if not name.setup and not (found.attempts or found.set_up or found.decided or found.ended):
+            return JobInfo(job_id=name.job_id, directory=directory, state="unknown", problem=NO_RECORD)
+        half = await why_no_job(store, found) if name.setup else ""
+        if half:
+            return JobInfo(job_id=name.job_id, directory=directory, state="unknown", problem=half)
+        decision = await read_decision(store, layout) if found.decided else None
         newest = found.newest
         if found.beside:
             suited = suited_committer(store)
             committer, newest = suited.name, max(newest, await suited.last_task_commit(store, layout))
         state, files, kept = await _state(store, found, decision)
     except JobNotFoundError:
+        # A late task attempt may have written among the output again after its job was removed.
+        kind = suited_committer(store).listed_layout
+        if name.setup and await stands_beside(store, kind(destination, name.job_id, setup=name.setup)):
+            return JobInfo(job_id=name.job_id, directory=directory, state="unknown", problem=HALF_REMOVED)
         return None
     except (StoreError, RecordError) as error:
         problem = f"{error.message}; {error.next_step}" if error.next_step else error.message
-        return JobInfo(job_id=job_id, state="unknown", problem=problem)
+        return JobInfo(job_id=name.job_id, directory=directory, state="unknown", problem=problem)
     return JobInfo(
-        job_id=job_id,
+        job_id=name.job_id,
+        directory=directory,
         state=state,
         delivery=delivery,
         committer=committer,
@@ -171,11 +223,26 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
     )
 
 
+async def why_no_job(store: Store, found: JobDirectory) -> str:
+    """Why a directory of this engine holds no job; empty where it does, or says how one ended. At most one call."""
+    if found.keeps_outcome:
+        return ""
+    if not (found.opened or found.decided or found.ended):
+        return HALF_MADE
+    if found.set_up:
+        return "" if await is_open(store, found.layout) else HALF_REMOVED
+    decision = await read_decision(store, found.layout) if found.decided and not found.ended else None
+    return "" if found.ended or (decision is not None and decision.decision == "abort") else HALF_REMOVED
+
+
 async def _state(store: Store, found: JobDirectory, decision: Decision | None) -> tuple[JobState, int | None, bool]:
     files = decision.files if decision is not None else None
+    if found.keeps_outcome:
+        kept = await read_kept(store, found.layout)
+        return "committed", kept.files if kept is not None else files, True
     outcome = await read_outcome(store, found.layout) if found.ended else None
     if outcome is not None:
-        return outcome.outcome, outcome.files if outcome.outcome == "committed" else files, outcome.kept
+        return outcome.outcome, outcome.files if outcome.outcome == "committed" else files, False
     if decision is None:
         return "open", None, False
     return ("committing", files, False) if decision.decision == "commit" else ("aborted", None, False)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 
 from committer.advice import call
 from committer.committers.advising import advised
 from committer.committers.context import open_context
-from committer.committers.find_job import FoundJob, find_job
+from committer.committers.find_job import find_job
 from committer.committers.opened_store import store_of_call
 from committer.committers.refused_output import naming_the_end
 from committer.committers.registry import committer_for, suited_committer
@@ -25,6 +24,7 @@ from committer.operations.arguments import check_flag
 from committer.paths import Destination, StorePath
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
+from committer.stages.removal import remove_leftovers
 
 
 @advised
@@ -73,6 +73,7 @@ async def recover(
         async with _found(dest, job_id, config, storage_options, told) as context, AsyncExitStack() as stack:
             if not rollback:
                 await stack.enter_async_context(naming_the_end(context))
+            stack.push_async_callback(remove_leftovers, context)
             return await committer_for(context.spec.committer).recover_job(context, rollback=rollback, force=force)
     finally:
         if display is not None:
@@ -111,19 +112,15 @@ async def _found(
     choices = config_of(config)
     async with store_of_call(destination, storage_options) as store:
         try:
-            found, stood = await find_job(store, destination, job_id, config=choices), True
+            spec = await find_job(store, destination, job_id, config=choices, half=True)
         except JobNotFoundError:
-            stood = False
-            found = FoundJob(
-                JobSpec(
-                    destination=destination.uri,
-                    job_id=job_id,
-                    committer=suited_committer(store).name,
-                    config=choices or CommitterConfig(),
-                )
+            spec = JobSpec(
+                destination=destination.uri,
+                job_id=job_id,
+                committer=suited_committer(store).name,
+                config=choices or CommitterConfig(),
             )
-        context = await open_context(found.spec, store, owned=False, listeners=listeners)
-        context = replace(context, setup_identity=found.setup_identity, stood=stood, claimed=found.claimed)
+        context = await open_context(spec, store, owned=False, listeners=listeners)
         try:
             yield context
         finally:

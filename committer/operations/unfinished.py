@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from committer.committers.context import open_context
-from committer.committers.find_job import find_job
-from committer.committers.registry import committer_for, layout_for
-from committer.config import CommitterConfig
+from committer.committers.registry import committer_for
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
@@ -24,9 +19,7 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.logs import job_logger
-from committer.paths import StorePath
-from committer.stages.own_records import read_outcome
-from committer.stores.base import Store
+from committer.stages.base import StageContext
 
 _log = job_logger("committer.operations")
 
@@ -52,29 +45,21 @@ def _is_for_good(error: BaseException) -> bool:
     return isinstance(error, _FOR_GOOD) and all(map(_is_for_good, getattr(error, "causes", ())))
 
 
-async def end_unfinished(store: Store, destination: StorePath, job_id: str, config: CommitterConfig) -> str:
-    """Does what `recover` would for a job whose outcome stands and whose last steps may be missing.
+async def end_unfinished(context: StageContext, *, rollback: bool) -> str:
+    """Does what `recover` would for a job whose outcome exists.
 
     A job that is being taken back is taken back to its end: its files leave the destination, the old ones come back. A
-    committed one gets its `_SUCCESS`. Costs one read where there is nothing to do.
+    committed one gets its `_SUCCESS`.
 
     Returns:
-        Why it cannot be done, where the job's own records or files stand against it; empty where it was, or need not.
+        Why it cannot be done, where the job's own records or files stand against it; empty where it was.
 
     Raises:
         CommitterError: It failed for a reason that may pass. Nothing was given up; a later cleanup goes on from there.
     """
+    job_id = context.layout.job_id
     try:
-        outcome = await read_outcome(store, layout_for(store, destination, job_id))
-        if outcome is None or outcome.finished:
-            return ""
-        found = await find_job(store, destination, job_id, config=config)
-        context = replace(await open_context(found.spec, store, owned=False), setup_identity=found.setup_identity)
-        try:
-            rollback = outcome.outcome == "rolled-back"
-            await committer_for(found.spec.committer).recover_job(context, rollback=rollback, force=True)
-        finally:
-            await context.store.close()
+        await committer_for(context.spec.committer).recover_job(context, rollback=rollback, force=True)
     except (JobNotFoundError, JobRolledBackError):
         # Another driver of the job did it meanwhile.
         return ""

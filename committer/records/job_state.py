@@ -1,4 +1,4 @@
-"""This engine's own records of one job: setup, intent, decision, outcome and the replace lock.
+"""This engine's own records of one job: setup, opened, intent, decision, outcome and entry.
 
 They are JSON, each with ``type`` and ``version``, each written once and read by every driver of the job. What they
 mean to MapReduce's ``COMMIT_STARTED`` / ``COMMIT_SUCCESS`` / ``COMMIT_FAIL`` markers: a commit decision is STARTED,
@@ -73,17 +73,27 @@ class PlanFile(msgspec.Struct, frozen=True):
 
 
 class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.setup"):
-    """The job as it was set up; its existence claims the job id.
-
-    Attributes:
-        remains: Whether a cleanup claimed the id, to remove what is left of a job that is over: no job stands there.
-    """
+    """The job as it was set up. While it exists and `JobOpened` says open, the job is live."""
 
     version: int = VERSION
     spec: JobSpec
     created: str
     owner: str
-    remains: bool = False
+
+
+class JobOpened(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.opened"):
+    """Whether the job was ever opened, created once.
+
+    Attributes:
+        state: ``open``, by the driver that set the job up once no other job of its id was live; ``closed``, by a setup
+            of the same id or a cleanup that found the job not opened: it never is one then.
+        driver: Random name of the driver that created the record.
+    """
+
+    version: int = VERSION
+    state: Literal["open", "closed"]
+    driver: str
+    created: str
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.intent"):
@@ -92,8 +102,6 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     Attributes:
         winners: Records and digests that messages named; None when every record listed wins.
         tasks: How many tasks must have committed; None when unknown.
-        replacing: Whether the commit takes old files away.
-        setup: Which setup of the id is meant: `JobSpec.setup`. Beside another one it says nothing: it came late.
     """
 
     version: int = VERSION
@@ -102,8 +110,6 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     created: str
     winners: list[NamedRecord] | None = None
     tasks: int | None = None
-    replacing: bool = False
-    setup: str = ""
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -146,9 +152,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         was_empty: Whether the destination held nothing visible.
         hadoop: Whether Hadoop set the job up, so that no setup record stands beside the decision.
         statistics: What the winners' records count, added up: the driver that finishes the job reports it.
-        setup: As in `Intent`.
-        remains: Whether it is an abort by a process that removes what stands there without a setup record, most often
-            what is left of a job that is over: it says nothing of how that ended.
         sealed: Whether what task attempts wrote is put out of their reach before anything is published, and is
             published from there (`committer.stages.seal`).
     """
@@ -171,8 +174,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     was_empty: bool = False
     hadoop: bool = False
     statistics: IOStatistics = msgspec.field(default_factory=IOStatistics)
-    setup: str = ""
-    remains: bool = False
     sealed: bool = False
 
 
@@ -182,11 +183,10 @@ class DecisionHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     version: int = VERSION
     decision: Literal["commit", "abort"]
     driver: str
-    setup: str = ""
 
 
 class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.outcome"):
-    """How a decided commit ended.
+    """How a decided commit ended; never rewritten. A job that keeps its outcome has a copy of it under the name `kept`.
 
     Attributes:
         outcome: ``committed`` or ``rolled-back``.
@@ -195,11 +195,6 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
         files: Files published.
         size: Bytes published.
         reason: Why it was rolled back.
-        finished: Whether all that follows the end was done (`_SUCCESS`, the lock, what a rollback puts back), so that
-            only cleaning is left.
-        kept: Whether it stays when all else of the job is gone (`CommitterConfig.outcome_kept`). It is the last word
-            then: what stands beside it came late.
-        setup: As in `Intent`.
     """
 
     version: int = VERSION
@@ -211,23 +206,29 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     files: int = 0
     size: int = 0
     reason: str = ""
-    finished: bool = False
-    kept: bool = False
-    setup: str = ""
 
 
-class ReplaceLock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.replace-lock"):
-    """Held by a replacing job from its listing of old files to its outcome; `setup` as in `Intent`."""
+class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.entry"):
+    """The scope of a job, created once by each driver that is about to decide it: other jobs' drivers read it.
+
+    Attributes:
+        setup: The setup of its id: `JobSpec.setup`; empty for a job that Hadoop set up.
+        driver: Random name of the driver.
+        writes: Directories that the job writes files into, relative to the destination or absolute.
+        replaces: Subtrees that it replaces.
+    """
 
     version: int = VERSION
     job_id: str
+    setup: str = ""
     driver: str
     created: str
-    setup: str = ""
+    writes: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
 
 
-Record = JobSetup | Intent | Decision | JobOutcome | ReplaceLock
-R = TypeVar("R", JobSetup, Intent, Decision, DecisionHead, JobOutcome, ReplaceLock)
+Record = JobSetup | JobOpened | Intent | Decision | JobOutcome | Entry
+R = TypeVar("R", JobSetup, JobOpened, Intent, Decision, DecisionHead, JobOutcome, Entry)
 
 _FACTS: Final = msgspec.json.Encoder()
 _FACT_LINES: Final = msgspec.json.Decoder(Fact)
@@ -238,11 +239,6 @@ SETUP: Final = "committer.setup"
 BY_PATH: Final = "committer.by-path"
 """The key, in the extra data of a task's record, that says that programs were given the path of the attempt's
 directory: that these write no more is known to its caller alone."""
-
-
-def is_of(record: str, setup: str) -> bool:
-    """Whether a record is of a setup of the job's id, as far as both have a name."""
-    return not (record and setup and record != setup)
 
 
 def encode_record(record: Record) -> bytes:

@@ -12,10 +12,12 @@ LIMITS: Final[Mapping[str, int]] = {
     # A hundred thousand roots and superseded directories.
     "committer.setup": 16 << 20,
     # A million winners: of 200 bytes in an intent, of 400 in a decision.
+    "committer.opened": 1 << 16,
     "committer.intent": 256 << 20,
     "committer.decision": 512 << 20,
     "committer.outcome": 1 << 20,
-    "committer.replace-lock": 1 << 16,
+    # 20,000 names of directories, of a kibibyte.
+    "committer.entry": 64 << 20,
     # 25,000 facts with names of a kibibyte.
     "facts": 128 << 20,
     # A list of the uploads that one task attempt began at once.

@@ -52,14 +52,12 @@ class UploadList(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     Attributes:
         version: Of this form.
         job_id: The job.
-        setup: The name of the setup of that id; empty where it has none, or an older release wrote it.
         task_attempt: The attempt.
         uploads: What it began.
     """
 
     version: int = VERSION
     job_id: str
-    setup: str = ""
     task_attempt: str
     uploads: tuple[ListedUpload, ...]
 

@@ -12,13 +12,12 @@ the new try name.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
+from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from committer.committers.opened_store import open_store
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -33,22 +32,17 @@ from committer.errors import (
     TaskMissingError,
 )
 from committer.job_opening import attach_job, open_job
-from committer.layout import JobLayout
 from committer.logs import job_logger
 from committer.operations import forget_outcome, recover
-from committer.paths import StorePath
 from committer.spark.destination import look_at_destination
 from committer.spark.options import WriteOptions
 from committer.spark.publishing import refuse_without_executors
 from committer.spec import JobSpec
-from committer.stores.helpers import exists
 
 _LOG = job_logger("committer.spark")
 
 _JOB_IDS: Final = uuid.UUID("6d1f0ba5-2f6c-5d0e-9a3b-5b7a6f5e4c21")
 _TRIES: Final = 10
-_SETUP_LOOKS: Final = 25
-_SETUP_PAUSE_S: Final = 0.2
 
 Before: TypeAlias = Literal["committed", "open", "nothing"]
 """What an earlier try of a batch left, once what could be ended is."""
@@ -176,36 +170,16 @@ async def enter_batch(options: WriteOptions, job_id: str) -> JobSpec | None:
             return None
         if before == "nothing":
             continue
-        try:
-            if await _is_set_up(options, job_id):
-                job = await attach_job(options.path, job_id=job_id, config=options.config, storage_options=storage)
-                await job.close()
-                return job.spec
-        except JobNotFoundError:
-            continue
-        await abort_batch(options, job_id)
+        with suppress(JobNotFoundError):
+            job = await attach_job(options.path, job_id=job_id, config=options.config, storage_options=storage)
+            await job.close()
+            return job.spec
     raise JobStateError(
         f"job {job_id} was set up and ended by other drivers, again and again",
         operation="write",
         path=options.path,
         next_step="see that the query runs only once; the batch may be tried again",
     )
-
-
-async def _is_set_up(options: WriteOptions, job_id: str) -> bool:
-    """Whether a job has its directories; waits for the task that makes them, which may have died."""
-    destination = StorePath.of(options.path)
-    layout = JobLayout(destination, job_id)
-    store = await open_store(destination, await options.resolve_storage(), options.config)
-    try:
-        for _look in range(_SETUP_LOOKS):
-            # The last directory that a setup makes (`SetupJob`).
-            if not store.capabilities.directories or await exists(store, layout.attempts):
-                return True
-            await asyncio.sleep(_SETUP_PAUSE_S)
-        return False
-    finally:
-        await store.close()
 
 
 async def was_committed(options: WriteOptions, job_id: str) -> bool:

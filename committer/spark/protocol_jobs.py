@@ -28,7 +28,6 @@ from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.logs import job_logger
 from committer.options import STAGED
 from committer.paths import StorePath
-from committer.records.job_state import SETUP
 from committer.records.task_commit import INLINE_LIMIT, TaskCommit
 from committer.spark.destination import look_at
 from committer.spark.modes import SaveMode
@@ -296,6 +295,7 @@ def _answer(spec: JobSpec, *, directories: bool) -> dict[str, Any]:
     return {
         "spec": spec.encode().decode(),
         "job_id": spec.job_id,
+        "unique_id": spec.unique_id,
         "destination": str(layout.destination),
         "tasks": str(layout.tasks),
         "attempts": str(layout.attempts),
@@ -303,13 +303,10 @@ def _answer(spec: JobSpec, *, directories: bool) -> dict[str, Any]:
         "roots": [str(layout.target(root)) for root in sorted(layout.roots)],
         "magic": str(attempt_directory(layout) / "tasks") if spec.committer == "magic" else None,
         "directories": directories,
-        # Where directories are real this one is of this setup of the id alone; the record may be a later one's.
-        "stands": str(layout.drivers if directories else layout.setup),
         "setup": str(layout.setup),
         "task": _template(layout.task_id(0), "000000", "%06d"),
         "attempt": _template(layout.task_attempt_id(0, 0), "000000_0", "%06d_%d"),
         "record_suffix": MANIFEST_SUFFIX,
-        "extra": {SETUP: layout.setup_name},
         "inline_limit": INLINE_LIMIT,
     }
 

@@ -19,9 +19,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import look_at_job
-from committer.stages.job_stands import set_up_anew
 from committer.stages.listed_records import aborted_name
-from committer.stages.other_setup import is_anew
 from committer.stages.upload_lists import end_uploads
 from committer.stores.helpers import move_file
 
@@ -146,8 +144,6 @@ class AbortTask(Stage[AbortRequest, None]):
             found = await look_at_job(self.context.store, layout)
         except JobNotFoundError:
             return
-        if value.nonce is None and await is_anew(self.context, found.children):
-            raise set_up_anew(layout, self.name)
         if found.decided or found.ended:
             raise JobDecidedError(
                 f"job {layout.job_id} is decided: a task attempt may be part of it and is not aborted any more",
@@ -159,7 +155,7 @@ class AbortTask(Stage[AbortRequest, None]):
             raise JobStateError(
                 f"job {layout.job_id} is being committed: a task attempt may be part of it and is not aborted now",
                 operation=self.name,
-                path=layout.intent,
+                path=layout.job_directory / found.intents[0],
                 next_step=f"wait for the commit to end; if its driver is dead, call {self.context.recover_call()}",
             )
 

@@ -18,12 +18,10 @@ from committer.file_names import job_id_in, root_of
 from committer.flow.spill import SpillFile
 from committer.flow.together import both
 from committer.flow.workers import run_workers
-from committer.layout import has_nonce
+from committer.layout import COMMITTING, has_nonce
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stages.base import Stage
-from committer.stages.job_stands import set_up_anew
-from committer.stages.other_setup import is_anew
 from committer.stages.own_records import read_decision, read_outcome
 from committer.stages.pending_spill import with_listed
 from committer.stages.upload_lists import end_uploads
@@ -48,7 +46,7 @@ def outermost(places: Sequence[StorePath]) -> list[StorePath]:
     return [place for place in places if root_of(place.path, names) is None]
 
 
-class AbortUploads(Stage[Sequence[StorePath], list[str]]):
+class AbortUploads(Stage[None, list[str]]):
     """Ends every upload that the job's task attempts began and that is still pending; no other's, ever.
 
     Which are the job's is told by the lists in its directory, and by names that hold its id where the engine puts it,
@@ -72,16 +70,11 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
 
     name = "job_stage_abort_uploads"
 
-    async def execute(self, value: Sequence[StorePath]) -> list[str]:
-        """Ends those of losers by their lists, then what is pending by list and by name.
-
-        Args:
-            value: Lists that were found to be removed. Those of a task attempt of an earlier setup of the id, whose
-                task commits reached their driver in the other way, do not lie where this job's do.
-        """
+    async def execute(self, value: None) -> list[str]:
+        """Ends those of losers by their lists, then what is pending by list and by name."""
         layout, workers = self.context.layout, self.context.config.io_concurrency
         forms = self.context.forms
-        runs = list(dict.fromkeys([*await forms.upload_lists(self.context), *value]))
+        runs = await forms.upload_lists(self.context)
         since, winners = await both(self._set_up_at(), self._winners(asked=bool(runs)))
         won = [run for run in runs if forms.is_list_of(run, winners)]
         lost = sorted({*runs} - {*won})
@@ -92,10 +85,7 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
                     await end_upload(self.context.store, *upload)
                 return
             uploads = [upload async for upload in forms.uploads_in(self.context, run)]
-            if uploads:
-                # Another job's record may have that name by now.
-                await self._set_up_at()
-                await end_uploads(self.context, uploads)
+            await end_uploads(self.context, uploads)
 
         await run_workers(lost, end_run, workers=workers, operation=self.name)
         async with SpillFile(PendingUpload) as pending, SpillFile(PendingUpload) as unnamed:
@@ -158,9 +148,7 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
         return sorted(left_alone)[:_MOST_LEFT_ALONE]
 
     async def _end(self, uploads: Sequence[PendingUpload]) -> None:
-        if uploads:
-            await self._set_up_at()
-            await end_uploads(self.context, [(upload.path, upload.upload_id) for upload in uploads])
+        await end_uploads(self.context, [(upload.path, upload.upload_id) for upload in uploads])
 
     async def _without_others(self, uploads: list[PendingUpload]) -> list[PendingUpload]:
         """Leaves out those that another job of the same id, or of one that holds it, may have begun."""
@@ -196,7 +184,7 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
             if directory == layout.destination:
                 raise
             return {layout.job_id}
-        alike = {job_id for child in children if layout.job_id in (job_id := job_id_in(child.path.name))}
+        alike = {job_id for child in children if layout.job_id in (job_id := job_id_in(child.path.name))} - {COMMITTING}
         return alike - {layout.job_id} if directory == layout.destination else alike
 
     async def _winners(self, *, asked: bool) -> set[str]:
@@ -215,17 +203,8 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
         return {name for winner in winners for name in (winner.task_attempt, winner.task)}
 
     async def _set_up_at(self) -> float:
-        """When the job was set up, by the store's clock; never, where its setup record is gone or has no time.
-
-        Looked up after what is about to be ended was found, so that all of that is older than any job that is set up
-        under the id from then on.
-
-        Raises:
-            JobNotFoundError: One was set up before.
-        """
+        """When the job was set up, by the store's clock; never, where its setup record is gone or has no time."""
         setup = await status_or_none(self.context.store, self.context.layout.setup)
-        if setup is not None and await is_anew(self.context, {setup.path.name: setup}):
-            raise set_up_anew(self.context.layout, self.name)
         return setup.modified if setup is not None and setup.modified is not None else math.inf
 
 

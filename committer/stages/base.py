@@ -155,7 +155,7 @@ class StageContext:
     Attributes:
         spec: The job.
         layout: Where it lives.
-        listed_layout: The layout of jobs at the store of which nothing but the id is known.
+        listed_layout: The layout of jobs of Hadoop's at the store of which nothing but the id is known.
         forms: What its committer's records look like.
         store: The destination's store, paced and counted.
         statistics: Where durations and counts go.
@@ -165,15 +165,9 @@ class StageContext:
         runtime: Clock and randomness.
         plain_records: Digests of the task records that this process proved to name nothing but plainly spelled paths
             inside: when one of them is read again, its names are cut off without another look.
-        setup_identity: The setup record's identity when this driver made it or joined the job, on stores that take
-            late writes; None elsewhere, and where it is not known.
-        setups_seen: Identities of the job's setup record, as this process saw it when it looked whether the job stands,
-            where directories are not real: another one may be another job's.
-        stood: Whether the job stood when this process looked for it. One that is found under the id later is another's
-            then: of its setup nothing is known, neither where it keeps what it moved aside nor where it is fenced.
+        opened: Whether the job was opened, once that was read; empty before.
+        entries: Entries of this job that this process created or saw (`committer.stages.entries`).
         proved: Whether this process tried what the store can do there: the one that set the job up did.
-        claimed: Whether no job stands there: a cleanup claimed the id, this process's or one whose claim it joined, to
-            remove what is left of a job that is over.
         pool: Workers that publish the job's files for this driver; None where it publishes them itself.
         records: The store of the records under tasks' names, opened, where the job keeps these elsewhere
             (`JobLayout.keeps_elsewhere`); else None.
@@ -190,11 +184,9 @@ class StageContext:
     config: CommitterConfig
     runtime: Runtime = field(default_factory=current_runtime)
     plain_records: set[str] = field(default_factory=set)
-    setup_identity: str | None = None
-    setups_seen: set[str] = field(default_factory=set)
-    stood: bool = True
+    opened: list[bool] = field(default_factory=list)
+    entries: set[StorePath] = field(default_factory=set)
     proved: bool = False
-    claimed: bool = False
     pool: PublishPool | None = None
     records: Store | None = None
 

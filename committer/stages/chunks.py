@@ -105,7 +105,6 @@ def state_of_chunk(context: StageContext, chunk: PublishChunk) -> CommitState:
         config=chunk.spec.config,
         files=chunk.files,
         size=chunk.size,
-        setup=chunk.spec.setup,
         sealed=chunk.sealed,
     )
     facts: list[Fact] = told.targets

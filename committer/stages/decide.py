@@ -17,7 +17,6 @@ from committer.errors import (
     StoreOutcomeUnknownError,
 )
 from committer.flow.together import both
-from committer.layout import PLAN
 from committer.records.job_state import (
     Decision,
     Fact,
@@ -34,15 +33,12 @@ from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.decided_facts import FactList, Facts, RecordedFacts
 from committer.stages.durability import sync_directories
-from committer.stages.job_directory import JobDirectory
-from committer.stages.job_stands import is_set_up_anew, set_up_anew
+from committer.stages.job_stands import has_setup, may_vanish
 from committer.stages.noted_facts import FACTS_A_FILE, Lines, NotedFacts
-from committer.stages.origin import anchor_of, make_superseded
-from committer.stages.other_setup import delete_intent, is_another_setup
-from committer.stages.own_records import read_decision, read_setup
-from committer.stages.removal import remove_emptied, remove_records
+from committer.stages.origin import make_superseded
+from committer.stages.own_records import read_decision
 from committer.stores.base import FileStatus
-from committer.stores.helpers import create_exclusively, exists, status_or_none
+from committer.stores.helpers import create_exclusively
 
 # So many facts stand in the decision itself, some 100 bytes each; a file of their own is one more round trip.
 FACTS_IN_DECISION = 1_000
@@ -92,14 +88,12 @@ class Decided(NamedTuple):
 
     Attributes:
         decision: What stands, this driver's or another one's.
-        ended: Whether an outcome may stand beside it, of an earlier end of the job.
         superseded: Old files that it takes away, where this driver made it.
         identities: Those of sources, likewise.
         targets: What stood at files' destinations, likewise.
     """
 
     decision: Decision
-    ended: bool = False
     superseded: Facts = FactList()
     identities: Facts = FactList()
     targets: Facts = FactList()
@@ -108,13 +102,13 @@ class Decided(NamedTuple):
 class DecideCommit(Stage[DecisionContent, Decided]):
     """Creates the commit decision exclusively. A driver that loses reads the winner's and obeys it.
 
-    Preconditions: preflight found nothing; intent (and lock) stand.
+    Preconditions: preflight found nothing; intent and entry stand.
     Postconditions: the job is decided, and everything needed to finish it or roll it back is on the store.
     With `durability="fsync"` all of that survives a power loss, with the names of the frozen listing and of the place
     for what is moved aside.
     Failure modes: `JobNotFoundError` when the job's directory vanished; nothing was published. `OutcomeUnknownError`
     when it may be decided; every other failure comes before the decision.
-    Cost: 2 calls, on stores that take late writes 3, two of them at once; and one a 25,000 facts where they are more
+    Cost: 2 calls, where the job's directory can outlast its setup record 3; and one a 25,000 facts where they are more
     than 1,000; with `durability="fsync"` one more.
     """
 
@@ -160,11 +154,10 @@ class DecideCommit(Stage[DecisionContent, Decided]):
             was_empty=value.was_empty,
             hadoop=self.context.spec.hadoop,
             statistics=value.statistics,
-            setup=layout.setup_name,
             sealed=value.sealed,
         )
-        decided = await _create_decision(self.context, decision)
-        return decided._replace(
+        return Decided(
+            await create_decision(self.context, decision),
             superseded=self._read_back("superseded", value.superseded, plan),
             identities=self._read_back("identity", value.identities, plan),
             targets=self._read_back("target", value.targets, plan),
@@ -196,108 +189,47 @@ class DecideCommit(Stage[DecisionContent, Decided]):
         plan.append(PlanFile(name=path.name, digest=digest_of(lines.data), lines=lines.facts, kind=kind))
 
 
-async def remove_side_files(context: StageContext, found: JobDirectory) -> None:
-    """Removes what this driver wrote for a decision into the directory of a job that was over, and that with it.
-
-    Only where late writes are not refused can it have written there, and have made the directories for it.
-    """
-    if context.layout.intent.name in found.children:
-        await delete_intent(context)
-    await remove_plan(context, found)
-    await remove_emptied(context)
-
-
-async def remove_plan(context: StageContext, found: JobDirectory) -> None:
-    """Removes the side files that this driver wrote into a job's directory, and its intent beside another's."""
-    own = f"-{context.driver}"
-    for name in found.children:
-        if (name.startswith(PLAN) or context.layout.is_intent(name)) and name.endswith(own):
-            await context.store.delete_file(context.layout.job_directory / name)
-
-
 async def create_decision(context: StageContext, decision: Decision) -> Decision:
     """Creates a decision, or returns the one that stands.
 
-    A cleanup removes the decision before the job's directory (which, where directories are not real, cannot refuse a
-    late create at all). So what a cleanup removes before the decision is looked for once more afterwards: a decision
-    about a job that was cleaned up meanwhile is taken back. So is one to commit beside a setup record that is not the
-    one this driver knows: the request that made it arrived again after the job was aborted and cleaned up.
+    Where the job's directory can outlast its setup record, that is looked for once more afterwards: a decision about a
+    job that was removed meanwhile is deleted again.
 
     Raises:
-        JobNotFoundError: The job's directory vanished.
+        JobNotFoundError: The job was removed.
         OutcomeUnknownError: A decision may stand, this one or another driver's, and could not be looked at; or one
             stands that could not be forced to the disk. Nothing was published or deleted.
     """
-    return (await _create_decision(context, decision)).decision
-
-
-async def _create_decision(context: StageContext, decision: Decision) -> Decided:
     layout, store = context.layout, context.store
-    wanted, limit = encode_record(decision), limit_of(Decision)
+    wanted = encode_record(decision)
     try:
         temporary = layout.temporary_of(layout.decision, context.driver)
-        try:
-            found = await create_exclusively(
-                store, layout.decision, wanted, temporary=temporary, durable=context.durable, limit=limit
-            )
-        except StoreNotFoundError:
-            if decision.decision == "commit" or not await _is_half_set_up(context):
-                raise
-            found = await create_exclusively(store, layout.decision, wanted, durable=context.durable, limit=limit)
+        found = await create_exclusively(
+            store, layout.decision, wanted, temporary=temporary, durable=context.durable, limit=limit_of(Decision)
+        )
     except StoreNotFoundError as error:
         raise vanished(context) from error
     except StoreOutcomeUnknownError as error:
         raise await _undetermined(context, error) from error
-    if found != wanted:
-        return Decided(decode_record(found, Decision, source=str(layout.decision)))
+    own = found == wanted
+    if may_vanish(context):
+        try:
+            stands = await has_setup(context)
+        except StoreError as error:
+            # A caller that takes this for a decision that failed would take the intent of a decided job back.
+            raise OutcomeUnknownError(
+                f"job {layout.job_id} is decided, but whether its directory still stands could not be looked up",
+                operation=DecideCommit.name,
+                path=layout.decision,
+                next_step=_step_of(context, decision),
+                causes=[error],
+            ) from error
+        if not stands:
+            if own:
+                await store.delete_file(layout.decision)
+            raise vanished(context)
     # Decoding one's own would make all of it a second time.
-    anchor = anchor_of(context)
-    asked = decision.decision == "commit" and not store.capabilities.refuses_late_writes
-    if anchor is None:
-        return Decided(decision, await _may_have_ended(context, asked=asked))
-    try:
-        standing, ended = await both(status_or_none(store, anchor), _may_have_ended(context, asked=asked))
-    except StoreError as error:
-        # A caller that takes this for a decision that failed would take the intent of a decided job back.
-        raise OutcomeUnknownError(
-            f"job {layout.job_id} is decided, but whether its directory still stands could not be looked up",
-            operation=DecideCommit.name,
-            path=anchor,
-            next_step=_step_of(context, decision),
-            causes=[error],
-        ) from error
-    other = is_another_setup(context, standing)
-    anew = other and await is_set_up_anew(store, layout)
-    if standing is None or anew or (other and decision.decision == "commit"):
-        await remove_records(context, [layout.decision])
-        await remove_emptied(context)
-        raise set_up_anew(layout, DecideCommit.name) if anew else vanished(context)
-    return Decided(decision, ended)
-
-
-async def _may_have_ended(context: StageContext, *, asked: bool) -> bool:
-    """Whether the outcome of an earlier end of the job may stand: it can only where late writes are taken."""
-    if not asked:
-        return False
-    try:
-        return await exists(context.store, context.layout.outcome)
-    except StoreError:
-        # The caller looks then, and fails, or not.
-        return True
-
-
-async def _is_half_set_up(context: StageContext) -> bool:
-    """Whether the driver that set the job up died before it made the directory that drivers write to: 2 calls.
-
-    Such a job can only be aborted, and its abort be written without that directory. Where it arrives late, in the
-    directory of a job that was set up under the id since, no driver of that job goes by it.
-    """
-    if await exists(context.store, context.layout.drivers):
-        return False
-    try:
-        return (await read_setup(context.store, context.layout)).spec.setup == context.layout.setup_name
-    except StoreNotFoundError:
-        return False
+    return decision if own else decode_record(found, Decision, source=str(layout.decision))
 
 
 async def _undetermined(context: StageContext, error: StoreOutcomeUnknownError) -> OutcomeUnknownError:
@@ -333,7 +265,7 @@ def _step_of(context: StageContext, decision: Decision) -> str:
 
 
 def abort_decision(context: StageContext) -> Decision:
-    """A decision that the job never becomes visible; of remains that a cleanup claimed, that no job stands there."""
+    """A decision that the job never becomes visible."""
     kind: Literal["abort"] = "abort"
     return Decision(
         job_id=context.layout.job_id,
@@ -341,8 +273,7 @@ def abort_decision(context: StageContext) -> Decision:
         driver=context.driver,
         created=context.timestamp(),
         config=context.config,
-        setup=context.layout.setup_name,
-        remains=context.claimed,
+        hadoop=context.spec.hadoop,
     )
 
 

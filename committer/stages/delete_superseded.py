@@ -30,7 +30,7 @@ class DeleteSuperseded(Stage[Facts, None]):
     there since does not meet its condition. What such a call does not settle goes file by file, as it would without.
 
     Preconditions: outcome `committed`: from there on the job only goes forward, so the old files are not needed (G13).
-    The replace lock is held, except if the job supersedes only other writers' summary files.
+    No other job commits there: the entry of this one exists.
     Postconditions: none of the recorded files is at its old place; a file that was put there since stays.
     Cost: one call for as many files as the store deletes in one on conditions (S3: 1,000); elsewhere one a file.
     """

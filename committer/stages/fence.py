@@ -20,19 +20,34 @@ async def fence(context: StageContext) -> None:
 
     Idempotent. Where directories cannot be renamed atomically it does nothing: see `RollBackRequest.force`.
     """
-    layout, store = context.layout, context.store
-    if not store.capabilities.atomic_directory_rename:
-        return
-    tasks = layout.tasks
-    if layout.is_sealed:
-        if is_sealed_whole(context):
-            # First what a late seal would take: one that comes between here and there does the same.
-            await seal_whole(context)
-        else:
-            # What a late seal would take. What was sealed is in the other directory.
-            tasks = layout.recorded_tasks
-    await _fence(context, tasks, layout.tasks_fenced)
-    await _fence(context, layout.superseded, layout.superseded_fenced)
+    if context.layout.is_sealed and is_sealed_whole(context):
+        # First what a late seal would take: one that comes between here and there does the same.
+        await seal_whole(context)
+    for directory, fenced in _fences(context):
+        await _fence(context, directory, fenced)
+
+
+async def check_can_fence(context: StageContext) -> None:
+    """Refuses a rollback that could not fence: at most 4 calls.
+
+    Raises:
+        JobStateError: A directory is gone. Nothing was changed.
+    """
+    for directory, fenced in _fences(context):
+        sealed = directory == context.layout.sealed and await exists(context.store, context.layout.recorded_tasks)
+        if not (sealed or await exists(context.store, directory) or await stands_fenced(context, fenced)):
+            raise _cannot_fence(context, directory)
+
+
+def _fences(context: StageContext) -> list[tuple[StorePath, StorePath]]:
+    """The directories to rename, and their fenced names."""
+    layout = context.layout
+    if not context.store.capabilities.atomic_directory_rename:
+        return []
+    # Of what was sealed one by one: what a late seal would take. What was sealed is in the other directory.
+    one_by_one = layout.is_sealed and not is_sealed_whole(context)
+    tasks = layout.recorded_tasks if one_by_one else layout.tasks
+    return [(tasks, layout.tasks_fenced), (layout.superseded, layout.superseded_fenced)]
 
 
 def fenced_tasks(context: StageContext) -> StorePath:
@@ -48,15 +63,19 @@ async def _fence(context: StageContext, directory: StorePath, fenced: StorePath)
     except (StoreNotFoundError, StoreExistsError) as error:
         # Fenced before; or a task of this job that came too late made the directory again, which harms no job.
         if not await stands_fenced(context, fenced):
-            raise JobStateError(
-                f"job {context.layout.job_id} cannot be fenced: {directory.name} is gone",
-                operation="fence",
-                path=directory,
-                outcome="unknown",
-                next_step="nothing was taken back; find out who removed it, and put it back; where it is gone for "
-                f"good, {context.giving_up()}",
-            ) from error
+            raise _cannot_fence(context, directory) from error
     except StoreError:
         # A lost answer: what counts is what stands there.
         if await exists(store, directory) or not await stands_fenced(context, fenced):
             raise
+
+
+def _cannot_fence(context: StageContext, directory: StorePath) -> JobStateError:
+    return JobStateError(
+        f"job {context.layout.job_id} cannot be fenced: {directory.name} is gone",
+        operation="fence",
+        path=directory,
+        outcome="unknown",
+        next_step="nothing was taken back; find out who removed it, and put it back; where it is gone for "
+        f"good, {context.giving_up()}",
+    )

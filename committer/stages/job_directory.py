@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -15,16 +14,13 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.layout import DRIVERS, ENDED, PLAN, JobLayout
-from committer.records.job_state import Decision, JobOutcome
+from committer.layout import INTENT, RECORDS, REMOVED, WORK, DirectoryName, JobLayout
+from committer.paths import StorePath
 from committer.stores.abilities import LINKS
 from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import CORRECT_THE_PATH, check_destination, status_or_none
 
 JobState: TypeAlias = Literal["open", "committing", "committed", "aborted", "rolled-back", "unknown"]
-
-# Temporary files of records (`Store.put`), intents, side files of decisions, marks about the lock, files taken away.
-_REMNANT = re.compile(r"\..+\.(tmp|aside)|intent(-.+)?|plan-.+|replace-lock-.+|taken-.+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,7 @@ class JobDirectory:
     Attributes:
         layout: Where the job lives.
         children: What stands there.
-        beside: Whether what a job keeps beside stands, and no setup record of this engine explains it.
+        beside: Whether what a job of Hadoop's keeps beside it stands.
     """
 
     layout: JobLayout
@@ -43,8 +39,13 @@ class JobDirectory:
 
     @property
     def set_up(self) -> bool:
-        """Whether this engine set the job up."""
+        """Whether the setup record stands."""
         return self.layout.setup.name in self.children
+
+    @property
+    def opened(self) -> bool:
+        """Whether it is settled whether the job was opened."""
+        return self.layout.opened.name in self.children
 
     @property
     def decided(self) -> bool:
@@ -57,9 +58,22 @@ class JobDirectory:
         return self.layout.outcome.name in self.children
 
     @property
+    def kept(self) -> bool:
+        """Whether the record of a committed job stands that keeps its outcome."""
+        return self.layout.kept.name in self.children
+
+    @property
+    def keeps_outcome(self) -> bool:
+        """Whether the job is over, but for its outcome. `kept` is created beside all other records, then `setup` goes.
+
+        A setup record that stands there later was created by a repeated request.
+        """
+        return self.kept and not (self.set_up and self.decided and self.ended)
+
+    @property
     def intents(self) -> list[str]:
-        """Records of drivers that began to commit it, the first driver's first."""
-        return sorted(filter(self.layout.is_intent, self.children))
+        """Records of drivers that began to commit it."""
+        return sorted(name for name in self.children if name.startswith(INTENT))
 
     @property
     def attempts(self) -> bool:
@@ -67,77 +81,10 @@ class JobDirectory:
         return any(child.is_directory and name.isdecimal() for name, child in self.children.items())
 
     @property
-    def has_records(self) -> bool:
-        """Whether a record says that a job stands there; an intent alone may have come after a cleanup."""
-        return self.set_up or self.decided or self.ended
-
-    @property
-    def is_job(self) -> bool:
-        """Whether a job stands there, perhaps Hadoop's. What a late request leaves after a cleanup is none."""
-        return self.has_records or self.attempts or bool(self.intents)
-
-    @property
-    def holds_no_job(self) -> bool:
-        """Whether a decision that may stand there speaks of nothing: a late request made it after a cleanup."""
-        directories = any(child.is_directory and not _is_ended(child) for child in self.children.values())
-        return not (self.set_up or self.ended or directories)
-
-    def is_stale(self, decision: Decision, outcome: JobOutcome | None = None, *, late: bool) -> bool:
-        """Whether this decision, which was read there, speaks of nothing: a late request made it after a cleanup.
-
-        Where a late write makes directories again, those that stand there say nothing: a task that outlived its job
-        makes them with its record. But a decision without outcome stands beside the setup record of its job, always,
-        and so does one with an outcome that is not finished: a driver wrote that because of the decision, and died.
-
-        Args:
-            decision: The decision.
-            outcome: The outcome, where it was read.
-            late: Whether the store takes writes into directories that are gone.
-        """
-        over = self.ended if outcome is None else outcome.finished
-        if self.set_up or over:
-            return False
-        return self.holds_no_job or (late and not decision.hadoop)
-
-    @property
-    def is_remains(self) -> bool:
-        """Whether it holds no record of any job: nothing but what a driver of this engine leaves that died in a setup,
-        or wrote when its job was over and cleaned up.
-        """
-        if self.beside or self.has_records:
-            return False
-        left = [child for child in self.children.values() if not _is_ended(child)]
-        files = (not (child.is_directory or child.is_link or child.is_special) for child in left)
-        return all(files) and all(_REMNANT.fullmatch(child.path.name) for child in left)
-
-    @property
-    def being_removed(self) -> list[FileStatus]:
-        """Directories that processes moved to what they clean up: each alive or dead, and none makes it again."""
-        return [child for child in self.children.values() if _is_ended(child)]
-
-    def outlived(self, name: str, *, directories: bool) -> bool:
-        """Whether an intent that stands there is of an earlier job of this id, whose directory was claimed since.
-
-        The driver that claims it removes such intents, before it makes the directory of the job attempt.
-
-        Args:
-            name: The intent's.
-            directories: Whether directories are real.
-        """
-        if not self.set_up:
-            return False
-        if directories:
-            return not self.attempts
-        setup, intent = self.children[self.layout.setup.name].modified, self.children[name].modified
-        return setup is not None and intent is not None and intent < setup
-
-    @property
     def is_foreign(self) -> bool:
-        """Whether it holds things that this engine did not put there: perhaps another committer's, and alive."""
-        own = self.is_remains or any(
-            name.startswith((PLAN, "replace-lock-", "taken-", DRIVERS, ENDED)) for name in self.children
-        )
-        return bool(self.children) and not (self.is_job or own)
+        """Whether it holds things that neither this engine nor Hadoop's manifest committer put there."""
+        own = any(name in RECORDS or name.startswith(INTENT) for name in self.children)
+        return bool(self.children) and not (self.layout.setup_name or own or self.attempts)
 
     @property
     def newest(self) -> float:
@@ -145,8 +92,16 @@ class JobDirectory:
         return max((child.modified or 0.0 for child in self.children.values()), default=0.0)
 
 
-def _is_ended(child: FileStatus) -> bool:
-    return child.is_directory and child.path.name.startswith(ENDED)
+async def list_job_directories(store: Store, temporary: StorePath, job_id: str) -> list[DirectoryName]:
+    """The directories in `_temporary` that are named after a job's id, sorted: one listing.
+
+    Raises:
+        StoreNotFoundError: There is no `_temporary`.
+        StoreNotADirectoryError: A file stands in its place.
+    """
+    children = [child async for child in store.list(temporary) if child.is_directory or child.is_link]
+    found = [DirectoryName.of(child.path.name) for child in children]
+    return sorted(name for name in found if name.job_id == job_id)
 
 
 async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
@@ -226,7 +181,7 @@ async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> 
             raise StoreLinkError.at(child.path, operation=operation)
     layout = found.layout
     attempts = [name for name, child in found.children.items() if child.is_directory and name.isdecimal()]
-    drivers = [name for name, child in found.children.items() if child.is_directory and name.startswith(DRIVERS)]
+    drivers = [WORK] if WORK in found.children else []
     if attempts or drivers:
         inside = [f"{place}/{name}" for place in (*attempts, *drivers) for name in layout.of_attempts]
         link = await LINKS.required(store, "find_link").find_link(layout.job_directory, inside)
@@ -257,7 +212,11 @@ async def other_job_stands(store: Store, layout: JobLayout) -> bool:
         StoreNotFoundError: No job has.
     """
     async for child in store.list(layout.temporary):
-        if child.is_directory and child.path != layout.job_directory:
+        if (
+            child.is_directory
+            and child.path not in (layout.job_directory, layout.entries)
+            and not child.path.name.endswith(REMOVED)
+        ):
             return True
     return False
 
@@ -276,13 +235,13 @@ async def stands_beside(store: Store, layout: JobLayout) -> bool:
 
 
 async def join_job(store: Store, layout: JobLayout) -> JobDirectory:
-    """Lists the directory of a job that the caller wants to go on with: one call.
+    """Lists the directory of a job of Hadoop's that the caller wants to go on with: one call.
 
     Raises:
         JobNotFoundError: There is none, or what stands there is no job.
     """
     found = await look_at_job(store, layout)
-    if not found.is_job:
+    if not (found.attempts or found.set_up or found.decided or found.ended):
         raise JobNotFoundError(
             f"there is no job {layout.job_id} at {layout.destination}: its directory holds no record of one",
             operation="look_at_job",

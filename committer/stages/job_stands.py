@@ -1,4 +1,4 @@
-"""Whether the job that a process knows still stands: not gone, not decided, not another job with the same id."""
+"""Whether the job that a process knows still stands: not gone, not decided."""
 
 from __future__ import annotations
 
@@ -8,24 +8,21 @@ from committer.errors import (
     JobDecidedError,
     JobNotFoundError,
     JobStateError,
-    RecordError,
-    StoreIsADirectoryError,
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
 from committer.layout import JobLayout, has_nonce
 from committer.paths import StorePath
-from committer.records.job_state import is_of
 from committer.stages.base import StageContext
 from committer.stages.job_directory import JobDirectory, look_at_job
-from committer.stages.origin import is_set_up, is_told_elsewhere
-from committer.stages.own_records import read_outcome, read_setup
+from committer.stages.origin import anchor_of, is_set_up, is_told_elsewhere
+from committer.stages.success_content import read_success
 from committer.stores.base import Store
-from committer.stores.helpers import exists
+from committer.stores.helpers import children_of, exists
 
 
 async def check_job_stands(context: StageContext, *, operation: str) -> JobDirectory:
-    """Refuses work for a job that is gone or decided: one call; one more where its setup record is another one by now.
+    """Refuses work for a job that is gone or decided: one call.
 
     Of a job of Hadoop's whose records are elsewhere, and that no driver of this engine joined, 2 calls: the one, and
     where the store of the records is open a look at their directory.
@@ -34,8 +31,7 @@ async def check_job_stands(context: StageContext, *, operation: str) -> JobDirec
         What stands in the job's directory.
 
     Raises:
-        JobNotFoundError: The job was never set up here, or was cleaned up; also when its id was set up anew: where
-            directories are not real, since this process looked first.
+        JobNotFoundError: The job was never set up here, or was cleaned up.
         JobDecidedError: The job is decided; nothing written now can become part of it.
     """
     layout = context.layout
@@ -50,8 +46,6 @@ async def check_job_stands(context: StageContext, *, operation: str) -> JobDirec
             path=layout.job_directory,
             next_step="stop this task: its job is over",
         )
-    if await _is_anew(context, found):
-        raise set_up_anew(layout, operation)
     if found.decided or found.ended:
         raise JobDecidedError(
             f"job {layout.job_id} is decided already: nothing this task attempt writes can become part of it",
@@ -84,21 +78,6 @@ def no_job_elsewhere(layout: JobLayout, operation: str) -> JobNotFoundError:
     )
 
 
-async def _is_anew(context: StageContext, found: JobDirectory) -> bool:
-    """Whether another job was set up under the id, as far as what was listed raises that question: then one call."""
-    store, layout, seen = context.store, context.layout, context.setups_seen
-    if store.capabilities.directories:
-        return await is_set_up_anew(store, layout, found)
-    setup = found.children.get(layout.setup.name)
-    if setup is None or setup.identity is None or setup.identity in seen:
-        return False
-    known = bool(seen) or context.setup_identity not in (None, setup.identity)
-    if known and await is_set_up_anew(store, layout):
-        return True
-    seen.add(setup.identity)
-    return False
-
-
 def too_late(
     layout: JobLayout, how: str, *, operation: str, path: StorePath, causes: Sequence[BaseException] = ()
 ) -> JobStateError:
@@ -120,58 +99,45 @@ def too_late(
     )
 
 
-async def is_set_up_anew(store: Store, layout: JobLayout, found: JobDirectory | None = None) -> bool:
-    """Whether the setup record that stands is of another setup of the id than the layout's.
+def may_vanish(context: StageContext) -> bool:
+    """Whether the setup record of the job can go while its directory stays, so that it is to be looked for again.
 
-    No call where what stands in the job's directory rules it out, or the setup has no name; else one.
+    Elsewhere a removal renames the directory, and every call that names it fails from then on.
+    """
+    can, config = context.store.capabilities, context.config
+    return (
+        config.outcome_kept or config.cleanup_skipped or not (can.refuses_late_writes and can.atomic_directory_rename)
+    )
+
+
+async def has_setup(context: StageContext, found: JobDirectory | None = None) -> bool:
+    """Whether what says that the job is live stands: see `anchor_of`. No call where that was listed, else one.
+
+    The setup record counts beside `opened` alone: a repeated request can create it once more after a removal.
 
     Args:
-        store: Where.
-        layout: The job, as a process knows it.
+        context: The job.
         found: What stands in its directory, where that was listed.
     """
-    if not layout.setup_name:
-        return False
-    if found is not None and (not found.set_up or layout.drivers.name in found.children):
-        return False
-    try:
-        name = (await read_setup(store, layout)).spec.setup
-    except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError):
-        return False
-    return bool(name) and name != layout.setup_name
+    if found is not None:
+        return is_set_up(context, found)
+    layout, anchor = context.layout, anchor_of(context)
+    if anchor == layout.setup:
+        names = {child.path.name for child in await children_of(context.store, layout.job_directory)}
+        return {layout.setup.name, layout.opened.name} <= names
+    return anchor is None or await exists(context.store, anchor)
 
 
-async def is_of_other_setup(store: Store, layout: JobLayout) -> bool:
-    """Whether a setup record stands that is of another setup of the id than the layout's, or an outcome that such a job
-    keeps: one call; one more where no setup record stands.
+async def is_marked_over(context: StageContext, found: JobDirectory) -> bool:
+    """Whether a directory without setup record is left over: a late Java task makes its job's directory again.
 
-    A record that cannot be read is of no job that was set up since.
+    Only Hadoop's jobs have no setup record, and Hadoop's job setup deletes `_SUCCESS`; so one that names this job says
+    that it is over. At most one call.
     """
-    try:
-        return (await read_setup(store, layout)).spec.setup != layout.setup_name
-    except StoreNotFoundError:
-        return await is_outcome_of_other_setup(store, layout)
-    except (StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
+    if found.set_up:
         return False
-
-
-async def is_outcome_of_other_setup(store: Store, layout: JobLayout) -> bool:
-    """Whether an outcome stands that is of another setup of the id than the layout's: one call."""
-    try:
-        outcome = await read_outcome(store, layout)
-    except (StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
-        return False
-    return outcome is not None and not is_of(outcome.setup, layout.setup_name)
-
-
-def set_up_anew(layout: JobLayout, operation: str) -> JobNotFoundError:
-    """The error of a process whose job is over, and whose id another job has by now."""
-    return JobNotFoundError(
-        f"job {layout.job_id} is over, and its id was set up anew since this process set it up or joined it",
-        operation=operation,
-        path=layout.setup,
-        next_step="stop this driver or task: the job that stands there now is another one, with tasks of its own",
-    )
+    marker = await read_success(context)
+    return marker is not None and marker.success and marker.jobId == context.layout.job_id
 
 
 async def is_hadoops(store: Store, layout: JobLayout) -> bool:

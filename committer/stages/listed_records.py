@@ -24,7 +24,6 @@ from committer.paths import StorePath
 from committer.stages.base import Frozen, StageContext
 from committer.stages.commit_state import looking_again
 from committer.stages.record_refs import RecordRef, can_freeze
-from committer.stages.removal import remove_emptied
 from committer.stores.helpers import children_of, move_file, status_or_none
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
@@ -176,23 +175,9 @@ async def _bring_back(context: StageContext) -> None:
 
 
 async def _make_again(context: StageContext) -> None:
-    """Makes the directory of records, where none is there: 2 calls, 3 where one is. Nothing where the job is gone.
-
-    It is made apart, and renamed. Where a write makes directories, a request that makes it in its place, and comes when
-    the job is over, would make those of the job again: they would look like an open job, and keep its id. What comes
-    late under this name occupies no id, and every cleanup removes it.
-    """
-    store, layout = context.store, context.layout
-    apart = layout.ended(context.runtime.nonce())
-    try:
-        await store.make_directory(apart, parents=False)
-        # Where a try came whose answer was lost, the next one finds nothing to rename.
-        await looking_again(lambda: store.rename_directory(apart, layout.manifests))
-    except StoreNotFoundError:
-        return
-    except StoreExistsError:
-        with suppress(CommitterError):
-            await store.delete_directory(apart, recursive=False)
+    """Makes the directory of records, where none is there: one call. Nothing where the job is gone."""
+    with suppress(StoreNotFoundError, StoreExistsError):
+        await context.store.make_directory(context.layout.manifests, parents=False)
 
 
 async def _bring_in_late(context: StageContext) -> None:
@@ -223,7 +208,7 @@ async def _keep_name(context: StageContext) -> bool:
     """
     store, layout = context.store, context.layout
     place, apart = layout.manifests_frozen, layout.job_directory / f"taken-{context.runtime.nonce()}"
-    moved = over = False
+    moved = False
 
     async def move() -> None:
         await store.put(apart, _PLACE_TAKEN)
@@ -239,14 +224,11 @@ async def _keep_name(context: StageContext) -> bool:
         if standing is None and isinstance(error, StoreOutcomeUnknownError):
             raise
         # Where nothing is there, nothing can arrive any more.
-        over = standing is None and isinstance(error, StoreNotFoundError)
-        return over or (standing is not None and not standing.is_directory)
+        return isinstance(error, StoreNotFoundError) if standing is None else not standing.is_directory
     finally:
         if not moved:
             with suppress(CommitterError):
                 await store.delete_file(apart)
-        if over:
-            await remove_emptied(context)
     return True
 
 

@@ -17,7 +17,7 @@ from committer.flow.budget import Budget
 from committer.flow.numbered import NumberedSpill
 from committer.flow.repeats import Repeats
 from committer.flow.workers import run_workers
-from committer.records.job_state import BY_PATH, SETUP, Winner, is_of
+from committer.records.job_state import BY_PATH, Winner
 from committer.records.manifest import TaskManifest
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
@@ -187,18 +187,14 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         if read is not data:
             data, digest = read, digest_of(read)
         manifest, files, directories = decode_record(context, ref.record, data, digest)
-        if manifest.jobId != context.layout.job_id:
+        # Tasks of Hadoop's committers that take part are told the unique id.
+        if manifest.jobId not in (context.layout.job_id, context.layout.unique_id):
             raise RecordError(
                 f"the record is one of job {manifest.jobId[:128]}, not of {context.layout.job_id}",
                 field="jobId",
                 path=path,
                 operation=self.name,
                 next_step="find out who writes into the job's directory",
-            )
-        if not is_of(manifest.extraData.get(SETUP, ""), context.layout.setup_name):
-            loaded.changed.append(
-                f"{ref.record} is of a task attempt of an earlier job, under whose id this one was set up anew: it "
-                "replaced what this job's task wrote"
             )
         record = ref.record
         if self._freeze_copies:

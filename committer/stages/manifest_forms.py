@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from committer.paths import StorePath
-from committer.records.job_state import BY_PATH, SETUP
+from committer.records.job_state import BY_PATH
 from committer.records.manifest import (
     DirectoryEntry,
     FileEntry,
@@ -52,13 +52,10 @@ class ManifestForms(RecordForms):
             )
             for file in output.files
         ]
-        told = {SETUP: layout.setup_name} if layout.setup_name else {}
-        if output.by_path:
-            told[BY_PATH] = "true"
         return encode_task_manifest(
             TaskManifest(
-                extraData=told,
-                jobId=layout.job_id,
+                extraData={BY_PATH: "true"} if output.by_path else {},
+                jobId=layout.unique_id,
                 jobAttemptNumber=layout.job_attempt,
                 taskID=layout.task_id(identity.task),
                 taskAttemptID=layout.task_attempt_id(identity.task, identity.attempt),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
 from committer.file_names import working_directory_in
-from committer.layout import TEMPORARY
+from committer.layout import COMMITTING, TEMPORARY
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, FileStatus
 
@@ -114,8 +114,8 @@ def is_absolute(name: str) -> bool:
 def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:
     """The job's own directory that something found below `above` is, or lies in; None where it is no job's.
 
-    A `_temporary` without directories is what jobs leave that are over, with a lock or a report perhaps. A magic
-    directory says by its name whose it is.
+    A `_temporary` without directories of jobs is what jobs leave that are over, with entries or a report perhaps. A
+    magic directory says by its name whose it is.
     """
     name = status.path.relative_to(above)
     if not working_directory_in(name):
@@ -129,6 +129,6 @@ def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:
         below = segments[position + 1 :]
         if segment.casefold() != TEMPORARY:
             return path if below or status.is_directory else None
-        if below[1:] or (below and status.is_directory):
+        if below[:1] != [COMMITTING] and (below[1:] or (below and status.is_directory)):
             return path / below[0]
     return None

@@ -42,19 +42,6 @@ def is_set_up(context: StageContext, found: JobDirectory) -> bool:
     return context.spec.hadoop and context.layout.job_attempt_directory.name in found.children
 
 
-def lost_its_setup(context: StageContext, found: JobDirectory) -> bool:
-    """Whether the setup record is gone, which stands until the job is cleaned up. Hadoop's jobs have none to lose."""
-    return not (found.set_up or context.spec.hadoop)
-
-
-def holds_no_job(context: StageContext, found: JobDirectory) -> bool:
-    """Whether no job stands there: late requests made the directory again, where directories are not real."""
-    refuses, hadoop = context.store.capabilities.refuses_late_writes, context.spec.hadoop
-    if not found.children or (found.is_remains and not hadoop):
-        return True
-    return not (found.has_records or (found.is_job and (refuses or hadoop)))
-
-
 async def make_tasks(context: StageContext) -> None:
     """Makes the directory of the task attempt directories where job setup did not: one call then.
 

@@ -11,7 +11,16 @@ from weakref import WeakKeyDictionary
 from committer.errors import ConfigurationError, RecordError, StoreNotFoundError
 from committer.layout import JobLayout, check_setup
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record, is_of, limit_of
+from committer.records.job_state import (
+    Decision,
+    Intent,
+    JobOpened,
+    JobOutcome,
+    JobSetup,
+    R,
+    decode_record,
+    limit_of,
+)
 from committer.stages.giving_up import giving_up
 from committer.stages.job_directory import JobDirectory
 from committer.stores.base import Store
@@ -89,18 +98,16 @@ async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
         return await read_record(store, layout.outcome, JobOutcome)
 
 
-async def read_own_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
-    """Reads the outcome, None when there is none of this setup of the job's id: one call."""
-    outcome = await read_outcome(store, layout)
-    return outcome if outcome is not None and is_of(outcome.setup, layout.setup_name) else None
+async def read_kept(store: Store, layout: JobLayout) -> JobOutcome | None:
+    """Reads the outcome that a committed job keeps, None when there is none: one call."""
+    with _naming_the_end(layout):
+        return await read_record(store, layout.kept, JobOutcome)
 
 
-async def is_unfinished(store: Store, layout: JobLayout, outcome: JobOutcome | None) -> bool:
-    """Whether the outcome that a driver knows still stands, and no driver has finished the job. One call."""
-    if outcome is None:
-        return False
-    now = await read_outcome(store, layout)
-    return now is not None and not now.finished and (now.driver, now.created) == (outcome.driver, outcome.created)
+async def is_open(store: Store, layout: JobLayout) -> bool | None:
+    """Whether the job was opened; None where that is not settled: one call."""
+    opened = await read_record(store, layout.opened, JobOpened)
+    return opened.state == "open" if opened is not None else None
 
 
 async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
@@ -108,13 +115,10 @@ async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
 
     Of several drivers' the one that was written last, by their clocks: each try knows best which task attempts won.
     """
-    directories = store.capabilities.directories
     standing: list[Intent] = []
     for name in found.intents:
-        if found.outlived(name, directories=directories):
-            continue
         with _naming_the_end(found.layout):
             intent = await read_record(store, found.layout.job_directory / name, Intent)
-        if intent is not None and is_of(intent.setup, found.layout.setup_name):
+        if intent is not None:
             standing.append(intent)
     return max(standing, key=lambda intent: intent.created, default=None)

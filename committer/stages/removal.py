@@ -1,181 +1,236 @@
-"""Taking what is over out of a job's directory, and nothing of a job that is set up under the id meanwhile.
-
-A process that removes what a job left may be stopped at any call, while another one does the rest and the id is set up
-anew. What it goes on with must not reach the new job, whose records have the same names.
-"""
+"""Removing a job's directory. No other job ever uses a name in it, so a delayed request can hit nothing but its own."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
 
-from committer.errors import JobNotFoundError, StoreError, StoreNotEmptyError
+from committer.errors import (
+    CommitterError,
+    MultipleError,
+    StoreError,
+    StoreExistsError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+    UnsupportedError,
+)
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.flow.workers import run_workers
+from committer.layout import REMOVED
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stages.base import StageContext
-from committer.stages.job_directory import JobDirectory
-from committer.stages.removal_base import Removal, delete
-from committer.stages.removal_by_identity import RemovalByIdentity
-from committer.stages.removal_by_rename import RemovalByRename
+from committer.stages.commit_state import looking_again
+from committer.stages.durability import sync_directories
+from committer.stages.entries import drop_entries
+from committer.stages.job_directory import list_job_directories
+from committer.stores.abilities import BATCH_DELETE
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of
 from committer.stores.odd_names import delete_odd
 
-__all__ = [
-    "Removal",
-    "RemovalByName",
-    "removal_of",
-    "remove_dead_removals",
-    "remove_directory",
-    "remove_emptied",
-    "remove_records",
-    "remove_shared",
-    "take_out",
-]
-
 _log = job_logger("committer.stages")
 
-
-def removal_of(context: StageContext) -> Removal:
-    """How this job's store removes what a job left."""
-    can = context.store.capabilities
-    if not can.directories:
-        return RemovalByIdentity(context)
-    return RemovalByRename(context) if can.atomic_directory_rename else RemovalByName(context)
+_TRIES: Final = 5
 
 
-class RemovalByName(Removal):
-    """Where directories are real, and cannot be renamed in one step: by name, each after a look whose job stands."""
+async def remove_directory(context: StageContext) -> None:
+    """Removes the job's directory, and `_temporary` where no other job is in it. Idempotent.
 
-    async def take(self, child: FileStatus) -> None:
-        """See `Removal.take`. 2 calls."""
-        await delete(self.context, child)
+    Where directories are renamed in one step it vanishes at once: it is renamed, then deleted. Elsewhere the setup
+    record goes first: from then on no driver can decide, publish or end the job. The record that says how the job ended
+    goes last, so that a driver that finds the rest of a removal that died
+    knows what it was.
 
-    async def empty(self) -> list[StoreError]:
-        """Nothing is left to do."""
-        return []
-
-    async def end(self) -> None:
-        """Nothing is left to do."""
-
-
-async def take_out(
-    context: StageContext, what: Callable[[Removal], Awaitable[None]], begun: Removal | None = None
-) -> bool:
-    """Takes things out of a job's directory; see `Removal` for the order.
-
-    Args:
-        context: The job.
-        what: Takes them.
-        begun: The removal to go on with, which was begun; None begins one. It is ended then.
-
-    Returns:
-        Whether they were taken. Else the id was set up anew meanwhile, so another process had taken them before.
+    Cost: 3 calls; without such renames about 6.
     """
-    removal = begun or removal_of(context)
+    if not await _rename_away(context, context.layout.job_directory, context.layout.removed):
+        await _remove_in_order(context)
+    await remove_temporary(context)
+
+
+async def end_without_removal(context: StageContext) -> None:
+    """Ends a job whose directory stays: without its setup record it is not live, and no other job waits for it."""
+    await context.store.delete_file(context.layout.setup)
+    await drop_entries(context)
+
+
+async def keep_outcome(context: StageContext) -> None:
+    """Removes all of a committed job's directory but the copy of its outcome, `kept`, and `opened`. Idempotent.
+
+    `opened` stays so that a setup of the same id, which found the directory before the job was opened and then stood
+    still, cannot close it.
+
+    Cost: 3 calls, and those that delete what is listed.
+    """
+    layout = context.layout
+    await _delete(context, [FileStatus(layout.setup, False, 0)])
+    kept = {layout.kept, layout.opened}
+    children = await children_of(context.store, layout.job_directory)
+    await _delete(context, [child for child in children if child.path not in kept])
+    await drop_entries(context)
+
+
+async def remove_leftover(context: StageContext, directory: StorePath) -> None:
+    """Removes a directory in `_temporary` that a setup or a removal left half done: 2 calls."""
+    if directory.name.endswith(REMOVED) or not await _rename_away(
+        context, directory, directory.parent / f"{directory.name}{REMOVED}"
+    ):
+        await context.store.delete_directory(directory, recursive=True)
+    await _remove_shared(context)
+
+
+async def remove_leftovers(context: StageContext) -> None:
+    """Deletes directories of the job's id that removals left half done: one listing. A failure is logged."""
+    layout = context.layout
     try:
-        if begun is None:
-            await removal.begin()
-        await what(removal)
-    except JobNotFoundError:
-        return False
-    await removal.end()
-    return True
+        names = await list_job_directories(context.store, layout.temporary, layout.job_id)
+        for name in names:
+            if name.suffix.endswith(REMOVED):
+                await remove_leftover(context, layout.temporary / f"{name.job_id}~{name.setup}{name.suffix}")
+        await _remove_shared(context)
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return
+    except CommitterError as error:
+        _log.warning("could not remove what is left of job %s: %s", layout.job_id, error)
 
 
-async def remove_directory(context: StageContext, directory: StorePath) -> None:
-    """Removes a directory of the job whose name other setups' have too, where it cannot be fenced by a rename."""
-    await take_out(context, lambda removal: removal.take(FileStatus(directory, True, 0)))
-
-
-async def remove_records(context: StageContext, records: Iterable[StorePath]) -> None:
-    """Removes records of this process's own, or of its setup, that say nothing any more; none of another setup's."""
-
-    async def take(removal: Removal) -> None:
-        for record in records:
-            await removal.take(FileStatus(record, False, 0))
-
-    await take_out(context, take)
-
-
-async def remove_shared(context: StageContext) -> bool:
-    """Removes the directories that the job shares with others where nothing is in them any more: a call each.
+async def remove_failed_setup(context: StageContext) -> bool:
+    """Removes what a failed setup made: shielded, bounded, and silent, since its error is the one the user must see.
 
     Returns:
-        Whether none stands; else something is there, another job's most likely.
+        Whether nothing of it is left.
     """
-    for directory in context.layout.shared:
+    done = False
+
+    async def remove() -> None:
+        nonlocal done
+        layout = context.layout
+        try:
+            await _rename_away(context, layout.building, layout.removed)
+            await remove_directory(context)
+            if layout.beside is not None:
+                await context.store.delete_directory(layout.beside, recursive=True)
+        except CommitterError as error:
+            _log.warning("could not remove %s after a failed setup: %s", layout.job_directory, error)
+            return
+        done = True
+
+    await run_shielded(remove, bound_s=UNDO_BOUND_S)
+    return done
+
+
+async def remove_temporary(context: StageContext) -> None:
+    """Deletes the entries of the job, which is over, then the directories that jobs share, where nothing is in them."""
+    with suppress(StoreError):
+        await drop_entries(context)
+    await _remove_shared(context)
+
+
+async def _remove_shared(context: StageContext) -> None:
+    layout = context.layout
+    for directory in (*layout.shared, layout.temporary):
         try:
             await context.store.delete_directory(directory, recursive=False)
         except StoreError:
-            return False
-    return True
-
-
-async def remove_emptied(context: StageContext) -> None:
-    """Removes a job's directory when nothing is in it any more, then `_temporary` likewise: at most 2 calls.
-
-    Where late writes make directories again, the job attempt's and the drivers' too, when nothing but the place for
-    what is moved aside is in them: up to 6 calls more where one stands. A job that is alive has its setup record there.
-    """
-    layout, store = context.layout, context.store
-    for directory in (layout.job_directory, layout.temporary):
-        try:
-            try:
-                await store.delete_directory(directory, recursive=False)
-            except StoreNotEmptyError:
-                if directory != layout.job_directory:
-                    raise
-                if not store.capabilities.directories:
-                    await delete_odd(store, directory)
-                elif not (await _delete_made_again(context) or await _delete_dead_removals(context)):
-                    raise
-                await store.delete_directory(directory, recursive=False)
-        except StoreError:
-            # Another job lives in `_temporary`, or a late task attempt just wrote into the job's directory: both are
-            # found by list_jobs, and neither changes this job's result.
+            # Another job lives there, or a late task attempt has just written there: `list_jobs` shows both.
             return
 
 
-async def _delete_made_again(context: StageContext) -> bool:
-    """Whether nothing stood in the job's directory but directories that late writes made again, which are deleted."""
-    layout, store = context.layout, context.store
-    if not store.capabilities.implicit_parents:
+async def _rename_away(context: StageContext, directory: StorePath, removed: StorePath) -> bool:
+    """Renames a directory and deletes it; returns False where this store cannot."""
+    can = context.store.capabilities
+    if not (can.directories and can.atomic_directory_rename):
         return False
-    made = {child.path for child in await children_of(store, layout.job_directory)}
-    if not made or not made <= {layout.job_attempt_directory, layout.drivers}:
+    try:
+        await _remove_by_rename(context, directory, removed)
+    except UnsupportedError:
+        # A disk says so only when it is tried; from now on the store's capabilities say it too.
         return False
-    ordered = sorted(made, key=str)
-    inside = [child.path for place in ordered for child in await children_of(store, place)]
-    if not set(inside) <= {layout.superseded}:
-        return False
-    for directory in [*inside, *ordered]:
-        await store.delete_directory(directory, recursive=False)
     return True
 
 
-async def _delete_dead_removals(context: StageContext) -> bool:
-    """Whether nothing stood in the job's directory but what others moved to what they remove, which is deleted.
+async def _remove_by_rename(context: StageContext, directory: StorePath, removed: StorePath) -> None:
+    store = context.store
 
-    One of them may live: there is nothing left for it to remove.
-    """
-    children = await children_of(context.store, context.layout.job_directory)
-    found = JobDirectory(context.layout, {child.path.name: child for child in children})
-    if len(found.being_removed) < len(children):
-        return False
-    for left in children:
-        await context.store.delete_directory(left.path, recursive=True)
-    return True
-
-
-async def remove_dead_removals(context: StageContext, found: JobDirectory) -> None:
-    """Deletes what processes left that died within a removal, of a job that is over: one call each.
-
-    What cannot be deleted is found by `list_jobs`, and a later cleanup tries again.
-    """
-    for left in found.being_removed:
+    async def rename() -> bool:
         try:
-            await context.store.delete_directory(left.path, recursive=True)
+            await store.rename_directory(directory, removed)
+        except StoreNotFoundError:
+            return True
+        except StoreExistsError:
+            return False
+        return True
+
+    for _try in range(_TRIES):
+        renamed = await looking_again(rename)
+        # On a disk that reorders them, no delete may survive a power loss that the rename does not.
+        await sync_directories(context, [directory.parent], missing_ok=True)
+        # It may have been left by a removal that died, below a directory that a delayed request made again.
+        await store.delete_directory(removed, recursive=True)
+        if renamed:
+            return
+
+
+async def _remove_in_order(context: StageContext) -> None:
+    layout, store = context.layout, context.store
+    await _delete(context, [FileStatus(layout.setup, False, 0)])
+    children = await children_of(store, layout.job_directory)
+    standing = {child.path for child in children}
+    last = next((path for path in (layout.outcome, layout.decision, layout.opened) if path in standing), None)
+    # A disk that reorders deletes must not lose the last record while anything else of the job is left.
+    await sync_directories(context, [layout.job_directory], missing_ok=True)
+    await _delete(context, [child for child in children if child.path != last])
+    await sync_directories(context, [layout.job_directory], missing_ok=True)
+    if last is not None:
+        await _delete(context, [FileStatus(last, False, 0)])
+    try:
+        await store.delete_directory(layout.job_directory, recursive=False)
+    except StoreNotEmptyError:
+        if not store.capabilities.directories:
+            await delete_odd(store, layout.job_directory)
+        await store.delete_directory(layout.job_directory, recursive=True)
+
+
+async def _delete(context: StageContext, children: Iterable[FileStatus]) -> None:
+    """Deletes files and directories, files as many in a call as the store takes.
+
+    Raises:
+        StoreError, MultipleError: What could not be deleted stays.
+    """
+    store, found = context.store, list(children)
+    files = [child.path for child in found if not child.is_directory]
+    failures: list[StoreError] = []
+    able = BATCH_DELETE.of(store)
+    alone: list[FileStatus] = [child for child in found if child.is_directory]
+    if able is None or len(files) < 2:
+        alone += [child for child in found if not child.is_directory]
+    else:
+        most = store.capabilities.max_batch_delete or len(files)
+        for first in range(0, len(files), most):
+            failures.extend((await able.delete_files(files[first : first + most])).values())
+    await delete_each(context, alone, failures)
+    raise_failures(failures)
+
+
+async def delete_each(context: StageContext, found: Iterable[FileStatus], failures: list[StoreError]) -> None:
+    """Deletes many files and directories, one call each; appends what failed to `failures`."""
+
+    async def delete(child: FileStatus) -> None:
+        try:
+            if child.is_directory:
+                await context.store.delete_directory(child.path, recursive=True)
+            else:
+                await context.store.delete_file(child.path)
         except StoreError as error:
-            _log.warning("could not remove %s, which is left of job %s: %s", left.path, context.layout.job_id, error)
-    if found.being_removed:
-        await remove_emptied(context)
+            failures.append(error)
+
+    await run_workers(found, delete, workers=context.config.io_concurrency, operation="cleanup")
+
+
+def raise_failures(failures: list[StoreError]) -> None:
+    """Raises what failed, as one error."""
+    if failures:
+        raise failures[0] if len(failures) == 1 else MultipleError.of("cleanup", failures)

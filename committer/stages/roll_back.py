@@ -1,8 +1,7 @@
-"""RollBack: fences late drivers off, ends the job as rolled back, and takes back exactly what was published."""
+"""RollBack: ends the job as rolled back, fences late drivers off, and takes back exactly what was published."""
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
 from committer.errors import (
@@ -12,27 +11,28 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotEmptyError,
     StoreNotFoundError,
+    StoreOutcomeUnknownError,
     StorePreconditionError,
 )
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath, by_hand
 from committer.records.job_state import Fact, JobOutcome
+from committer.records.limits import LIMITS
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, is_forward_only, looking_again
 from committer.stages.decided_facts import FactList, Facts
 from committer.stages.end_job import EndJob
-from committer.stages.fence import fence, fenced_tasks
-from committer.stages.identity import is_file_of, is_regular, stands_as_directory, stood_there
-from committer.stages.older_success import give_back_moved, make_room_for
-from committer.stages.own_records import read_outcome
+from committer.stages.fence import check_can_fence, fence, fenced_tasks
+from committer.stages.identity import is_file_of, stands_as_directory, stood_there
 from committer.stages.planned_file import PlannedFile
-from committer.stages.removal import remove_directory
 from committer.stages.seal import SealTasks
 from committer.stages.set_aside_success import PLACE_TAKEN
-from committer.stages.success_content import marker_at
 from committer.stages.take_away import take_away
+from committer.stores.conditions import CONDITIONAL_REPLACE
 from committer.stores.helpers import exists, move_file, status_or_none
+
+_ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class RollBackRequest:
 
 
 class RollBack(Stage[RollBackRequest, JobOutcome]):
-    """Every record read, then fence, then outcome; `undo` comes after it. A job that is to be sealed is sealed first.
+    """Reads every record, then creates the outcome; `undo` fences and comes after it.
 
-    Once the fence stands no other driver can publish; once the outcome stands no other driver can call the job
-    committed. An entry is undone only when the file at its destination is the very one the job put there, and what
+    Once the outcome exists no other driver can call the job committed; once it is fenced no other driver can publish.
+    An entry is undone only when the file at its destination is the very one the job put there, and what
     stood there before comes back from the job's directory. Old files come back before new ones go (G13).
 
     Preconditions: a commit decision without the outcome `committed`.
@@ -96,14 +96,11 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         self._check_fencing(value)
 
     async def execute(self, value: RollBackRequest) -> JobOutcome:
-        """Fences, ends."""
+        """Checks, ends."""
         self.refuse(value)
-        if self.context.layout.is_sealed:
-            await SealTasks(self.context).run(value.state)
         await self._check_readable(value.state)
+        await check_can_fence(self.context)
         await self._check_provable(value.state, self.context.layout.tasks)
-        await fence(self.context)
-        await self._check_provable(value.state, self._tasks)
         return (await EndJob(self.context).run((value.state.decision, "rolled-back", value.reason))).outcome
 
     def _check_fencing(self, value: RollBackRequest) -> None:
@@ -159,7 +156,11 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await self.remove_directories(state)
 
     async def undo(self, state: CommitState) -> None:
-        """Takes back what was published. Idempotent; only for a job whose outcome is `rolled-back`."""
+        """Fences, takes back what was published. Idempotent; only for a job whose outcome is `rolled-back`."""
+        if self.context.layout.is_sealed:
+            await SealTasks(self.context).run(state)
+        await fence(self.context)
+        await self._check_provable(state, self._tasks)
         await self._put_back_all(state.superseded)
         await run_workers(
             state.files,
@@ -170,7 +171,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         if not self._fenced:
             # Late requests of another driver cannot be kept out here. Without their sources they fail, so the
             # sources go first and what slipped in before is swept afterwards.
-            await remove_directory(self.context, self._tasks)
+            await self.context.store.delete_directory(self._tasks, recursive=True)
             await run_workers(
                 state.files,
                 lambda file: looking_again(lambda: self._delete_ours(file, file.stood)),
@@ -273,35 +274,51 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await looking_again(lambda: self._restore(self._superseded / f"{fact.aside:08d}", fact))
 
     async def _put_back_success(self, state: CommitState) -> None:
-        if not state.decision.success_present:
+        decision = state.decision
+        if not (decision.success_present and decision.config.mark_successful_jobs):
             return
-        store = self.context.store
-        fact = Fact(kind="superseded", path=SUCCESS, identity=state.decision.success_identity)
-
-        async def put_back() -> None:
-            aside = self._superseded / SUCCESS
-            kept = await status_or_none(store, aside)
-            if kept is None:
+        if self.context.store.capabilities.directories:
+            await looking_again(lambda: self._move_success_back(decision.success_identity))
+            return
+        for tries_left in reversed(range(_ROUNDS)):
+            try:
+                await self._put_old_success(decision.success_identity)
                 return
-            with contextlib.suppress(StoreNotFoundError):
-                is_marker = is_regular(kept) and kept.size == len(PLACE_TAKEN)
-                if is_marker and await store.read(aside, limit=kept.size) == PLACE_TAKEN:
-                    return
-            await self._make_room_for_success(aside)
-            # Also another than the recorded one: a later job's, which this one took by mistake.
-            await self._restore(aside, fact)
+            except (StoreExistsError, StorePreconditionError, StoreOutcomeUnknownError):
+                if not tries_left:
+                    raise
 
-        await looking_again(put_back)
+    async def _move_success_back(self, identity: str | None) -> None:
+        aside = self._superseded / SUCCESS
+        if await self._kept_success(aside) is not None:
+            await self._restore(aside, Fact(kind="superseded", path=SUCCESS, identity=identity))
 
-    async def _make_room_for_success(self, aside: StorePath) -> None:
-        """Has an older `_SUCCESS` than that one make room: a driver that was stopped, of a job long over, wrote it."""
-        context = self.context
-        kept = await marker_at(context, aside)
+    async def _put_old_success(self, identity: str | None) -> None:
+        """Puts the old marker where none exists, or over itself: a slow driver may be about to delete it.
+
+        With one blank more where etags are made of content (S3), so that no delayed delete fits it.
+        """
+        store, success = self.context.store, self.context.layout.success
+        blank = b" " if store.capabilities.publishes_uploads else b""
+        standing = await status_or_none(store, success)
+        if standing is not None and (identity is None or standing.identity != identity):
+            return
+        kept = await self._kept_success(self._superseded / SUCCESS if standing is None else success)
+        able = CONDITIONAL_REPLACE.of(store)
         if kept is None:
             return
-        outcome = await read_outcome(context.store, context.layout)
-        await give_back_moved(context, kept, outcome, of_this_engine=True)
-        await make_room_for(context, kept, outcome, of_this_engine=True)
+        if standing is None:
+            await store.put(success, kept + blank, exclusive=True)
+        elif able is not None:
+            await able.replace_file(success, kept + blank, seen=standing)
+
+    async def _kept_success(self, path: StorePath) -> bytes | None:
+        """The content of an old marker; None if it does not exist, or only bars its name."""
+        try:
+            data = await self.context.store.read(path, limit=LIMITS["success"])
+        except StoreNotFoundError:
+            return None
+        return None if data == PLACE_TAKEN else data
 
     async def _restore(self, aside: StorePath, fact: Fact) -> None:
         """Moves one thing back from the job's directory, replacing nothing."""
@@ -340,7 +357,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             if same:
                 await take_away(self.context, aside, self._superseded, identity=kept.identity)
             elif fact.path != SUCCESS:
-                # A `_SUCCESS` that stands there is a later job's, and the one that counts.
+                # A `_SUCCESS` that exists there is another job's, and the one that counts.
                 self._kept_aside.append(fact.path)
 
     async def remove_directories(self, state: CommitState) -> None:

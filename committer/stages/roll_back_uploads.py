@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from committer.errors import (
     OutcomeUnknownError,
-    StoreError,
-    StoreExistsError,
-    StoreNotFoundError,
     StorePreconditionError,
-    StoreUploadNotFoundError,
 )
-from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.workers import run_workers
-from committer.layout import SUCCESS
-from committer.paths import StorePath
-from committer.records.job_state import Fact
-from committer.records.pending_uploads import ListedUpload, UploadList, encode_upload_list
 from committer.stages.commit_state import CommitState, looking_again
 from committer.stages.identity import is_file_of
 from committer.stages.planned_file import PlannedFile
 from committer.stages.roll_back import RollBack, RollBackRequest
-from committer.stages.set_aside_success import SetAsideSuccess
 from committer.stores.conditions import CONDITIONAL_DELETE
-from committer.stores.helpers import exists, status_or_none
-from committer.stores.upload_ends import end_upload, finish_upload, is_pending
-from committer.stores.uploads import UPLOADS, UploadPart
+from committer.stores.helpers import status_or_none
+from committer.stores.upload_ends import end_upload, is_pending
 
 
 class RollBackUploads(RollBack):
@@ -63,7 +50,6 @@ class RollBackUploads(RollBack):
             workers=self.context.config.io_concurrency,
             operation=self.name,
         )
-        await SetAsideSuccess(self.context).run(state.decision)
         await self._put_back_success(state)
 
     async def _end(self, file: PlannedFile) -> None:
@@ -114,55 +100,3 @@ class RollBackUploads(RollBack):
             # Another process replaced it since it was looked at.
             return True
         return True
-
-    async def _restore(self, aside: StorePath, fact: Fact) -> None:
-        store, place = self.context.store, self.context.layout.target(fact.path)
-        kept = await status_or_none(store, aside)
-        if kept is None:
-            return
-        if kept.identity != fact.identity:
-            # The copy was put as a whole, so what is put there from it is another object than the one taken away.
-            await super()._restore(aside, fact)
-            return
-        try:
-            data = await store.read(aside, limit=kept.size)
-        except StoreNotFoundError:
-            return
-        await self._send(place, data)
-        await store.delete_file(aside)
-
-    async def _send(self, place: StorePath, data: bytes) -> None:
-        """Writes `_SUCCESS` as an upload of one part, unless one stands there; listed, so that cleanup ends it."""
-        context, uploads = self.context, UPLOADS.required(self.context.store, "create_upload", place)
-        stamp = context.layout.stamp(f"{context.driver}-rollback")
-        upload_id = await uploads.create_upload(place, stamp=stamp)
-        try:
-            listed = context.layout.uploads / f"{context.driver}-rollback" / context.runtime.nonce()
-            await context.store.put(listed, _list_of(context.layout.job_id, upload_id))
-            # A driver that cleans up read the lists after it had put `_SUCCESS` back: it finds this one listed, or this
-            # one finds that.
-            if await exists(context.store, place):
-                await end_upload(context.store, place, upload_id)
-                return
-            part = await uploads.put_part(place, upload_id, 1, data)
-            # Where it is gone, another driver cleaned up, and so put `_SUCCESS` back before.
-            with suppress(StoreUploadNotFoundError):
-                await self._complete(place, upload_id, part, stamp, len(data))
-        except BaseException:
-            with suppress(StoreError):
-                await run_shielded(lambda: end_upload(context.store, place, upload_id), bound_s=UNDO_BOUND_S)
-            raise
-
-    async def _complete(self, place: StorePath, upload_id: str, part: UploadPart, stamp: str, size: int) -> None:
-        store = self.context.store
-        try:
-            await finish_upload(store, place, upload_id, [part], stamp=stamp, size=size, exclusive=True)
-        except StoreExistsError:
-            # A later job's, or another driver put it back.
-            await end_upload(store, place, upload_id)
-
-
-def _list_of(job_id: str, upload_id: str) -> bytes:
-    return encode_upload_list(
-        UploadList(job_id=job_id, task_attempt="rollback", uploads=(ListedUpload(SUCCESS, upload_id),))
-    )

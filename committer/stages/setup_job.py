@@ -1,17 +1,22 @@
-"""SetupJob: claims the job id and makes the job's directories."""
+"""SetupJob: makes the job's directory under a name of its own, and opens the job."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, Literal
+
+import msgspec
 
 from committer.advice import call
 from committer.documentation import page
 from committer.errors import (
     CommitterError,
+    ConfigurationError,
     JobExistsError,
     JobNotFoundError,
     StoreCrossDeviceError,
+    StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
@@ -19,53 +24,61 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.events import names
+from committer.file_names import root_of
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, together
 from committer.flow.workers import run_workers
-from committer.records.job_state import JobSetup, encode_record, limit_of
+from committer.layout import DirectoryName, JobLayout
+from committer.paths import StorePath
+from committer.records.job_state import JobOpened, JobSetup, decode_record, encode_record, limit_of
+from committer.spec import JobSpec
 from committer.stages.base import Stage, StageContext
-from committer.stages.cleanup import remove_job_directory
+from committer.stages.commit_state import looking_again
 from committer.stages.destination_file import enclose_file, file_in_the_way, refuse_object
 from committer.stages.durability import missing_directories, sync_directories
-from committer.stages.job_directory import JobDirectory, list_job_directory, stands_beside
-from committer.stages.other_setup import delete_seen
-from committer.stages.removal import remove_records
-from committer.stores.base import FileStatus
-from committer.stores.helpers import children_of, create_once, status_or_none
+from committer.stages.job_directory import list_job_directories
+from committer.stages.job_stands import has_setup, may_vanish
+from committer.stages.own_records import is_open
+from committer.stages.removal import remove_failed_setup
+from committer.stores.helpers import children_of, create_exclusively, exists
 
-_CLAIM_TRIES = 10
+SETUP_BYTES: Final = 10
+"""Random bytes of a setup's nonce: among a million setups of one id two have the same with a chance of 1 in 10^12."""
+
+_TRIES: Final = 5
 
 
-class SetupJob(Stage[None, str | None]):
-    """Claims the job id by creating the setup record, then makes the directories tasks need.
+class SetupJob(Stage[None, None]):
+    """Makes the job's directory under a name of its own, then opens the job unless another job of its id is live.
+
+    A job is live while its setup record exists and its `opened` says open. Of two setups of an id at once, one writes
+    first: the other one's listing shows it. Then either that job is open already, and this one is refused; or both try
+    to create the same `opened` exclusively, "open" or "closed". So at most one job of an id is ever open. What a dead
+    setup left is closed, and blocks nothing.
+
+    Where directories are renamed in one step, the whole directory is made under another name and renamed to its own: no
+    delayed request of a setup names anything in the job's directory. Elsewhere the first request is the one that
+    creates the setup record; where its response is lost, this nonce is abandoned (`set_up` draws another), since the
+    request may still take effect at any time.
 
     Args:
         context: The job.
         needs: What the committer needs of the store: capabilities, each with what it is to say.
 
     Attributes:
-        given_up: Whether it failed since the answer to the setup record's put was lost, and nothing of it was left.
+        abandoned: Whether this nonce cannot be used: another setup or a cleanup closed the directory, or the response
+            to its first request was lost.
 
-    Preconditions: the store can what the committer needs; the job's directory holds no record of any job: what a driver
-    left there that died in a setup, or came to a job of this id that was over, does not keep the id.
-    Postconditions: the setup record and the directories for task attempts and their records stand; the store proved
-    that a rename keeps identity. Nothing at the destination outside `_temporary/<job id>` changed: an old `_SUCCESS`
-    stays until the commit decision (Hadoop deletes it here). Roots outside the destination stand, and are on its volume
-    as far as that can be tried. With `durability="fsync"` the name of every directory made
-    here survives a power loss, those of the destination and its parents too.
-    Returns: the setup record's identity, on stores that take late writes: a driver that decides tells it by that from
-    one that a late request makes after a cleanup.
-    A setup record whose answer was lost, and that does not stand then, is given up (`given_up`), and not put again: it
-    may have stood and been ended, and who ended it would take the job for that one. The job is set up under another
-    name then (`committer.committers.setting_up`).
-    Failure modes: `JobExistsError` changes nothing, and neither does a first call that is refused or cannot be made (no
-    credentials, no such server); any other failure, and a cancellation, removes what was made below `_temporary`, so
-    that the id is free again; where that fails too the error says so.
-    Cost: about 10 calls in 7 round trips, and the store's probe beside the last; with `outcome_kept` one more. On
-    stores that take late writes one look at the setup record beside the last, too; where directories are not real, one
-    at the destination beside the first. With
-    `durability="fsync"` 6 more (one look, five directories synced), one where `_temporary` is made, and two a directory
-    made above it. For a failed setup 5 or 6. For a root 4. Two for an intent that was left there.
+    Preconditions: the store can what the committer needs.
+    Postconditions: the setup record, `opened` and the directories for task attempts and their records exist; the store
+    proved that a rename keeps identity. Nothing at the destination outside the job's directory changed: an old
+    `_SUCCESS` stays until the commit decision (Hadoop deletes it here). Roots outside the destination exist, and are on
+    its volume as far as that can be tried. With `durability="fsync"` the name of every directory made here survives a
+    power loss, those of the destination and its parents too.
+    Failure modes: any failure, and a cancellation, removes the directory that was made; where that fails too the error
+    says so, and a later cleanup removes it. `JobExistsError` where a job of the id is live or keeps its outcome.
+    Cost: about 11 calls in 7 round trips, and the store's probe beside them; 3 or 4 for each other directory of the id.
+    With `durability="fsync"` 6 more, and two a directory made above `_temporary`. For a root 4.
     Hadoop: ``SetupJobStage``.
     """
 
@@ -73,46 +86,21 @@ class SetupJob(Stage[None, str | None]):
 
     def __init__(self, context: StageContext, needs: Mapping[str, str]) -> None:
         super().__init__(context)
-        setup = JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver)
-        self._needs, self._claimed_as = needs, encode_record(setup)
-        self._began_to_make = self._lost = False
-        self.given_up: bool = False
+        self._needs = needs
+        self._began_to_make = False
+        self.abandoned: bool = False
 
-    async def execute(self, value: None) -> str | None:
-        """Claims, makes, proves."""
-        layout, store = self.context.layout, self.context.store
+    async def execute(self, value: None) -> None:
+        """Makes, lists, opens."""
+        layout = self.context.layout
         check_store(self.context, self._needs, operation=self.name)
-        claim = self._claimed_as
         missing = await missing_directories(self.context, layout.temporary)
         for root in sorted(layout.roots):
             missing += await missing_directories(self.context, layout.target(root))
         try:
-            left = await self._claim(claim)
-            if left:
-                await store.make_directory(layout.drivers, parents=False)
-                await self._remove_intents(left)
-            # The directory of drivers is made once: what shows that this setup stands must not come back after a pause.
-            first = [layout.job_attempt_directory] if left else [layout.job_attempt_directory, layout.drivers]
-            await together(*(store.make_directory(directory, parents=False) for directory in first))
-            records = layout.records_of(by_listing=self.context.spec.delivery == "listing")
-            # First: a driver that tidies up after an earlier job of this id takes a place for old files that stands
-            # alone.
-            await store.make_directory(layout.tasks, parents=False)
-            # A driver that joins a job that is being set up waits for the directory of records.
-            identity, _made = await both(
-                self._identify(claim),
-                together(
-                    store.make_directory(layout.superseded, parents=False),
-                    *(
-                        self.context.holding(place).make_directory(
-                            place, parents=layout.keeps_elsewhere or layout.beside is not None
-                        )
-                        for place in records
-                    ),
-                    store.probe(layout.job_attempt_directory),
-                    self._prove_roots(),
-                ),
-            )
+            await self._make_directory()
+            await self._refuse_others()
+            await self._open()
             # The probe may have found that the store can do less than it thought.
             check_store(self.context, self._needs, operation=self.name)
             # What a task commits rests on every name above it. `_temporary` may be another job's, made a moment ago and
@@ -121,86 +109,219 @@ class SetupJob(Stage[None, str | None]):
             made_in.update((layout.drivers, layout.job_attempt_directory, layout.job_directory))
             made_in.update((layout.temporary, layout.destination))
             await sync_directories(self.context, made_in)
-        except JobExistsError:
-            raise
         except BaseException as error:
             if not self._began_to_make and isinstance(error, CommitterError) and error.outcome == "unchanged":
-                # A look for what is left would fail as this call did, and advice about it would hide what is wrong.
+                # A removal would fail as this call did, and advice about it would hide what is wrong.
                 raise
-            # Also while claiming: a create that was cancelled or whose answer was lost may have come through.
-            free = await remove_job_directory(self.context, claim)
-            self.given_up = self._lost and free
-            if isinstance(error, CommitterError):
-                self._say_what_is_left(error, free=free)
+            removed = await remove_failed_setup(self.context)
+            if isinstance(error, CommitterError) and not self.abandoned:
+                self._say_what_is_left(error, removed=removed)
             raise
-        return identity
 
-    async def take_back(self) -> bool:
-        """Removes the record of this setup that came after it was given up, as long as nothing goes by it.
-
-        Another driver may have joined the job since, by its id, and have decided it: then it is that driver's. 2 calls,
-        4 where a job may keep things beside, and those of the removal.
-
-        Returns:
-            Whether it stood there, and nothing of it is left.
-        """
-        store, layout = self.context.store, self.context.layout
-        if not await self._stands(self._claimed_as):
-            return False
-        children = (await self._standing()).children
-        rest = JobDirectory(layout, {name: child for name, child in children.items() if child.path != layout.setup})
-        if rest.intents or not rest.is_remains or await stands_beside(store, layout):
-            return False
-        return await remove_job_directory(self.context, self._claimed_as)
-
-    def _say_what_is_left(self, error: CommitterError, *, free: bool) -> None:
+    def _say_what_is_left(self, error: CommitterError, *, removed: bool) -> None:
         job_id = self.context.layout.job_id
-        if not free:
+        if not removed:
             error.message = f"{error.message}; what was made of job {job_id} until then may still be there"
             cause = error.next_step or "remove the cause"
-            again = f"run it again, and where the id is in use call {self.context.cleanup_call()}: it frees the id"
+            again = f"run it again; {self.context.cleanup_call()} removes what is left"
             error.next_step = f"{cause}; then {again}"
         elif error.outcome == "unknown":
             error.outcome = "unchanged"
             error.next_step = error.next_step or f"set the job up again; its id {job_id} is free"
 
-    async def _identify(self, claim: bytes) -> str | None:
-        """Looks at the setup record once this driver's directory stands, by which others tell that the job is set up.
+    async def _make_directory(self) -> None:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                await self._make_first()
+                break
+            except StoreNotFoundError:
+                # Another job that ends removes an empty `_temporary`.
+                if not tries_left:
+                    raise
 
-        This driver may have stood still since it claimed the id, and the job have been ended and another one set up.
-        """
+    async def _make_first(self) -> None:
+        """Makes the directory with all that is in it: at once where it is renamed, else the setup record first."""
         layout, store = self.context.layout, self.context.store
-        identity = None
-        try:
-            if not store.capabilities.refuses_late_writes:
-                identity = (await store.status(layout.setup)).identity
-        except StoreNotFoundError:
-            raise self._ended_meanwhile() from None
-        if not await self._stands(claim):
-            raise self._ended_meanwhile()
-        return identity
+        renames = store.capabilities.directories and store.capabilities.atomic_directory_rename
+        base = layout.building if renames else layout.job_directory
+        await both(self._make_base(base), refuse_object(self.context, self.name))
+        await self._fill(base)
+        if renames:
+            try:
+                await self._rename(base)
+            except UnsupportedError:
+                # A disk says so only when it is tried; from now on the store's capabilities say it too.
+                await store.delete_directory(base, recursive=True)
+                await self._make_base(layout.job_directory)
+                await self._fill(layout.job_directory)
+        if layout.keeps_elsewhere or layout.beside is not None:
+            await self.context.holding(layout.manifests).make_directory(layout.manifests, parents=True)
 
-    async def _stands(self, claim: bytes) -> bool:
-        """Whether the setup record is this driver's: one call."""
+    async def _fill(self, base: StorePath) -> None:
+        """Writes the setup record and makes the directories in `base`; the record first where no rename follows."""
+        layout, store = self.context.layout, self.context.store
+        setup = JobSetup(spec=self.context.spec, created=self.context.timestamp(), owner=self.context.driver)
+        path, data, durable = base / layout.setup.name, encode_record(setup), self.context.durable
+        if base == layout.building:
+            # Before the rest: it may make the directory again that a cleanup took away, with what stood there.
+            await store.put(path, data, durable=durable)
+            await self._make_inside(base)
+            return
         try:
-            return await self.context.store.read(self.context.layout.setup, limit=limit_of(JobSetup)) == claim
-        except StoreNotFoundError:
-            return False
+            # An exclusive put is not sent again once its answer is lost. A cleanup may have removed the record by then.
+            await store.put(path, data, exclusive=True, durable=durable)
+        except BaseException as error:
+            self.abandoned = isinstance(error, StoreOutcomeUnknownError)
+            self._began_to_make = not isinstance(error, CommitterError) or error.outcome != "unchanged"
+            raise
+        self._began_to_make = True
+        await self._make_inside(base)
 
-    def _ended_meanwhile(self) -> JobNotFoundError:
-        layout = self.context.layout
-        return JobNotFoundError(
-            f"job {layout.job_id} was ended while it was set up",
-            operation=self.name,
-            path=layout.setup,
-            next_step="find out who ended it, then set it up again",
+    async def _make_base(self, base: StorePath) -> None:
+        store = self.context.store
+        try:
+            await store.make_directory(base, parents=True)
+            # Elsewhere that was no call.
+            self._began_to_make = store.capabilities.directories
+        except (StoreExistsError, StoreNotADirectoryError) as error:
+            if not await enclose_file(self.context):
+                raise await file_in_the_way(self.context, self.name, error) from error
+            await store.make_directory(base, parents=True)
+
+    async def _make_inside(self, base: StorePath) -> None:
+        """Makes the directories of the job in `base`, which is its directory or is renamed to it."""
+        layout, store = self.context.layout, self.context.store
+
+        def at(place: StorePath) -> StorePath:
+            return base / place.relative_to(layout.job_directory)
+
+        attempt = at(layout.job_attempt_directory)
+        await together(*(store.make_directory(at(place), parents=False) for place in self._first_level()))
+        records = layout.records_of(by_listing=self.context.spec.delivery == "listing")
+        places = [place for place in (layout.tasks, *records) if place.is_under(layout.job_directory)]
+        await together(
+            *(store.make_directory(at(place), parents=False) for place in (*places, layout.superseded)),
+            store.probe(attempt),
+            self._prove_roots(attempt),
         )
 
-    async def _prove_roots(self) -> None:
-        roots, workers = sorted(self.context.layout.roots), self.context.config.io_concurrency
-        await run_workers(roots, self._prove_root, workers=workers, operation=self.name)
+    def _first_level(self) -> list[StorePath]:
+        return [self.context.layout.job_attempt_directory, self.context.layout.drivers]
 
-    async def _prove_root(self, root: str) -> None:
+    async def _rename(self, base: StorePath) -> None:
+        layout, store = self.context.layout, self.context.store
+
+        async def rename() -> None:
+            try:
+                await store.rename_directory(base, layout.job_directory)
+            except (StoreExistsError, StoreNotFoundError):
+                # An earlier request, whose response was lost, renamed it.
+                if not await exists(store, layout.setup):
+                    raise
+
+        await looking_again(rename)
+
+    async def _refuse_others(self) -> None:
+        """Closes directories of the id that were never opened; refuses a job that is live or keeps its outcome.
+
+        Raises:
+            JobExistsError: Another job of the id is live, or keeps its outcome.
+            StoreError: The listing does not show what this driver has just made.
+        """
+        layout, store = self.context.layout, self.context.store
+        found = await list_job_directories(store, layout.temporary, layout.job_id)
+        if DirectoryName(layout.job_id, layout.setup_name, "") not in found:
+            self.abandoned = await self._was_removed()
+            raise StoreError(
+                f"{layout.temporary} does not list {layout.unique_id}, which was made there a moment ago: "
+                "the store's listings do not show every finished write, or another process deletes there",
+                operation=self.name,
+                path=layout.job_directory,
+                next_step="find out which one; jobs need a store whose listings are strongly consistent",
+            )
+        if layout.beside is not None and await exists(store, hadoops_beside(layout)):
+            raise exists_error(layout, "open", operation=self.name)
+        for other in found:
+            if other.suffix or other.setup == layout.setup_name:
+                continue
+            state = await self._state_of(other)
+            if state is not None:
+                raise exists_error(layout, state, operation=self.name)
+
+    async def _was_removed(self) -> bool:
+        """Whether a cleanup removed the directory before the job was opened."""
+        return not await exists(self.context.store, self.context.layout.setup)
+
+    async def _state_of(self, other: DirectoryName) -> Literal["open", "committed"] | None:
+        """The state of another job of the id; None where that is over, or never was opened: then it is closed."""
+        context = self.context
+        store = context.store
+        if not other.setup:
+            # A job of Hadoop's, or of what a Hadoop committer left.
+            return "open"
+        layout = JobLayout(context.layout.destination, other.job_id, setup=other.setup)
+        children = {child.path.name for child in await children_of(store, layout.job_directory)}
+        for _look in range(_TRIES):
+            opened = await is_open(store, layout) if layout.opened.name in children else None
+            decided = {layout.decision.name, layout.outcome.name, layout.kept.name} & children
+            if layout.setup.name not in children and not decided:
+                # A setup that writes its record from now on lists this job's directory after that.
+                return None
+            if opened is None and not decided:
+                wanted = JobOpened(state="closed", driver=context.driver, created=context.timestamp())
+                try:
+                    found = await create_exclusively(
+                        store,
+                        layout.opened,
+                        encode_record(wanted),
+                        durable=context.durable,
+                        limit=limit_of(JobOpened),
+                    )
+                except StoreNotFoundError:
+                    return None
+                opened = decode_record(found, JobOpened, source=str(layout.opened)).state == "open"
+            stands = layout.setup.name in children and await exists(store, layout.setup)
+            if stands == (layout.setup.name in children):
+                ended = {layout.decision.name, layout.outcome.name} <= children
+                if layout.kept.name in children and not (stands and ended):
+                    return "committed"
+                return "open" if stands and opened else None
+            # It was removed since it was listed: its outcome may be kept.
+            children = {child.path.name for child in await children_of(store, layout.job_directory)}
+        return "open"
+
+    async def _open(self) -> None:
+        context, layout = self.context, self.context.layout
+        wanted = JobOpened(state="open", driver=context.driver, created=context.timestamp())
+        try:
+            found = await create_exclusively(
+                context.store,
+                layout.opened,
+                encode_record(wanted),
+                temporary=layout.temporary_of(layout.opened, context.driver),
+                durable=context.durable,
+                limit=limit_of(JobOpened),
+            )
+            opened = decode_record(found, JobOpened, source=str(layout.opened)).driver == context.driver
+        except StoreNotFoundError:
+            opened = False
+        if opened and may_vanish(context):
+            opened = await has_setup(context)
+        if not opened:
+            self.abandoned = True
+            raise JobNotFoundError(
+                f"job {layout.job_id} was ended while it was set up",
+                operation=self.name,
+                path=layout.setup,
+                next_step="find out who ended it, then set it up again",
+            )
+        context.opened.append(True)
+
+    async def _prove_roots(self, attempt: StorePath) -> None:
+        roots, workers = sorted(self.context.layout.roots), self.context.config.io_concurrency
+        await run_workers(roots, lambda root: self._prove_root(root, attempt), workers=workers, operation=self.name)
+
+    async def _prove_root(self, root: str, attempt: StorePath) -> None:
         """Makes a root outside the destination, and tries to rename something into it.
 
         Whether a directory is on another volume cannot be told from its name, nor from its device (bind mounts). What
@@ -210,7 +331,7 @@ class SetupJob(Stage[None, str | None]):
         layout, store = self.context.layout, self.context.store
         directory = layout.target(root)
         probe = layout.probe_in(root)
-        source = layout.job_attempt_directory / f"{probe.name}-{self.context.runtime.nonce()}"
+        source = attempt / f"{probe.name}-{self.context.runtime.nonce()}"
         try:
             await store.make_directory(directory, parents=True)
             if not store.capabilities.atomic_directory_rename:
@@ -241,107 +362,107 @@ class SetupJob(Stage[None, str | None]):
                 causes=[error],
             ) from error
 
-    async def _claim(self, claim: bytes) -> list[FileStatus]:
-        """Claims the id.
 
-        Returns:
-            Intents to commit an earlier job of this id.
-        """
-        for tries_left in reversed(range(_CLAIM_TRIES)):
-            try:
-                return await self._try_to_claim(claim)
-            except StoreNotFoundError:
-                # Another job that ends takes an empty `_temporary` with it, and one that gives its setup up takes the
-                # directory of an id that no driver claimed yet.
-                if not tries_left:
-                    raise
-        raise AssertionError(claim)
+async def set_up(
+    context: StageContext, needs: Mapping[str, str], known_as: Callable[[StageContext, JobSpec], StageContext]
+) -> StageContext:
+    """Sets a job up, under another nonce where one is abandoned.
 
-    async def _try_to_claim(self, claim: bytes) -> list[FileStatus]:
-        layout, store = self.context.layout, self.context.store
+    Args:
+        context: The job.
+        needs: As for `SetupJob`.
+        known_as: Makes the context of the same job, of which more is known.
+
+    Returns:
+        The job as it was set up.
+
+    Raises:
+        ConfigurationError: `superseded_directories` names a directory outside the destination and all roots.
+        JobExistsError: A job of the id is live, or keeps its outcome.
+    """
+    _refuse_superseded_directories(context.layout, context.config.superseded_directories)
+    for tries_left in reversed(range(_TRIES)):
+        stage = SetupJob(context, needs)
         try:
-            await store.make_directory(layout.job_directory, parents=True)
-            # Elsewhere that was no call.
-            self._began_to_make = store.capabilities.directories
-        except (StoreExistsError, StoreNotADirectoryError) as error:
-            if not await enclose_file(self.context):
-                raise await file_in_the_way(self.context, self.name, error) from error
-            return await self._try_to_claim(claim)
-        # A directory alone claims nothing: a lost answer to its creation cannot be told from another driver's.
-        # The record does. Anything else in the directory belongs to another job: Hadoop's, or one being cleaned up.
-        remains, _none = await both(self._remains(), refuse_object(self.context, self.name))
-        if remains is not None:
-            self._began_to_make = True
-            found = await create_once(
-                store, layout.setup, claim, durable=self.context.durable, limit=limit_of(JobSetup)
+            await stage.run(None)
+        except CommitterError:
+            if not (tries_left and stage.abandoned):
+                raise
+        else:
+            return replace(context, proved=True)
+        spec = msgspec.structs.replace(context.spec, setup=context.runtime.nonce(SETUP_BYTES))
+        context = replace(known_as(context, spec), opened=[])
+    raise AssertionError(context)
+
+
+def exists_error(layout: JobLayout, state: Literal["open", "committed"], *, operation: str) -> JobExistsError:
+    """The error of a setup that found a job of its id.
+
+    Args:
+        layout: The job that is set up.
+        state: How the other one stands.
+        operation: The call.
+    """
+    if state == "committed":
+        how = f"job {layout.job_id} committed at {layout.destination}, and its outcome is kept"
+        step = "choose another job id; where no stream will run that job again, "
+        step += f"{call('cleanup', str(layout.destination), job_id=layout.job_id, force=True)} frees the id"
+    else:
+        how = f"job id {layout.job_id} is in use at {layout.destination}"
+        step = "choose another job id, or join the job with attach_job or open_task; if its driver is dead, "
+        step += f"{call('list_jobs', str(layout.destination))} says how far it came, and {page('recovery.md')} "
+        step += "what ends it"
+    return JobExistsError(how, state=state, operation=operation, path=layout.job_directory, next_step=step)
+
+
+def hadoops_beside(layout: JobLayout) -> StorePath:
+    """Where a job of Hadoop's of the same id keeps what it has among the output."""
+    return layout.destination / f"{layout.beside_prefix}{layout.job_id}"
+
+
+async def claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> None:
+    """Adds a setup record to the directory of a job that Hadoop set up, and what it lacks of a job of this engine.
+
+    Some 10 calls. May run again, or beside another driver that does the same.
+
+    Raises:
+        JobExistsError: Another driver added one; nothing was changed but directories made.
+    """
+    layout, store = context.layout, context.store
+    check_store(context, needs, operation="attach_job")
+    record = encode_record(JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver))
+    await store.make_directory(layout.job_directory, parents=True)
+    found = await create_exclusively(store, layout.setup, record, durable=context.durable, limit=limit_of(JobSetup))
+    await finish_claim(context)
+    if found != record:
+        raise exists_error(layout, "open", operation="attach_job")
+
+
+async def finish_claim(context: StageContext) -> None:
+    """Makes the directories of a job of Hadoop's that a driver of this engine claimed, and opens it: some 7 calls."""
+    layout, store = context.layout, context.store
+    records = [place for place in layout.records_of(by_listing=True) if place.is_under(layout.job_directory)]
+    places = (layout.job_attempt_directory, layout.tasks, layout.superseded, *records)
+    for place in places:
+        await store.make_directory(place, parents=False)
+    await sync_directories(context, (place.parent for place in places))
+    await store.probe(layout.job_attempt_directory)
+    opened = JobOpened(state="open", driver=context.driver, created=context.timestamp())
+    data = encode_record(opened)
+    await create_exclusively(store, layout.opened, data, durable=context.durable, limit=limit_of(JobOpened))
+    context.opened.append(True)
+
+
+def _refuse_superseded_directories(layout: JobLayout, names: Iterable[str]) -> None:
+    for name in names:
+        if name.startswith("/") and root_of(f"{name}/", layout.roots) is None:
+            raise ConfigurationError(
+                f"superseded_directories: {layout.target(name)} lies outside the destination {layout.destination}, and"
+                " below none of absolute_roots",
+                operation="open_job",
+                path=layout.target(name),
+                next_step="add a directory above it to absolute_roots, or remove it from superseded_directories",
             )
-            if isinstance(found, StoreOutcomeUnknownError):
-                self._lost = True
-                raise found
-            if found == claim and not await self._is_taken(claim):
-                return [remains.children[name] for name in remains.intents]
-        raise JobExistsError(
-            f"job id {layout.job_id} is in use at {layout.destination}",
-            operation=self.name,
-            path=layout.job_directory,
-            next_step="choose another job id, or join the job with attach_job or open_task; if its driver is dead, "
-            f"{call('list_jobs', str(layout.destination))} says how far it came, and {page('recovery.md')} "
-            "what ends it",
-        )
-
-    async def _is_taken(self, claim: bytes) -> bool:
-        """Whether a job of this id that ended between the look at its directory and the claim still has records there.
-
-        Its setup record was cleaned up since, so that this one could be created; it is taken back. Another process is
-        about to remove the records, or they are to be kept.
-
-        A process that is still at the removal of an earlier job of this id, and stands still, is kept out: it
-        removes through a directory of its own, and can do nothing more once that is gone (`RemovalByRename`).
-
-        Raises:
-            JobNotFoundError: One of these took the record, or the job was ended since. This setup of the id is over
-                then, and never claimed again: who ended it would take the job for that one.
-        """
-        layout, store = self.context.layout, self.context.store
-        children = await children_of(store, layout.job_directory)
-        found = JobDirectory(layout, {child.path.name: child for child in children})
-        if found.decided or found.ended:
-            await remove_records(self.context, [layout.setup])
-            return True
-        for left in found.being_removed:
-            await store.delete_directory(left.path, recursive=True)
-        if (found.being_removed or not found.set_up) and not await self._stands(claim):
-            raise self._ended_meanwhile()
-        return False
-
-    async def _remains(self) -> JobDirectory | None:
-        """What stands in the job's directory when that is no job; else None."""
-        found = await self._standing()
-        if not found.is_remains or await stands_beside(self.context.store, self.context.layout):
-            return None
-        return found
-
-    async def _standing(self) -> JobDirectory:
-        store, layout = self.context.store, self.context.layout
-        children: list[FileStatus] = []
-        with suppress(StoreNotFoundError):
-            children = await list_job_directory(store, layout)
-        return JobDirectory(layout, {child.path.name: child for child in children})
-
-    async def _remove_intents(self, intents: list[FileStatus]) -> None:
-        """Removes intents to commit an earlier job of this id: a recovery would take them for this job's.
-
-        Not before the id is claimed: until then they may become another driver's that claims it. And not by name: by
-        now they may be those of another job, whose driver set the id up when this one stood still.
-        """
-        for left in intents:
-            standing = await status_or_none(self.context.store, left.path)
-            if standing is not None and _tells(standing) == _tells(left):
-                await delete_seen(self.context, left.path, standing)
-
-
-def _tells(status: FileStatus) -> tuple[object, ...]:
-    return status.identity, status.size, status.modified
 
 
 def check_store(context: StageContext, needs: Mapping[str, str], *, operation: str) -> None:

@@ -18,9 +18,10 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.events import names
+from committer.layout import DirectoryName, JobLayout
 from committer.options import S3A_UUID, WRITE_JOB_UUID
 from committer.paths import StorePath
-from committer.records.job_state import SETUP, Decision
+from committer.records.job_state import SETUP
 from committer.records.limits import LIMITS
 from committer.records.pending_set import java_date
 from committer.records.statistics import IOStatistics
@@ -148,19 +149,6 @@ def files_committed(marker: SuccessData) -> int:
     return next((count for count in counted if count is not None), len(marker.filenames))
 
 
-async def was_completed(context: StageContext, decision: Decision) -> bool:
-    """Whether `_SUCCESS` proves that the job of this decision committed: it comes only after the outcome. One call.
-
-    Also where it was decided by another driver: this one's decision, which came when that had been cleaned up, says
-    nothing then.
-    """
-    marker = await read_success(context)
-    if marker is None or marker.jobId != context.layout.job_id:
-        return False
-    told = marker.diagnostics
-    return told.get(DECIDED_BY) == decision.driver or "" != decision.setup == told.get(SETUP)
-
-
 async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
     """Whether no other job that ended left its `_SUCCESS`, where this one's was not yet written.
 
@@ -170,11 +158,17 @@ async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
     if not asked:
         return False
     try:
-        return (await _read(context, context.layout.success)).jobId == context.layout.job_id
+        return is_of_job(await _read(context, context.layout.success), context.layout)
     except StoreNotFoundError:
         return True
     except (StoreError, RecordError):
         return False
+
+
+def is_of_job(marker: SuccessData, layout: JobLayout) -> bool:
+    """Whether a marker names the job. A driver of Hadoop's that was told the unique id of a job writes that."""
+    named = DirectoryName.of(marker.jobId)
+    return named.job_id == layout.job_id and (not layout.setup_name or named.setup in ("", layout.setup_name))
 
 
 async def read_success(context: StageContext) -> SuccessData | None:

@@ -73,7 +73,7 @@ class Superseded:
             statuses: The same.
             plain: Whether `are_plain` is known to hold of the names, nothing among them leads to a directory, and all
                 are of one directory.
-            replaces: Whether these are data files; False for other writers' summaries, which need no lock.
+            replaces: Whether these are data files; False for other writers' summaries, which exclude no other job.
         """
         if not names:
             return
@@ -180,7 +180,7 @@ class ListSuperseded(Stage[list[str], Superseded]):
     Attributes:
         listed: Every directory that was listed, by folded name.
 
-    Preconditions: the replace lock is held.
+    Preconditions: this driver's entry exists, and no other job commits there.
     Postconditions: every old file with its identity; at the destination itself names that start with `_` or `.` stay
     (unless they hold `=`), so that `_temporary` is never taken, but for other writers' metadata (`foreign_metadata`)
     and checksums of old files; at a root outside it likewise.

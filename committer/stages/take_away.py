@@ -5,20 +5,17 @@ and hit what another job has put there since. So where the store cannot be told 
 renames, to a name that is its own and replaces nothing; then it looks at what it took, and puts it back where it is
 another's. A rename that comes late finds its name taken, or the directory of the name gone, and does nothing.
 
-Here a driver knows the file's identity. `release_lock` knows what the lock says; several drivers may rename it, so that
-its names are the lock's. `intent` withdraws a record that only its driver writes, and needs no look. In
-`removal_by_rename` it is a whole directory, and in `committers/file/taking` those of a job's tasks.
+Here a driver knows the file's identity. In `removal_by_rename` it is a whole directory, and in `committers/file/taking`
+those of a job's tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from committer.errors import (
     CommitterError,
     OutcomeUnknownError,
-    RecordError,
     StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
@@ -27,11 +24,10 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.paths import StorePath, by_hand
-from committer.records.limits import LIMITS
 from committer.stages.base import StageContext
 from committer.stages.commit_state import looking_again
 from committer.stores.base import Store
-from committer.stores.helpers import children_of, create_exclusively, move_file, status_or_none
+from committer.stores.helpers import create_exclusively, move_file, status_or_none
 
 _TAKEN: Final = "taken-"
 _NOTHING: Final = b"Nothing: only that nothing may arrive here late.\n"
@@ -44,21 +40,19 @@ class NotGivenBackError(OutcomeUnknownError):
         place: Where it may lie.
         path: From where it was taken.
         cause: Why it did not go back.
-        or_older: It is a `_SUCCESS`, and goes back also where an older one stands by now.
 
     Attributes:
         place: Where it may lie.
     """
 
-    def __init__(self, place: StorePath, path: StorePath, cause: CommitterError, *, or_older: bool = False) -> None:
-        older = ", or an older one by the timestamp in it," if or_older else ""
+    def __init__(self, place: StorePath, path: StorePath, cause: CommitterError) -> None:
         super().__init__(
             f"another job's {path.name} was moved to {place} by mistake, or may have been, and it could not be moved "
             f"back: {cause.message}",
             operation="give_back",
             path=path,
             next_step=f"look at {by_hand(place)} before anything of this job is cleaned up: if a file stands there, "
-            f"and none{older} at {by_hand(path)}, move it there by hand",
+            f"and none at {by_hand(path)}, move it there by hand",
             causes=[cause],
         )
         self.place = place
@@ -89,11 +83,6 @@ async def take_away(context: StageContext, path: StorePath, into: StorePath, *, 
 def taken_place(context: StageContext, into: StorePath) -> StorePath:
     """A name in a directory of the job that no other driver uses, for what is taken away."""
     return into / f"{_TAKEN}{context.runtime.nonce()}"
-
-
-def is_taken_place(path: StorePath) -> bool:
-    """Whether a file has a name that `taken_place` gives."""
-    return path.name.startswith(_TAKEN)
 
 
 async def move_away(context: StageContext, path: StorePath, place: StorePath, *, identity: str | None) -> bool:
@@ -140,14 +129,13 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
     return False
 
 
-async def give_back(store: Store, place: StorePath, path: StorePath, *, or_older: bool = False) -> None:
+async def give_back(store: Store, place: StorePath, path: StorePath) -> None:
     """Moves another job's file back to the name that it was taken from: 2 calls, 10 at most where answers are lost.
 
     Args:
         store: The store.
         place: Where it lies.
         path: From where it was taken.
-        or_older: As for `NotGivenBackError`.
 
     Raises:
         StoreExistsError: A third file has its name by now; what stays there goes with this job's directory.
@@ -168,79 +156,12 @@ async def give_back(store: Store, place: StorePath, path: StorePath, *, or_older
     except StoreExistsError:
         raise
     except StoreError as error:
-        raise NotGivenBackError(place, path, error, or_older=or_older) from error
+        raise NotGivenBackError(place, path, error) from error
 
 
 def is_not_given_back(error: CommitterError) -> bool:
     """Whether an error, or one of several, says that another job's file may lie in what a clean-up deletes."""
     return any(isinstance(one, NotGivenBackError) for one in (error, *error.causes))
-
-
-async def remove_apart(
-    context: StageContext,
-    path: StorePath,
-    *,
-    identity: str | None,
-    is_own: Callable[[bytes], bool],
-    parents: bool = True,
-) -> bool:
-    """Removes a file where the job has no directory for it: moves it to one that is made for it, and deletes that.
-
-    A move that comes late, or a second time, finds that gone.
-
-    Cost: 5 calls; where it was not taken, or an answer was lost, some 5 more.
-
-    Args:
-        context: The job.
-        path: The file.
-        identity: What it must be.
-        is_own: Whether these bytes are the file's that is to be removed. Asked of what was moved all the same where the
-            file was not taken, or an answer was lost: another's goes back.
-        parents: Make the job's own directory again where it is gone; the caller removes it.
-
-    Returns:
-        Whether it was removed.
-
-    Raises:
-        StoreExistsError: As `move_away`.
-        StoreNotFoundError: The job's directory is gone, and not to be made; nothing was changed.
-        OutcomeUnknownError: As `move_away`; the directory stands.
-    """
-    store, place = context.store, context.layout.ended(context.runtime.nonce())
-    await store.make_directory(place, parents=parents)
-    try:
-        taken = await take_away(context, path, place, identity=identity)
-    except StoreOutcomeUnknownError:
-        taken = False
-    if not taken:
-        # A refusal may be the answer to a second request, whose first one moved whatever stood there; and what went
-        # back as another's may be moved again, by the same request served twice.
-        return await _clear(context, place, path, is_own)
-    await store.delete_directory(place, recursive=True)
-    return True
-
-
-async def _clear(context: StageContext, place: StorePath, path: StorePath, is_own: Callable[[bytes], bool]) -> bool:
-    """Deletes a directory that a move may have come to, and in it nothing but the file that was to be moved.
-
-    Returns:
-        Whether that was there.
-    """
-    store, taken = context.store, False
-    try:
-        for child in await children_of(store, place):
-            data = await store.read(child.path, limit=LIMITS["success"])
-            if data != _NOTHING and not is_own(data):
-                await give_back(store, child.path, path)
-                continue
-            await store.delete_file(child.path)
-            taken = taken or data != _NOTHING
-        await store.delete_directory(place, recursive=False)
-    except StoreExistsError:
-        raise
-    except (StoreError, RecordError) as error:
-        raise NotGivenBackError(place, path, error) from error
-    return taken
 
 
 def is_told(store: Store) -> bool:

@@ -92,9 +92,7 @@ class ListBeingWritten:
             # One that fails stays among those that wait: the next list names it too, which does no harm.
             taken = tuple(self._waiting)
             layout = self._context.layout
-            record = UploadList(
-                job_id=layout.job_id, setup=layout.setup_name, task_attempt=self._attempt_id, uploads=taken
-            )
+            record = UploadList(job_id=layout.job_id, task_attempt=self._attempt_id, uploads=taken)
             self._put += 1
             if is_told_by_directory(self._context):
                 # The list would make it anew.

@@ -159,19 +159,6 @@ async def create_exclusively(
     return created.data
 
 
-async def create_once(
-    store: Store, path: StorePath, data: bytes, *, durable: bool = False, limit: int = _SMALL_BYTES
-) -> bytes | StoreOutcomeUnknownError:
-    """Does what `create_exclusively` does, but never sends its request a second time: for what must not stand twice.
-
-    Returns:
-        What stands there; or the error of the answer that was lost, where nothing does: it stood there and was deleted
-        since, or it never came, or it is still to come.
-    """
-    created = await _create(store, path, data, None, durable=durable, limit=limit, tries=1)
-    return created.data if isinstance(created, Created) else created
-
-
 async def create_or_read(
     store: Store,
     path: StorePath,
@@ -201,7 +188,7 @@ async def create_or_read(
             there or not. Or, with `durable`, it stands but may not survive a power loss.
         RecordError: The winner's content is longer than `limit`.
     """
-    created = await _create(store, path, data, temporary, durable=durable, limit=limit, tries=_TRIES)
+    created = await _create(store, path, data, temporary, durable=durable, limit=limit)
     try:
         if isinstance(created, Created):
             return created
@@ -212,13 +199,13 @@ async def create_or_read(
 
 
 async def _create(
-    store: Store, path: StorePath, data: bytes, temporary: StorePath | None, *, durable: bool, limit: int, tries: int
+    store: Store, path: StorePath, data: bytes, temporary: StorePath | None, *, durable: bool, limit: int
 ) -> Created | StoreOutcomeUnknownError:
     """What stands there; or the error of the first lost answer, where nothing did after each of so many tries."""
     lost: StoreOutcomeUnknownError | None = None
     error: CommitterError | None = None
     try:
-        for tries_left in reversed(range(tries)):
+        for tries_left in reversed(range(_TRIES)):
             try:
                 return Created(data, await store.put(path, data, exclusive=True, temporary=temporary, durable=durable))
             except StoreNotFoundError:

@@ -269,7 +269,7 @@ def load_record(
     config: ConfigLike | None = None,
 ) -> AnyRecord:
     """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
-    intent, decision, outcome, lock, list of uploads.
+    intent, decision, outcome, entry, list of uploads.
 
     Args:
         uri: Its URI or path.

@@ -19,10 +19,10 @@ import pytest
 import committer
 from committer.cli import main
 from committer.paths import StorePath
-from committer.records.job_state import Intent, ReplaceLock, encode_record
+from committer.records.job_state import Intent, encode_record
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
-from tests.job_paths import INTENT, in_job
+from tests.job_paths import INTENT, entry_of, in_job
 
 ROOT = Path(committer.__file__).parent.parent
 JAVA = ROOT / "tests" / "fixtures" / "java-manifest-committer"
@@ -118,6 +118,7 @@ class Lake:
         self.open(job_id)
         intent = Intent(job_id=job_id, driver="dead", created="2026-11-21T00:00:00+00:00")
         self.in_job(job_id, INTENT).write_bytes(encode_record(intent))
+        self.entry(job_id, replaces=False)
 
     def decided(self, job_id: str = "decided", **options: Any) -> None:
         """A job whose driver died while it published the second file, one after the other."""
@@ -132,6 +133,18 @@ class Lake:
         """A job whose driver died after its outcome and before `_SUCCESS`."""
         self._died(job_id, Fault(kind="crash_before", operation="put", path="_SUCCESS"))
 
+    def aborted(self, job_id: str = "aborted") -> None:
+        """A job whose driver died after its decision against it."""
+        self.open(job_id)
+
+        async def work() -> None:
+            store = FaultyStore(LocalStore(), [Fault(kind="crash_after", operation="put", path="/decision")])
+            job = await committer.attach_job(self.path, job_id=job_id, storage_options={"store": store})
+            with pytest.raises(SimulatedCrash):
+                await job.abort()
+
+        asyncio.run(work())
+
     def _died(self, job_id: str, fault: Fault, **options: Any) -> None:
         self.open(job_id, **options)
 
@@ -143,11 +156,14 @@ class Lake:
 
         asyncio.run(work())
 
-    def lock(self, job_id: str) -> None:
-        """The replace lock, held by a job."""
-        self.temporary.mkdir(parents=True, exist_ok=True)
-        lock = ReplaceLock(job_id=job_id, driver="dead", created="2026-11-21T00:00:00+00:00")
-        (self.temporary / ".replace-lock").write_bytes(encode_record(lock))
+    def entry(self, job_id: str, *, replaces: bool = True) -> Path:
+        """An entry of a job that replaces all, or appends."""
+        setup = self.in_job(job_id, "setup")
+        known = json.loads(setup.read_text())["spec"]["setup"] if setup.exists() else "gone"
+        name, data = entry_of(job_id, known, replaces=replaces)
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.path / name).write_bytes(data)
+        return self.path / name
 
     def java(self, job_id: str = JAVA_JOB, attempt: str = "00") -> Path:
         """Task manifests as Java wrote them, made to speak of this destination, with the files they name."""

@@ -26,12 +26,9 @@ def spaced(tmp_path: Path) -> Lake:
 def prepare(lake: Lake, state: str) -> None:
     if state == "kept":
         lake.committed("j", config=committer.CommitterConfig(outcome_kept=True))
-    elif state == "aborted":
-        lake.open("j", config=committer.CommitterConfig(cleanup_skipped=True))
-        committer.sync.attach_job(lake.path, job_id="j").abort()
     elif state == "locked":
         lake.begun("owner")
-        lake.lock("owner")
+        lake.entry("owner")
         lake.open("j")
     elif state == "message":
         lake.open("j", delivery="message")

@@ -87,15 +87,16 @@ def test_every_record_of_this_engine(run: Run, lake: Lake, monkeypatch: pytest.M
         lake.decided()
     lake.unfinished()
     lake.committed("done")
-    lake.lock("decided")
+    entry = lake.entry("decided")
     found = {
         kind: run("inspect", path, "--output", "json").json["kind"]
         for kind, path in {
             "job setup": lake.in_job("begun", "setup"),
+            "opened": lake.in_job("begun", "opened"),
             "intent to commit": lake.in_job("begun", INTENT),
             "decision": lake.in_job("decided", "decision"),
             "outcome": lake.in_job("unfinished", "outcome"),
-            "replace lock": lake.temporary / ".replace-lock",
+            "entry of a job that commits": entry,
             "success record": lake.path / "_SUCCESS",
             "task manifest": next(lake.in_job("begun").rglob("*-manifest.json")),
             "side file of a decision": next(lake.in_job("decided").glob("plan-*")),
@@ -258,7 +259,8 @@ def test_a_directory_is_told_which_records_lie_in_it(run: Run, lake: Lake) -> No
     job = lake.in_job("decided")
     result = run("inspect", job, "--output", "json")
     assert result.code == Exit.FAILED
-    assert "such as decision, intent, setup" in result.json["error"]["next_step"]
+    names = ", ".join(sorted(path.name for path in job.iterdir() if path.is_file()))
+    assert f"such as {names}: " in result.json["error"]["next_step"]
     for command in result.json["error"]["commands"]:
         assert run(*shlex.split(command)[1:]).code == 0
     for empty in (lake.path, job / "00"):

@@ -12,7 +12,6 @@ import pytest
 from committer import CommitterConfig
 from committer import sync as committer_sync
 from committer.committers.registry import BUILT_IN
-from committer.records.job_state import Intent, ReplaceLock, encode_record
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.stores.registry import register_store, unregister_store
@@ -159,55 +158,58 @@ def test_a_directory_that_this_user_may_not_read_hides_no_other_job(run: Run, la
     assert "its directory cannot be read" in text
 
 
-@pytest.mark.parametrize("name", ["emptied", "damaged"])
+@pytest.mark.parametrize("name", ["j", "j~0123.removed", "j~0123.new", "j~0123", "damaged~0123"])
 def test_the_command_that_is_named_removes_what_is_left(run: Run, lake: Lake, name: str) -> None:
-    directory = lake.in_job(name)
+    directory = lake.temporary / name
     directory.mkdir(parents=True)
-    if name == "damaged":
+    if name == "damaged~0123":
         (directory / "setup").write_text("{}")
-    _, *words = shlex.split(str(rows(run, lake)[name]["next_step"]))
+    [row] = rows(run, lake).values()
+    assert (row["job_id"], row["directory"]) == (name.partition("~")[0], name)
+    # A setup may be on its way.
+    dead = row["if_dead"] if name in ("j~0123.new", "j~0123") else [row["next_step"]]
+    assert isinstance(dead, list)
+    [shown] = dead
+    _, *words = shlex.split(shown)
     assert run(*words, "--yes").code == 0
     assert not directory.exists()
 
 
-def test_a_lock_without_owner_is_an_orphan(run: Run, lake: Lake) -> None:
-    lake.lock("gone")
-    result = run("jobs", lake.path, "--output", "json")
-    assert result.json["replace_lock"]["orphan"] is True
+def test_what_dead_setups_and_removals_left_beside_a_job_is_shown_and_goes_once_it_is_over(
+    run: Run, lake: Lake
+) -> None:
+    """A cleanup by their id would end the job, so none is named for now."""
+    lake.open("j")
+    live = lake.in_job("j").name
+    for orphan in ("j~0000.removed", "j~0001.new"):
+        (lake.temporary / orphan).mkdir()
+    found = run("jobs", lake.path, "--output", "json").json["jobs"]
+    assert {row["directory"]: row["state"] for row in found} == {
+        live: "open", "j~0000.removed": "unknown", "j~0001.new": "unknown",
+    }  # fmt: skip
+    assert [row["next_step"] for row in found] == ["", "", ""]
+    clean = f"committer cleanup {lake.path} --job j"
+    orphans = [row for row in found if row["state"] == "unknown"]
+    assert [row["if_dead"] for row in orphans] == [[clean], [clean]]
     text = run("jobs", lake.path).out
-    assert "no driver will release it" in text
+    assert text.count(f"Once no job j runs:\n  {clean}\n") == 2
+    assert all(row["directory"] in text for row in found)
+    assert run("commit", lake.path, "j", "--tasks", "3", "--yes").code == 0
+    assert run(*clean.split()[1:], "--yes").code == 0
+    assert (len(lake.files()), rows(run, lake)) == (3, {})
+
+
+def test_entries_of_a_job_that_is_gone_are_shown(run: Run, lake: Lake) -> None:
+    lake.entry("gone")
+    result = run("jobs", lake.path, "--output", "json")
+    assert result.json["jobs_of_orphan_entries"] == ["gone"]
+    text = run("jobs", lake.path).out
+    assert "entries of jobs that are gone: they block no job" in text
     assert f"committer cleanup {lake.path} --job gone" in text
 
 
-def test_a_lock_with_an_owner_is_none(run: Run, lake: Lake) -> None:
-    lake.open("owner")
-    lake.lock("owner")
-    assert run("jobs", lake.path, "--output", "json").json["replace_lock"]["orphan"] is False
-    (lake.temporary / ".replace-lock").write_text("{")
-    assert "cannot be read" in run("jobs", lake.path).out
-
-
-@pytest.mark.parametrize("intent", [False, True], ids=["lock", "lock and intent"])
-def test_a_lock_of_a_job_of_hadoops_magic_committer_is_none(run: Run, *, intent: bool) -> None:
-    """Nothing of that is in `_temporary` but what a driver of this engine writes that commits it."""
-    space = MemoryStore.space("cli-jobs-magic", "s3")
-    when = "2026-11-21T00:00:00+00:00"
-    space.write("/t/__magic_job-J/tasks/attempt_J_m_000000_0/__base/part-0.pending", b"{}")
-    space.write("/t/_temporary/.replace-lock", encode_record(ReplaceLock(job_id="J", driver="d", created=when)))
-    if intent:
-        space.write("/t/_temporary/J/intent", encode_record(Intent(job_id="J", driver="d", created=when)))
-    try:
-        lock = run("jobs", f"memory://{space.name}/t", "--output", "json").json["replace_lock"]
-    finally:
-        MemoryStore.forget(space.name)
-    assert (lock["job_id"], lock["orphan"]) == ("J", False)
-
-
 def test_names_that_no_job_has(run: Run, lake: Lake) -> None:
-    lake.lock("../../outside")
     (lake.temporary / "not a job" / "x").mkdir(parents=True)
-    found = run("jobs", lake.path, "--output", "json").json["replace_lock"]
-    assert found == {"job_id": "", "orphan": True, "created": ""}
     row = rows(run, lake)["not a job"]
     assert (row["owner"], row["next_step"]) == ("unknown", "")
     assert run("cleanup", lake.path, "--job", "not a job", "--force", "--yes").code == 2

@@ -32,13 +32,8 @@ OF_JOBS = ["plan", "commit", "recover", "abort", "cleanup"]
 
 def prepared(lake: Lake, state: str) -> None:
     """A job `j` in a state."""
-    if state == "aborted":
-        lake.open("j", config=committer.CommitterConfig(cleanup_skipped=True))
-        committer.sync.attach_job(lake.path, job_id="j").abort()
-    elif state == "kept":
+    if state == "kept":
         lake.committed("j", config=committer.CommitterConfig(outcome_kept=True))
-    elif state == "skipped":
-        lake.committed("j", config=committer.CommitterConfig(cleanup_skipped=True))
     elif state == "message":
         lake.open("j", delivery="message")
     elif state != "none":
@@ -60,7 +55,6 @@ def prepared(lake: Lake, state: str) -> None:
         ("decided", ["abort"], 3, "cannot be aborted any more"),
         ("unfinished", ["abort"], 1, "do nothing: the job is committed"),
         ("unfinished", ["recover", "--rollback"], 1, "cannot be rolled back"),
-        ("skipped", ["recover", "--rollback"], 1, "cannot be rolled back"),
         ("kept", ["recover", "--rollback"], 1, "cannot be rolled back"),
         ("kept", ["cleanup", "--job"], 1, "kept for a stream"),
         ("decided", ["cleanup", "--job"], 3, "was kept"),

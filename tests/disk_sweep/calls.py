@@ -128,8 +128,9 @@ class Gate:
     def end(self, operation: Operation) -> None:
         """It came to its end."""
         name = operation.paths[0].rpartition("/")[2] if operation.paths else ""
+        name = "intent" if name.startswith("intent-") else name
         if operation.name == "put" and name in _RECORDS:
-            self.phase = "finished" if name == self.phase == "outcome" else name
+            self.phase = name
 
     def _failed(self, name: str, do: Callable[[], Any] | None, fail: Callable[[OSError], Any]) -> Any:
         if name == "close" and do is not None:

@@ -47,8 +47,7 @@ class Call(NamedTuple):
     Attributes:
         name: As the kernel knows it.
         at: What it was called with.
-        phase: The last record of the job that was put: ``setup``, ``intent``, ``decision``, ``outcome``, and
-            ``finished`` for an outcome that was put again.
+        phase: The last record of the job that was put: ``setup``, ``intent``, ``decision``, ``outcome``.
         operation: What the store call under way means.
         index: Which of its calls.
     """

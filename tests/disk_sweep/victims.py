@@ -17,7 +17,7 @@ class Start(NamedTuple):
     number: int
 
 
-OPEN: Final = Start("setup", "put /_temporary/j/intent", 1)
+OPEN: Final = Start("setup", "put /_temporary/j~X/intent-", 1)
 UNDECIDED: Final = Start("intent", "", 1)
 # The marker was set aside, and two files are published; where old ones make room for them by a link, fewer.
 HALF: Final = Start("decision", "rename_file", 4)

@@ -42,7 +42,8 @@ def file_place(kind: str, committer: str, tmp_path: Path) -> Place:
 
 def layout_of(place: Place, job_id: str, job_attempt: int = 0) -> CommittedLayout:
     """Where a job by listing lives."""
-    return CommittedLayout(StorePath.of(place.dest), job_id, job_attempt)
+    setup = place.layout(job_id).setup_name
+    return CommittedLayout(StorePath.of(place.dest), job_id, job_attempt, setup="" if setup == "none" else setup)
 
 
 def committed_by_hadoop(

@@ -14,12 +14,13 @@ import pytest
 
 import committer
 from committer import CommitterConfig, Job, JobSpec, TaskCommit
-from committer.layout import JobLayout
+from committer.layout import DirectoryName, JobLayout
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Fault, FaultyStore
+from tests.job_paths import unique_id
 from tests.memory_table import MemoryTable
 
 Delivery = Literal["listing", "message"]
@@ -66,7 +67,9 @@ class Place(ABC):
 
     def layout(self, job_id: str, job_attempt: int = 0) -> JobLayout:
         """Where a job lives."""
-        return JobLayout(StorePath.of(self.dest), job_id, job_attempt)
+        names = [*self.all_files(), *self.directories()]
+        setup = DirectoryName.of(unique_id(names, job_id)).setup
+        return JobLayout(StorePath.of(self.dest), job_id, job_attempt, setup=setup)
 
     @abstractmethod
     def all_files(self) -> dict[str, bytes]:
@@ -75,7 +78,7 @@ class Place(ABC):
     def but_withdrawn(self) -> dict[str, bytes]:
         """The same without what drivers leave that withdrew: where directories are real their intents stay aside until
         cleanup, and a file keeps the name of the frozen records."""
-        aside = re.compile(r"/drivers-[^/]*/(intent-of|taken)-|/manifests-frozen$")
+        aside = re.compile(r"/work/(intent-of|taken)-|/manifests-frozen$")
         return {name: data for name, data in self.all_files().items() if not aside.search(name)}
 
     @abstractmethod

@@ -12,6 +12,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.layout import WORK
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.job_paths import in_job
@@ -61,9 +62,7 @@ async def half_published(table: Path) -> None:
 
 def place_in_job(table: Path, name: str) -> Path:
     job = in_job(table, "j")
-    # What drivers move aside goes with the setup; what tasks write with the job attempt.
-    above = job / "00" if name == "tasks" else next(job.glob("drivers-*"))
-    return above / name
+    return job / ("00" if name == "tasks" else WORK) / name
 
 
 async def _sources_gone(table: Path) -> None:

@@ -11,11 +11,8 @@ import committer
 from committer import CommitterConfig
 from committer.advice import blocking, call
 from committer.errors import CommitterError
-from committer.paths import StorePath
-from committer.records.job_state import ReplaceLock, encode_record
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
-from tests.job_paths import in_job
 
 THREE = {"a=1/part-0": b"0", "a=1/part-1": b"1", "part-2": b"2"}
 
@@ -172,11 +169,9 @@ async def test_a_file_that_is_nowhere(table: Table) -> None:
 
 
 @pytest.mark.parametrize("way", [0, 1])
-async def test_a_neighbour_that_holds_the_lock(table: Table, way: int) -> None:
+async def test_a_neighbour_that_replaces_data(table: Table, way: int) -> None:
     """The owner died while it replaced data; a job that comes then is told how to end it."""
     await table.die(after_the_decision(), config={"conflict_mode": "replace", "io_concurrency": 1})
-    lock = ReplaceLock(job_id="j", driver="dead", created="2026-11-21T00:00:00+00:00")
-    (table.path / "_temporary" / ".replace-lock").write_bytes(encode_record(lock))
     other = await committer.open_job(table.path, job_id="other")
     async with other.task_attempt(task=0) as task, task.open("part-9") as file:
         await file.write(b"9")
@@ -244,20 +239,10 @@ def test_a_call_leaves_out_what_is_not_said() -> None:
     )
 
 
-@pytest.mark.parametrize("record", ["intent", "setup", "decision", "outcome", "mark in the outcome"])
-async def test_a_rollback_whose_cleaning_fails(table: Table, record: str) -> None:
+async def test_a_rollback_whose_cleaning_fails(table: Table) -> None:
     """Nothing of the job is at the destination any more: a caller that is told `committed` goes on as if it were."""
     await table.die(after_the_decision(), config={"io_concurrency": 1})
-    puts = 0
-
-    def is_mark(path: StorePath) -> bool:
-        nonlocal puts
-        puts += path.name == "outcome"
-        return path.name == "outcome" and puts == 2
-
-    refused = Fault(kind="forbidden", operation="rename_file", path=str(in_job(table.path, "j", record)))
-    if record == "mark in the outcome":
-        refused = Fault(kind="forbidden", operation="put", path=is_mark)
+    refused = Fault(kind="forbidden", operation="rename_directory", path=lambda path: path.name.startswith("j~"))
     store = FaultyStore(LocalStore(), [refused])
     with pytest.raises(CommitterError) as caught:
         await committer.recover(table.path, "j", rollback=True, storage_options={"store": store})

@@ -13,6 +13,7 @@ from committer import CommitterConfig, JobReport
 from committer.errors import CommitterError, DestinationBusyError, PreflightError, TargetExistsError
 from committer.testing.faults import Call, Fault
 from tests.engine.places import Place
+from tests.job_paths import entries_at
 
 OLD = {
     "p=1/old-0": b"old", "p=1/old-1": b"old", "p=1/q=1/old": b"old", "p=2/old": b"old", "root": b"old",
@@ -219,7 +220,7 @@ async def test_replacing_driver_that_stops_half_way(place: Place, rollback: bool
     place.faults(Fault(kind="forbidden", operation="rename_file", path=f"p=1/{where}"))
     with pytest.raises(CommitterError):
         await job.commit()
-    assert "_temporary/.replace-lock" in place.all_files()
+    assert entries_at(place, "job-1")
     report = await place.recover("job-1", rollback=rollback, force=True)
     assert report.success is not rollback
     if rollback:

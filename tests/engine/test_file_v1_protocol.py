@@ -79,7 +79,7 @@ async def test_an_abort_that_fails_is_repeated(place: Place) -> None:
 async def test_by_message_nothing_is_in_hadoops_layout(place: Place) -> None:
     job = await place.open_job(job_id="j", delivery="message")
     messages = [await place.run_task(job, 0, {"part-0": b"x"})]
-    assert {name.split("/")[1] for name in place.temporary() if "/" in name} == {"j"}
+    assert {name.split("/")[1] for name in place.temporary() if "/" in name} == {job.spec.unique_id}
     report = await job.commit(messages, tasks=1)
     assert (report.committer, place.files(), place.temporary()) == ("file-v1", {"part-0": b"x"}, set())
     await committer.validate(place.dest, storage_options=place.options)

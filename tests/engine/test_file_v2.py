@@ -24,6 +24,7 @@ from committer.errors import (
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.file_places import HADOOP_JOB, FileInMemory, committed_by_hadoop, file_place
 from tests.engine.places import Place
+from tests.job_paths import entries_at
 
 REPLACE = CommitterConfig(existing_target="replace")
 FILES = {"a=1/part-0": b"one", "part-1": b"two"}
@@ -67,7 +68,7 @@ async def test_job_commit_says_what_counts_and_moves_nothing(place: Place, deliv
     assert (plan.files, plan.conflicts) == (3, [])
     assert delivery == "message" or plan.stray == []
     report = await job.commit(messages if delivery == "message" else None, tasks=2)
-    assert place.store.count("rename_file") - before <= 4
+    assert place.store.count("rename_file") - before <= 5
     assert (report.files_committed, report.bytes_committed, report.committer) == (3, 11, "file-v2")
     assert (place.files(), place.temporary()) == ({**FILES, "part-2": b"three"}, set())
     assert (await committer.validate(place.dest, storage_options=place.options)).ok
@@ -118,7 +119,9 @@ async def test_driver_that_dies_before_any_call_is_followed_by_another(profile: 
             except JobUndecidedError:
                 await job.commit()
         assert place.files() == FILES
-        assert set(place.all_files()) == {*FILES, "_SUCCESS"}
+        left = set(place.all_files()) - {*FILES, "_SUCCESS"}
+        # An entry of a job that is gone blocks no job.
+        assert left == set(entries_at(place))
     assert number > 20
 
 

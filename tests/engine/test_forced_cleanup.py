@@ -27,7 +27,11 @@ NEW = {"a=1/part": b"new", "a=2/part": b"new", "a=3/part": b"new"}
 
 def outputs(place: Place) -> dict[str, bytes]:
     """What a reader sees, and `_SUCCESS`."""
-    return {name: data for name, data in place.all_files().items() if name == "_SUCCESS" or name in place.files()}
+    return {
+        name: data.rstrip(b" ") if name == "_SUCCESS" else data
+        for name, data in place.all_files().items()
+        if name == "_SUCCESS" or name in place.files()
+    }
 
 
 async def run_until(place: Place, fault: Fault, **choices: object) -> None:

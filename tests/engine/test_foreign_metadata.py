@@ -170,7 +170,7 @@ async def test_a_rollback_after_another_append_removed_the_summary(place: Place)
             await place.run_job({"p=1/new-2": b"new"}, job_id="job-2")
 
     place.store.before_call = other
-    place.faults(Fault(kind="forbidden", operation="put", path="job-1/outcome"))
+    place.faults(Fault(kind="forbidden", operation="put", path=f"{job.spec.unique_id}/outcome"))
     with pytest.raises(CommitterError):
         await job.commit()
     await place.recover("job-1", rollback=True, force=True)

@@ -31,6 +31,7 @@ from tests.engine.frozen import (
     what_is_late_arrives,
 )
 from tests.engine.places import MemoryPlace, make_place
+from tests.job_paths import in_job
 from tests.rotation import Share
 
 
@@ -104,7 +105,8 @@ async def test_a_record_that_is_brought_in_comes_once(profile: str, kind: FaultK
         frozen = [name for name in place.all_files() if "/manifests-frozen/task_j_m_000000" in name]
         if frozen and call.operation == "list":
             place.store.before_call = None
-            place.write(f"_temporary/j/00/manifests/{frozen[0].rpartition('/')[2]}", place.all_files()[frozen[0]])
+            name = frozen[0].rpartition("/")[2]
+            place.write(in_job(place, "j", f"00/manifests/{name}"), place.all_files()[frozen[0]])
 
     place.store.before_call = commit_again
     if kind is not None:

@@ -24,8 +24,8 @@ def files(task: int, attempt: int) -> dict[str, bytes]:
 
 
 async def test_one_job_from_setup_to_cleanup(place: Place) -> None:
-    layout = place.layout(JOB_ID)
     job = await place.open_job(job_id=JOB_ID, config=CommitterConfig(cleanup_skipped=True, validate_output=True))
+    layout = job.spec.layout
 
     # Set up once only; another job attempt number of the same job would be Hadoop's way to start anew.
     with pytest.raises(JobExistsError):
@@ -53,7 +53,7 @@ async def test_one_job_from_setup_to_cleanup(place: Place) -> None:
         assert isinstance(record, TaskManifest)
         assert record.taskAttemptID == f"attempt_202601010000_0001_m_000000_{number}"
         assert record.taskID == "task_202601010000_0001_m_000000"
-        assert (record.jobId, record.jobAttemptNumber) == (JOB_ID, 0)
+        assert (record.jobId, record.jobAttemptNumber) == (job.spec.unique_id, 0)
 
     for name, data in files(1, 0).items():
         async with attempt_10.open(name) as file:

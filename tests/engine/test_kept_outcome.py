@@ -14,8 +14,6 @@ from committer.errors import (
     JobStateError,
     JobUndecidedError,
     OutcomeKeptError,
-    StoreNotFoundError,
-    StorePermissionError,
 )
 from committer.operations import forget_outcome, plan_cleanup
 from committer.records.job_state import JobOutcome
@@ -41,12 +39,10 @@ async def test_only_the_outcome_is_left(place: Place) -> None:
     assert report.success
     assert left(place) == kept_of(place, "job-1")
     outcome = await committer.load_record(
-        f"{place.dest}/{in_job(place, 'job-1', 'outcome')}", storage_options=place.options
+        f"{place.dest}/{in_job(place, 'job-1', 'kept')}", storage_options=place.options
     )
     assert isinstance(outcome, JobOutcome)
-    assert (outcome.outcome, outcome.files, outcome.size, outcome.finished, outcome.kept) == (
-        "committed", 2, 5, True, True,
-    )  # fmt: skip
+    assert (outcome.outcome, outcome.files, outcome.size) == ("committed", 2, 5)
     [info] = await committer.list_jobs(place.dest, storage_options=place.options)
     assert (info.job_id, info.state, info.files, info.kept) == ("job-1", "committed", 2, True)
 
@@ -240,16 +236,12 @@ async def test_a_driver_whose_outcome_another_one_finished_by_leaves_it(place: P
     assert (await place.recover("job-1")).success
 
 
-async def test_a_driver_that_marks_the_outcome_last_leaves_it(place: Place) -> None:
-    """When it comes to say that only cleaning is left, a recoverer has said so and cleaned up."""
+async def test_a_driver_that_writes_what_is_kept_last_leaves_it(place: Place) -> None:
+    """When it comes to write the copy that is kept, a recoverer has done so and cleaned up."""
     job = await place.open_job(job_id="job-1", config=KEPT)
     await place.run_task(job, 0, {"part-0": b"abc"})
 
-    def marks(call: Call) -> bool:
-        ended = has_in_job(place, "job-1", "outcome")
-        return ended and call.operation == "put" and call.path.name == "outcome"
-
-    await at(place, marks, lambda: place.recover("job-1"))
+    await at(place, creates("kept"), lambda: place.recover("job-1"))
     assert (await job.commit()).files_committed == 1
     assert place.store.before_call is None
     assert left(place) == kept_of(place, "job-1")
@@ -310,24 +302,12 @@ async def test_an_abort_that_died_before_it_took_its_decision_back(place: Place)
     assert left(place) == kept_of(place, "job-1")
 
 
-async def test_who_claims_the_id_at_the_last_moment_is_refused(place: Place) -> None:
-    """Both saw the id free; one sets up, commits and cleans up before the other's claim arrives."""
+async def test_who_sets_the_id_up_at_the_last_moment_is_refused(place: Place) -> None:
+    """Both saw the id free; one sets up, commits and cleans up before the other's record arrives."""
     await at(place, creates("setup"), lambda: committed(place))
-    with pytest.raises(JobExistsError):
+    with pytest.raises(JobExistsError) as caught:
         await place.open_job(job_id="job-1", config=KEPT)
-    assert left(place) == kept_of(place, "job-1")
-
-
-async def test_who_claims_the_id_at_the_last_moment_and_fails_takes_nothing_with_it(place: Place) -> None:
-    """A setup that fails removes what it made, and the outcome was there before."""
-
-    async def others_commit() -> None:
-        await committed(place)
-        place.faults(Fault(kind="forbidden", operation="list", path=in_job(place, "job-1"), times=1))
-
-    await at(place, creates("setup"), others_commit)
-    with pytest.raises(StorePermissionError):
-        await place.open_job(job_id="job-1", config=KEPT)
+    assert caught.value.state == "committed"
     assert left(place) == kept_of(place, "job-1")
 
 
@@ -336,63 +316,3 @@ async def test_a_replacing_job_minds_no_kept_outcome(place: Place) -> None:
     await place.run_job({"a=1/part-0": b"new"}, job_id="job-2", config=CommitterConfig(conflict_mode="replace"))
     assert place.files() == {"a=1/part-0": b"new", "part-1": b"de"}
     assert left(place) == kept_of(place, "job-1")
-
-
-async def test_a_move_of_an_older_marker_that_comes_late_takes_no_newer_one(memory: MemoryPlace) -> None:
-    """The directory of the job stays for its outcome, so that nothing in it may be where such a request can go."""
-    first = await memory.open_job(job_id="job-1", config=KEPT)
-    await memory.run_task(first, 0, {"part-0": b"abc"})
-    moves: list[Call] = []
-
-    async def before(call: Call) -> None:
-        if call.operation == "rename_file" and call.path.name == "part-0":
-            memory.store.before_call = None
-            await memory.run_job({"part-1": b"de"}, job_id="job-2")
-            memory.store.before_call = note
-            memory.faults(Fault(kind="unanswered", operation="rename_file", path="_SUCCESS"))
-
-    async def note(call: Call) -> None:
-        if call.operation == "rename_file" and call.path.name == "_SUCCESS":
-            moves.append(call)
-
-    memory.store.before_call = before
-    await first.commit()
-    assert left(memory) == kept_of(memory, "job-1")
-    marker = memory.all_files()["_SUCCESS"]
-    assert b'"job-1"' in marker
-    late = moves[0]
-    assert late.destination is not None
-    with pytest.raises(StoreNotFoundError):
-        await memory.space.store().rename_file(late.path, late.destination)
-    assert memory.all_files()["_SUCCESS"] == marker
-
-
-@pytest.mark.parametrize("trouble", ["unanswered", "lost", "late"])
-async def test_a_newer_marker_that_was_moved_by_mistake_goes_back_whatever_answers_are_lost(
-    memory: MemoryPlace, trouble: FaultKind
-) -> None:
-    """A job that ends right before an older one is moved away; the request that gives back its `_SUCCESS` is lost."""
-    first = await memory.open_job(job_id="job-1", config=KEPT)
-    await memory.run_task(first, 0, {"part-0": b"abc"})
-
-    async def before(call: Call) -> None:
-        if call.operation != "rename_file":
-            return
-        if call.path.name == "part-0":
-            memory.store.before_call = None
-            await memory.run_job({"part-1": b"de"}, job_id="job-2")
-            memory.store.before_call = before
-        elif call.path.name == "_SUCCESS":
-            memory.store.before_call = None
-            await memory.run_job({"part-2": b"f"}, job_id="job-3")
-            memory.store.before_call = going_back
-
-    async def going_back(call: Call) -> None:
-        if call.operation == "rename_file" and call.path.name.startswith("taken-"):
-            memory.store.before_call = None
-            memory.store.faults.append(Fault(kind=trouble, call=call.number))
-
-    memory.store.before_call = before
-    await first.commit()
-    assert b'"job-3"' in memory.all_files()["_SUCCESS"]
-    assert left(memory) == kept_of(memory, "job-1")

@@ -29,7 +29,7 @@ async def kept_while_committing(
     async def before(call: Call) -> None:
         nonlocal kept
         for name, data in place.all_files().items():
-            if name.endswith(ending):
+            if ending in name:
                 kept = data
 
     place.store.before_call = before
@@ -86,36 +86,26 @@ async def test_task_whose_saved_record_was_frozen_before_it_was_sent_again(
     assert memory.files() == {"a=1/part-0": b"x"}
 
 
-async def test_decision_that_arrived_after_the_cleanup_speaks_of_nothing(flat: MemoryPlace) -> None:
-    """Where directories are not real nothing refuses a late request."""
-    job = await flat.open_job(job_id="j")
-    await flat.run_task(job, 0, FILES)
-    kept = await kept_while_committing(flat, job, "/j/decision")
-    flat.write("_temporary/j/decision", kept)
-    assert (await flat.recover("j")).success
-    flat.write("_temporary/j/decision", kept)
-    report = await committer.cleanup(flat.dest, job_id="j", storage_options=flat.options)
-    assert report.removed == ["j"]
-    assert flat.files() == FILES
-    assert flat.temporary() == set()
-
-
 @BOTH
-async def test_decision_that_arrived_after_the_cleanup_speaks_of_nothing_beside_a_late_record(
-    flat: MemoryPlace, delivery: Delivery
+@pytest.mark.parametrize("by", ["recover", "cleanup"])
+async def test_records_that_arrived_after_the_removal_speak_of_nothing(
+    flat: MemoryPlace, delivery: Delivery, by: str
 ) -> None:
-    """A task that outlives its job makes its directories again, and those are no sign that the job stands."""
+    """Where directories are not real nothing refuses a delayed request, nor a task that outlives its job."""
     job = await flat.open_job(job_id="j", delivery=delivery)
     message = await flat.run_task(job, 0, FILES)
-    record = f"_temporary/j/00/{'manifests' if delivery == 'listing' else 'attempts'}/of-a-late-task-manifest.json"
-    kept = await kept_while_committing(flat, job, "/j/decision", [message])
-    flat.write(record, b"late")
-    flat.write("_temporary/j/decision", kept)
-    assert (await flat.recover("j")).success
-    assert flat.temporary() == {record}
-    flat.write("_temporary/j/decision", kept)
-    report = await committer.cleanup(flat.dest, job_id="j", storage_options=flat.options)
-    assert report.removed == ["j"]
+    layout = job.spec.layout
+    directory = layout.job_directory.relative_to(layout.destination)
+    kept = await kept_while_committing(flat, job, f"{directory}/decision", [message])
+    records = "manifests" if delivery == "listing" else "attempts"
+    flat.write(f"{directory}/00/{records}/of-a-late-task-manifest.json", b"late")
+    flat.write(f"{directory}/decision", kept)
+    assert await flat.states() == {"j": "unknown"}
+    if by == "recover":
+        assert (await flat.recover("j")).success
+    else:
+        report = await committer.cleanup(flat.dest, job_id="j", storage_options=flat.options)
+        assert report.removed == ["j"]
     assert flat.files() == FILES
     assert flat.temporary() == set()
 
@@ -171,28 +161,19 @@ async def test_what_a_zombie_writes_after_the_cleanup_is_no_job(flat: MemoryPlac
         await flat.attach_job("j")
     with pytest.raises(JobNotFoundError):
         await driver.commit()
+    assert await flat.states() == {"j": "unknown"}
     with pytest.raises(JobNotFoundError):
         await flat.recover("j", force=True)
-    assert flat.files() == {}
-    assert "_SUCCESS" not in flat.all_files()
-    report = await committer.cleanup(flat.dest, job_id="j", storage_options=flat.options)
-    assert report.removed == ["j"]
     assert flat.all_files() == {}
 
 
 async def test_intent_that_arrived_after_a_cleanup_blocks_no_job(flat: MemoryPlace) -> None:
     job = await flat.open_job(job_id="j")
-    kept = await kept_while_committing(flat, job, "/j/intent")
-    flat.write("_temporary/j/intent", kept)
+    layout = job.spec.layout
+    directory = layout.job_directory.relative_to(layout.destination)
+    kept = await kept_while_committing(flat, job, f"{directory}/intent-")
+    flat.write(f"{directory}/intent-0123456789ab", kept)
     await flat.run_job(FILES, config=CommitterConfig(conflict_mode="replace"))
     assert flat.files() == FILES
     with pytest.raises(JobNotFoundError):
         await flat.recover("j")
-
-
-async def test_lock_taken_by_a_driver_that_died_is_removed_with_its_job(place: Place) -> None:
-    job = await place.open_job(job_id="j", config=CommitterConfig(conflict_mode="replace"))
-    kept = await kept_while_committing(place, job, "replace-lock")
-    place.write("_temporary/j/ended-0123456789ab/replace-lock", kept)
-    assert (await place.recover("j")).success
-    assert place.temporary() == set()

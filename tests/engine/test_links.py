@@ -216,7 +216,7 @@ async def test_an_old_link_with_both_names_comes_back_once(disk: DiskPlace, tmp_
     old = {"archive/precious": "kept", "table/a=1/to-archive": f"-> {tmp_path / 'archive'}"}
     fill(tmp_path, old)
     await stop_before_the_outcome(disk, REPLACE_DIRECTORIES, {"a=1/new": b"new"})
-    [aside] = in_job(disk.root, "job-1").glob("drivers-*/superseded/00000000")
+    [aside] = in_job(disk.root, "job-1").glob("work/superseded/00000000")
     os.link(aside, disk.root / "a=1/to-archive", follow_symlinks=False)
     await disk.recover("job-1", rollback=True, force=True)
     assert tree(tmp_path) == old

@@ -134,7 +134,7 @@ async def test_what_is_left_behind_is_warned_of(
 ) -> None:
     memory.faults(Fault(kind="forbidden", operation="delete_directory", times=None))
     await memory.run_job(FILES, job_id="j1", config=CommitterConfig(cleanup_failures_ignored=True))
-    [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    *_parts, warning = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.getMessage().startswith("cleanup of job j1 failed and is ignored: ")
     assert warning.job == "j1"  # type: ignore[attr-defined]
     assert memory.temporary()

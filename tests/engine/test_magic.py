@@ -84,7 +84,7 @@ async def test_a_name_is_as_long_as_the_store_can_hold_what_tells_of_it(
     absolute: bool, delivery: str, place: MemoryPlace
 ) -> None:
     """A key has up to 1,024 bytes: that of the file and, by listing, those of what Hadoop is told until it commits."""
-    root = f"/{'r' * 990 if absolute else 'r'}"
+    root = f"/{'r' * 950 if absolute else 'r'}"
     config = CommitterConfig(absolute_roots=(root,))
     async with place.open_job(job_id="j", delivery=delivery, config=config) as job, job.task_attempt(0) as task:
         above = "table/"
@@ -105,7 +105,7 @@ async def test_a_name_is_as_long_as_the_store_can_hold_what_tells_of_it(
 
 
 async def test_what_tells_of_a_file_elsewhere_must_fit_below_the_destination(place: MemoryPlace) -> None:
-    dest, options = f"{place.dest}/{'d' * 925}", {"store": place.store}
+    dest, options = f"{place.dest}/{'d' * 880}", {"store": place.store}
     config = CommitterConfig(absolute_roots=("/r",))
     for delivery in ("message", "listing"):
         async with committer.open_job(

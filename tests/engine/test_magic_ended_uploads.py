@@ -123,6 +123,7 @@ async def test_late_attempt_leaves_no_upload_to_the_job_that_has_its_id_by_now(p
         await second.commit(tasks=1)
     assert place.files() == {"new": b"y"}
     assert pending(place) == []
+    await committer.cleanup(place.dest, older_than=0, storage_options=place.options)
     assert place.temporary() == set()
 
 

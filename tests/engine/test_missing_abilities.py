@@ -127,7 +127,9 @@ async def test_job_decided_by_another_process_than_set_it_up(
 ) -> None:
     """A file of an earlier job makes room; whether it can be kept by a link the deciding process has to find out."""
     write(tmp_path, "x")
-    await die(tmp_path, Fault(kind="crash_after" if crash_at == "intent" else "crash_before", path=crash_at))
+    await die(
+        tmp_path, Fault(kind="crash_after" if crash_at == "intent" else "crash_before", operation="put", path=crash_at)
+    )
     if by == "recover":
         report = await committer.recover(tmp_path, "dead")
     else:

@@ -46,7 +46,7 @@ async def test_failed_stage_is_told(place: Place) -> None:
     job.listen(events.append)
     await place.run_task(job, 0, {"same": b"x"})
     await place.run_task(job, 1, {"same": b"x"})
-    place.faults(Fault(kind="forbidden", operation="put", path="intent"))
+    place.faults(Fault(kind="forbidden", operation="put", path="intent-"))
     with pytest.raises(CommitterError):
         await job.commit()
     failed = [event for event in events if event.kind == "stage_failed"]
@@ -111,7 +111,7 @@ async def test_audit_reaches_every_worker(place: Place) -> None:
     stages = Counter({stage: count for (task, stage), count in jobs.items() if not task})
     assert stages["job_stage_setup"] > 3
     assert stages["job_stage_rename_files"] == 10
-    assert stages["job_stage_cleanup"] >= 2
+    assert stages["job_stage_cleanup_last_records"] >= 2
     tasks = Counter({stage: count for (task, stage), count in jobs.items() if task == "attempt_job-1_m_000003_2"})
     assert tasks["task_stage_setup"] >= 2
     assert tasks["task_stage_commit"] >= 2

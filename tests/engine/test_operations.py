@@ -22,7 +22,7 @@ from committer.errors import (
 )
 from committer.flow.runtime import use_runtime
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup
+from committer.records.job_state import Decision, Entry, Intent, JobOpened, JobOutcome, JobSetup
 from committer.records.manifest import TaskManifest
 from committer.records.success import SuccessData
 from committer.testing.faults import Fault
@@ -79,10 +79,9 @@ async def test_list_jobs_shows_every_state(place: Place) -> None:
     assert by_id["committed"].files == 1
     for job in jobs:
         if job.job_id != "unknown":
-            assert job.started is not None
-            assert job.started.tzinfo is not None
             assert job.updated is not None
-            assert abs(job.updated - job.started) < timedelta(minutes=5)
+            # Of a job that ended and left cleanup out the setup record is gone.
+            assert job.started is None or abs(job.updated - job.started) < timedelta(minutes=5)
 
 
 async def test_a_destination_that_does_not_exist(place: Place) -> None:
@@ -408,8 +407,6 @@ async def test_attach_to_hadoops_job(place: Place) -> None:
 
 
 async def test_load_record_of_everything(place: Place) -> None:
-    from committer.records.job_state import ReplaceLock
-
     await half_committed(place, "half")
     await place.run_job({"part-0": b"x"}, job_id="done", config=KEPT)
     found: dict[type, int] = {}
@@ -418,13 +415,9 @@ async def test_load_record_of_everything(place: Place) -> None:
             continue
         record = await committer.load_record(f"{place.dest}/{name}", storage_options=place.options)
         found[type(record)] = found.get(type(record), 0) + 1
-    assert found == {JobSetup: 2, Intent: 2, Decision: 2, JobOutcome: 1, TaskManifest: 2, SuccessData: 1}
-    place.write(
-        "_temporary/.replace-lock",
-        b'{"type":"committer.replace-lock","version":1,"job_id":"j","driver":"d","created":""}',
-    )
-    lock = await committer.load_record(f"{place.dest}/_temporary/.replace-lock", storage_options=place.options)
-    assert isinstance(lock, ReplaceLock)
+    assert found == {
+        JobSetup: 1, JobOpened: 2, Intent: 2, Decision: 2, JobOutcome: 1, TaskManifest: 2, SuccessData: 1, Entry: 1,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

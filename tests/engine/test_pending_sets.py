@@ -29,6 +29,7 @@ from committer.stores.uploads import UploadPart
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, place_fixture
 from tests.engine.uploads import pending
+from tests.job_paths import in_magic
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "java-magic-committer"
 JOB = "0b6d7c1e-5a4f-4c36-9a55-2b1d8f0c9e11"
@@ -125,7 +126,7 @@ async def test_what_a_task_leaves_while_it_runs_and_once_it_committed(place: Mem
     for name, data in {"p=1/a b.csv": b"hello", "empty": b"", "odd.pending": b"x"}.items():
         async with task.open(name) as file:
             await file.write(data)
-    base = f"{ATTEMPT_DIRECTORY}/tasks/attempt_{JOB}_m_000003_1/__base/{task.nonce}"
+    base = f"{in_magic(place, JOB)}/tasks/attempt_{JOB}_m_000003_1/__base/{task.nonce}"
     written = {name.removeprefix(f"{base}/") for name in place.all_files() if name.startswith(base)}
     # A marker of that name would be taken for a record.
     assert written == {"p=1/a b.csv", "p=1/a b.csv.pending", "empty", "empty.pending", "odd.pending.pending"}
@@ -135,8 +136,11 @@ async def test_what_a_task_leaves_while_it_runs_and_once_it_committed(place: Mem
     assert (one.jobId, one.taskId, [part.etag for part in one.etags]) == ("", "", [f'"{md5(b"hello").hexdigest()}"'])
     message = await task.commit()
     assert not any("/tasks/" in name for name in left(place))
-    record = decode_pending_set(place.read(f"{ATTEMPT_DIRECTORY}/task_{JOB}_m_000003.pendingset"), source="set")
-    assert (record.jobId, {one.taskId for one in record.commits}) == (JOB, {f"attempt_{JOB}_m_000003_1"})
+    record = decode_pending_set(place.read(in_magic(place, JOB, f"task_{JOB}_m_000003.pendingset")), source="set")
+    assert (record.jobId, {one.taskId for one in record.commits}) == (
+        job.spec.unique_id,
+        {f"attempt_{JOB}_m_000003_1"},
+    )
     assert sorted(one.destinationKey for one in record.commits) == [
         "table/empty",
         "table/odd.pending",
@@ -154,7 +158,7 @@ async def test_etags_are_texts_for_a_hadoop_that_knows_no_others(place: MemoryPl
     config = CommitterConfig(pending_etags="texts")
     async with place.open_job(job_id=JOB, delivery="listing", config=config) as job:
         await place.run_task(job, 0, {"x": b"x"})
-        (record,) = json.loads(place.read(f"{ATTEMPT_DIRECTORY}/task_{JOB}_m_000000.pendingset"))["commits"]
+        (record,) = json.loads(place.read(in_magic(place, JOB, f"task_{JOB}_m_000000.pendingset")))["commits"]
         assert record["etags"] == [f'"{md5(b"x").hexdigest()}"']
     assert visible(place) == {"x": b"x"}
 
@@ -302,7 +306,7 @@ async def test_what_a_later_job_attempt_of_hadoops_committed_is_counted(
 
 async def test_a_replacing_job_sees_that_a_job_of_hadoops_is_being_committed(java: JavaJob, place: MemoryPlace) -> None:
     await java.run_task(0, {"x": b"x"})
-    dying = FaultyStore(place.space.store(), [Fault(kind="crash_before", operation="put", path="/plan-")])
+    dying = FaultyStore(place.space.store(), [Fault(kind="crash_before", operation="put", path="/decision")])
     with pytest.raises(SimulatedCrash):
         async with committer.attach_job(java.spec, storage_options={"store": dying}) as job:
             await job.commit()

@@ -28,34 +28,29 @@ DIRECTORIES = (
     JOB,
     f"{JOB}/00",
     f"{JOB}/00/tasks",
-    f"{JOB}/drivers-*/tasks-fenced",
+    f"{JOB}/work/tasks-fenced",
     f"{JOB}/00/manifests",
-    f"{JOB}/drivers-*/manifests-frozen",
+    f"{JOB}/work/manifests-frozen",
     f"{JOB}/00/attempts",
     f"{JOB}/00/uploads",
-    f"{JOB}/drivers-*/superseded",
-    f"{JOB}/drivers-*/superseded-fenced",
+    f"{JOB}/work/superseded",
+    f"{JOB}/work/superseded-fenced",
     f"{JOB}/00/tasks/*",
     f"{JOB}/00/tasks/*/a=1",
 )
 RECORDS = (
-    "_temporary/.replace-lock",
     f"{JOB}/setup",
-    f"{JOB}/intent",
+    f"{JOB}/intent-*",
     f"{JOB}/decision",
     f"{JOB}/outcome",
     f"{JOB}/00/manifests/*.json",
-    f"{JOB}/drivers-*/manifests-frozen/*.json",
+    f"{JOB}/work/manifests-frozen/*.json",
     f"{JOB}/00/attempts/*.json",
     f"{JOB}/plan-*",
     f"{JOB}/00/tasks/*/a=1/*",
 )
 # Where the link is seen before anything of the job is changed.
-PROTOCOL = [
-    name
-    for name in (*DIRECTORIES, *RECORDS)
-    if "*" not in name.replace("drivers-*", "") and name != "_temporary/.replace-lock"
-]
+PROTOCOL = [name for name in (*DIRECTORIES, *RECORDS) if "*" not in name.replace("work", "")]
 
 
 @pytest.fixture
@@ -95,12 +90,9 @@ class Intruder:
         self.planted: list[tuple[Path, Path, bool]] = []
 
     def plant(self, pattern: str) -> str:
-        """Plants a link at every place of a pattern; returns the pattern with the job's own names for `JOB`, `drivers-*`."""
+        """Plants a link at every place of a pattern; returns the pattern with the job's own name for `JOB`."""
         root = self.disk.root
         pattern = pattern.replace(JOB, in_job(self.disk, "job-1"))
-        if "drivers-*" in pattern:
-            [drivers] = in_job(root, "job-1").glob("drivers-*")
-            pattern = pattern.replace("drivers-*", drivers.name)
         found = sorted(root.glob(pattern)) if "*" in pattern else [root / pattern]
         for number, place in enumerate(found):
             leads_to = self.outside / f"{number}"

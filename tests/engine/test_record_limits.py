@@ -14,28 +14,24 @@ import pytest
 import committer
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, RecordError
-from committer.layout import JobLayout
-from committer.paths import StorePath
 from committer.records.job_state import (
     Decision,
     DecisionHead,
     Intent,
     JobOutcome,
     JobSetup,
-    ReplaceLock,
-    encode_record,
     limit_of,
 )
 from committer.records.limits import LIMITS
 from committer.stages import own_records
 from committer.stores.local import LocalStore
+from tests.job_paths import in_job
 
 KINDS = {
     "setup": JobSetup,
     "intent": Intent,
     "decision": Decision,
     "outcome": JobOutcome,
-    ".replace-lock": ReplaceLock,
 }
 
 
@@ -94,21 +90,20 @@ async def test_a_long_record_is_read_whole(tmp_path: Path, monkeypatch: pytest.M
     async with committer.open_job(str(tmp_path), job_id="job") as job:
         async with job.task_attempt(task=0) as task, task.open("file") as file:
             await file.write(b"data")
-        layout = JobLayout(StorePath.of(tmp_path), "job")
-        assert len((tmp_path / "_temporary/job/setup").read_bytes()) > 100
+        layout = job.spec.layout
+        assert len(in_job(tmp_path, "job", "setup").read_bytes()) > 100
         assert (await own_records.read_setup(LocalStore(), layout)).spec == job.spec
         assert (await job.commit()).files_committed == 1
 
 
-@pytest.mark.parametrize("name", [*KINDS, "_SUCCESS", "manifest"])
+@pytest.mark.parametrize("name", ["setup", "decision", "outcome", "_SUCCESS", "manifest"])
 async def test_a_pipe_in_the_place_of_a_record_holds_no_call(tmp_path: Path, name: str) -> None:
     job = await committer.open_job(str(tmp_path), job_id="job", config=CommitterConfig(conflict_mode="replace"))
     async with job.task_attempt(task=0) as task, task.open("file") as file:
         await file.write(b"data")
-    places = {"_SUCCESS": tmp_path / "_SUCCESS", ".replace-lock": tmp_path / "_temporary/.replace-lock"}
-    place = places.get(name, tmp_path / "_temporary/job" / name)
+    place = tmp_path / "_SUCCESS" if name == "_SUCCESS" else in_job(tmp_path, "job", name)
     if name == "manifest":
-        [place] = (tmp_path / "_temporary/job").glob("*/manifests/*")
+        [place] = in_job(tmp_path, "job").glob("*/manifests/*")
     place.unlink(missing_ok=True)
     os.mkfifo(place)
     # Held open by a process that never writes.
@@ -143,8 +138,3 @@ async def test_a_job_whose_setup_record_could_not_be_read_is_not_set_up(
         str(tmp_path / "table"), job_id="job", config=msgspec.structs.replace(config, superseded_directories=("day=1",))
     )
     await job.abort()
-
-
-def test_a_lock_is_far_shorter_than_its_limit() -> None:
-    lock = ReplaceLock(job_id="j" * 128, driver="d" * 64, created="2026-01-31T00:00:00+00:00", setup="s" * 64)
-    assert len(encode_record(lock)) * 4 < limit_of(ReplaceLock) <= 1 << 16

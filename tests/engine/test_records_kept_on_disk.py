@@ -67,7 +67,7 @@ async def test_uploads_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert place.files() == NEW
 
 
-async def test_an_overwrite_goes_through_them_several_times(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_overwrite_reads_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
     large(monkeypatch)
     config = CommitterConfig(existing_target="replace")
     place = MemoryPlace("hdfs")
@@ -78,8 +78,8 @@ async def test_an_overwrite_goes_through_them_several_times(monkeypatch: pytest.
         await place.run_task(job, task, written)
     place.store.calls.clear()
     await job.commit(tasks=TASKS)
-    # It is prepared once more under the replace lock, and no other pass reads.
-    assert reads(place) == [2] * TASKS
+    # No other pass reads.
+    assert reads(place) == [1] * TASKS
     assert place.files() == NEW
 
 

@@ -18,11 +18,11 @@ TASKS = 3
 
 # Profile: round trips by message, calls; by listing, both.
 EXPECTED = {
-    "local": (20, 48, 23, 53),
-    "hdfs": (19, 44, 22, 49),
-    "adls": (21, 48, 24, 53),
-    "gcs": (18, 42, 21, 51),
-    "s3": (22, 53, 32, 66),
+    "local": (20, 38, 23, 42),
+    "hdfs": (17, 33, 20, 37),
+    "adls": (19, 36, 22, 40),
+    "gcs": (21, 36, 24, 42),
+    "s3": (25, 42, 30, 50),
 }
 
 

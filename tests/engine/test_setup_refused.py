@@ -73,5 +73,7 @@ async def test_what_may_have_been_made_is_looked_for(
     with pytest.raises(StorePermissionError) as caught:
         await committer.open_job(table.dest, storage_options={"store": store})
     assert caught.value.message == "no right"
+    # Without directories the setup record is the first thing that is made.
+    looks = looks and store.capabilities.directories
     assert bool(calls[calls.index("refused") + 1 :]) == looks
     assert table.temporary() == set()

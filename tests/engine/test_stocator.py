@@ -337,9 +337,7 @@ async def test_a_decision_against_a_committed_job_that_comes_late_costs_no_commi
     [listed] = [name for name in place.all_files() if "/uploads/" in name]
     late = place.read(listed)
     await job.commit(tasks=1)
-    against = Decision(
-        job_id="j", decision="abort", driver="d", created="2026-01-01T00:00:00+00:00", setup=job.spec.setup
-    )
+    against = Decision(job_id="j", decision="abort", driver="d", created="2026-01-01T00:00:00+00:00")
     place.write(listed, late)
     place.write(in_job(place, "j", "decision"), encode_record(against))
     with suppress(CommitterError):
@@ -362,10 +360,7 @@ async def test_a_list_names_nothing_but_objects_of_its_run(place: StocatorPlace)
     place.write("old", b"old")
     place.space.write(f"/other/{outside}", b"outside")
     names = ["old", won, f"../other/{outside}", "_SUCCESS", f"/other/{outside}"]
-    setup = job.spec.setup
-    record = UploadList(
-        job_id="j", setup=setup, task_attempt="x", uploads=tuple(ListedUpload(name, "object") for name in names)
-    )
+    record = UploadList(job_id="j", task_attempt="x", uploads=tuple(ListedUpload(name, "object") for name in names))
     place.write(in_job(place, "j", "00/uploads/attempt_j_m_000009_0-aaaaaaaaaaaa/00001"), encode_upload_list(record))
     place.write(in_job(place, "j", "00/uploads/attempt_j_m_000008_0-aaaaaaaaaaaa/00001"), b"no list")
     await job.commit(tasks=1)

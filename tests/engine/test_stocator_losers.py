@@ -93,12 +93,6 @@ ALL, LOST, NONE = [b"lost", b"lost", b"won"], [b"lost", b"lost"], list[bytes]()
         pytest.param(
             [ABORTED, lambda place: place.remove(in_job(place, "j", SETUP))], NONE, id="an abort of a job that is gone"
         ),
-        pytest.param([ABORTED, _other_setup], NONE, id="an abort beside the next job of the id"),
-        pytest.param([_change(DECISION, Decision, setup="another")], NONE, id="a decision of another setup"),
-        pytest.param(
-            [ABORTED, _change(DECISION, Decision, remains=True)], NONE, id="an abort of what is left of a job"
-        ),
-        pytest.param([_end("rolled-back", setup="another"), ABORTED], NONE, id="an outcome of another setup"),
         pytest.param(
             [lambda place: place.write(in_job(place, "j", DECISION), b"damaged")],
             NONE,

@@ -171,7 +171,9 @@ async def test_a_cleanup_that_dies_at_any_call_is_followed_by_another(
                     await committer.recover(run.place.dest, "j", storage_options={"store": store})
                 else:
                     await committer.cleanup(run.place.dest, job_id="j", storage_options={"store": store})
-                break
+                # A listing that is not read to its end has no end to crash after.
+                if number > len(store.calls):
+                    break
             except SimulatedCrash:
                 pass
             try:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World, note_setup
 
 
 class WalkedWorld(World):
     """What readers see is told from all files; there are few."""
+
+    def setups_of(self, job_id: str) -> set[str]:
+        found: dict[str, set[str]] = {}
+        for path in (*self.files(), *(f"{directory}/" for directory in self.directories())):
+            note_setup(found, path)
+        return found.get(job_id, set())
 
     def visible(self) -> dict[str, bytes]:
         found = self.files(but=f"{OUT}/{TEMPORARY}")

@@ -74,12 +74,13 @@ async def test_tasks_of_both_in_a_job_that_python_set_up(
     job: ManifestCommitterJob, table: JavaChannel, driver: str
 ) -> None:
     config = FOR_JAVA_DRIVER if driver == "java" else None
-    async with committer.open_job(job.uri, job_id=job.id, delivery="listing", config=config) as made:
+    async with committer.open_job(job.uri, delivery="listing", config=config) as made:
+        job.join(made.spec.unique_id)
         await run_task(made.spec, 0, contents("p=1/python.csv"))
         await job.run_task(1, contents("p=1/java.csv", "p=2/java.csv"))
         if driver == "python":
             assert (await made.commit(tasks=2)).files_committed == 3
         else:
             assert (await job.commit())["committer_files_committed"] == 3
-    assert (await job.success())["jobId"] == job.id
+    assert (await job.success())["jobId"] == (job.id if driver == "java" else made.spec.job_id)
     assert await published(table) == contents("p=1/python.csv", "p=1/java.csv", "p=2/java.csv")

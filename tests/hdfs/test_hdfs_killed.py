@@ -28,8 +28,7 @@ TASKS = FILES // emulated_driver.FILES_A_TASK
 MOMENTS = 20
 # Of a commit: a rename for each file, and what comes before and after.
 CALLS = FILES + 120
-# The checker looks before each of so many calls, and before each delete: an outcome stands until the job's directory
-# is deleted.
+# The checker looks before each of so many calls, and before each file is created: `_SUCCESS` is, once the outcome exists.
 LOOKS_EVERY = 16
 
 
@@ -48,7 +47,7 @@ def watch(relay: Relay, checker: Checker, broken: list[Exception]) -> None:
     turn = asyncio.Lock()
 
     async def before(method: str) -> None:
-        if method == "delete" or len(relay.calls) % LOOKS_EVERY == 0:
+        if method == "create" or len(relay.calls) % LOOKS_EVERY == 0:
             try:
                 async with turn:
                     await asyncio.to_thread(checker.step)

@@ -20,8 +20,12 @@ async def test_records_on_hdfs(cluster: Cluster, directory: StorePath, tmp_path:
     config = CommitterConfig(
         pending_set_directory=str(directory), pending_set_user="ana", staging_directories=(str(tmp_path),)
     )
-    records = cluster.path(f"{directory.path}/ana/j/staging-uploads/_temporary/0")
+
+    def of(job: committer.Job, below: str = "") -> object:
+        return cluster.path(f"{directory.path}/ana/{job.spec.unique_id}{below}")
+
     async with place.open_job(job_id="j", config=config) as job:
+        records = of(job, "/staging-uploads/_temporary/0")
         await place.run_task(job, 0, MORE)
         await place.run_task(job, 0, FILES, attempt=1)
         await place.run_task(job, 1, {"late": b"x"})
@@ -32,11 +36,12 @@ async def test_records_on_hdfs(cluster: Cluster, directory: StorePath, tmp_path:
         assert (await job.commit(tasks=1)).files_committed == 2
     assert place.files() == FILES
     assert (pending(place), place.temporary()) == ([], set())
-    assert not cluster.hdfs.exists(cluster.path(f"{directory.path}/ana/j"))
+    assert not cluster.hdfs.exists(of(job))
 
     left = await place.open_job(job_id="j", config=config)
     await place.run_task(left, 0, MORE)
+    assert cluster.hdfs.exists(of(left))
     await left.close()
     await committer.cleanup(place.dest, job_id="j", config=config, storage_options=place.options)
     assert pending(place) == []
-    assert not cluster.hdfs.exists(cluster.path(f"{directory.path}/ana/j"))
+    assert not cluster.hdfs.exists(of(left))

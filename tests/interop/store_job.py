@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any, ClassVar
 
 from .filesystem import HadoopFileSystem
-from .hadoop import IDENTIFIER, in_java, job_context, task_context
+from .hadoop import IDENTIFIER, SPARK_WRITE_UUID, in_java, job_context, task_context
 from .jvm import Jvm
 
 # What could go wrong between a name, Hadoop's Path, a URL and a record.
@@ -47,6 +47,12 @@ class StoreJob(ABC):
         self._jvm = jvm
         self._conf = conf
         self._number = number
+
+    def join(self, unique_id: str) -> None:
+        """Makes this the job that has this unique id: `JobSpec.unique_id` of one that Python set up. Calls Java."""
+        self.id = unique_id
+        for key in ("fs.s3a.committer.uuid", SPARK_WRITE_UUID):
+            self._conf.set(key, unique_id)
 
     @abstractmethod
     def committer(self, context: Any) -> Any:

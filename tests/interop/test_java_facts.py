@@ -173,9 +173,9 @@ async def test_java_reads_nothing_but_manifests_beside_manifests(hadoop: Hadoop,
     job = hadoop.job(tmp_path / "dest")
     await job.setup()
     await job.run_task(0, contents("f"))
-    for name in ("setup", "intent", "00/probe", "00/manifests/attempt_x-1a2b-manifest.json.tmp", "00/attempts/x"):
+    for name in ("setup", "intent-0123", "00/probe", "00/manifests/attempt_x-1a2b-manifest.json.tmp", "00/attempts/x"):
         await put(job.attempt_directory.parent / name, b"not Java's")
-    await put(job.destination / "_temporary" / ".replace-lock", b"not Java's")
+    await put(job.destination / "_temporary" / ".committing" / "a~b~c.append", b"not Java's")
     counters = await job.commit()
     assert counters["committer_files_committed"] == 1
     assert not await exists(job.destination / "_temporary")

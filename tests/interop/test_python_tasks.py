@@ -77,10 +77,10 @@ async def test_colons_which_java_tasks_cannot_commit(hadoop: Hadoop, tmp_path: P
 
 @pytest.mark.parametrize("hadoop_driver", [False, True])
 async def test_java_commits_a_job_that_python_set_up(hadoop: Hadoop, tmp_path: Path, hadoop_driver: bool) -> None:
-    java = hadoop.job(tmp_path / "dest", 7)
     config = FOR_JAVA_DRIVER if hadoop_driver else None
-    await put(java.destination / "p=1" / "old.csv", b"old")
-    job = await committer.open_job(java.destination, job_id=java.id, delivery="listing", config=config)
+    await put(tmp_path / "dest" / "p=1" / "old.csv", b"old")
+    job = await committer.open_job(tmp_path / "dest", job_id="nightly", delivery="listing", config=config)
+    java = hadoop.job(tmp_path / "dest", 7, uuid=job.spec.unique_id)
     async with job.task_attempt(task=0, attempt=0) as task, task.open("p=1/a b.csv") as file:
         await file.write(b"python")
     await run_task(JobSpec.decode(job.spec.encode()), 1, contents("p=2/é.csv"), attempt=3)
@@ -95,7 +95,7 @@ async def test_java_commits_a_job_that_python_set_up(hadoop: Hadoop, tmp_path: P
     } | contents("p=2/é.csv", "p=1/java.csv")
     # Java removed all of _temporary. Its `_SUCCESS` answers what became of the job.
     assert not await exists(java.destination / "_temporary")
-    report = await committer.recover(java.destination, java.id)
+    report = await committer.recover(java.destination, "nightly")
     assert report.success
     assert report.files_committed == 3
 

@@ -98,18 +98,19 @@ async def test_python_reads_what_java_wrote(hadoop: Hadoop, tmp_path: Path) -> N
 
 
 async def test_success_of_python_replaces_that_of_java_sidecar_included(hadoop: Hadoop, tmp_path: Path) -> None:
-    first, second = hadoop.job(tmp_path / "dest", 1), hadoop.job(tmp_path / "dest", 2)
+    first = hadoop.job(tmp_path / "dest", 1)
     await first.setup()
     await first.run_task(0, contents("a.csv"))
     await first.commit()
     assert await exists(first.destination / "._SUCCESS.crc")
-    job = await committer.open_job(second.destination, job_id=second.id)
+    job = await committer.open_job(first.destination)
+    second = hadoop.job(first.destination, 2, uuid=job.spec.unique_id)
     # An old `_SUCCESS` stands until the new job decides; Java deletes it at job setup.
     assert (await hadoop.load_success(first.destination / "_SUCCESS"))["jobId"] == first.id
     await second.run_task(0, contents("b.csv"))
     await job.commit()
     await job.close()
-    assert (await hadoop.load_success(first.destination / "_SUCCESS"))["jobId"] == second.id
+    assert (await hadoop.load_success(first.destination / "_SUCCESS"))["jobId"] == job.spec.job_id
     assert (await hadoop.read_files(first.destination)).keys() == {"a.csv", "b.csv", "_SUCCESS"}
 
 

@@ -108,33 +108,33 @@ async def refuse() -> None:
 
 async def test_rollback_over_files_that_java_wrote(hadoop: Hadoop, tmp_path: Path) -> None:
     """Old files are back, and Java reads them: no sidecar of one file speaks for another."""
-    job = hadoop.job(tmp_path / "dest")
-    earlier = hadoop.job(tmp_path / "dest", 2)
+    dest = tmp_path / "dest"
+    earlier = hadoop.job(dest, 2)
     old = contents("p=1/a.csv", "d.csv", "kept.csv", salt="old")
     await earlier.setup()
     await earlier.run_task(0, old)
     await earlier.commit()
-    earlier_success = await hadoop.load_success(job.destination / "_SUCCESS")
-    spec = spec_of(job, REPLACE)
+    earlier_success = await hadoop.load_success(dest / "_SUCCESS")
     # Java's own job setup would delete the old `_SUCCESS`; so would a second Java job's cleanup delete this one.
-    started = await committer.open_job(job.destination, job_id=job.id, config=REPLACE)
-    await job.run_task(0, contents("p=1/a.csv", "d.csv", "new/e.csv", salt="new"))
+    started = await committer.open_job(dest, job_id="J", config=REPLACE)
+    java = hadoop.job(dest, uuid=started.spec.unique_id)
+    await java.run_task(0, contents("p=1/a.csv", "d.csv", "new/e.csv", salt="new"))
     await started.close()
 
     store = HookedStore().arm("d.csv", refuse)
     with pytest.raises(committer.CommitterError):
-        async with committer.attach_job(spec.destination, job_id=job.id, storage_options={"store": store}) as it:
+        async with committer.attach_job(started.spec, storage_options={"store": store}) as it:
             await it.commit()
-    await committer.recover(job.destination, job.id, rollback=True)
+    await committer.recover(dest, "J", rollback=True)
 
-    standing, directories = await on_disk(job.destination)
+    standing, directories = await on_disk(dest)
     assert without_sidecars(standing) == old
     assert directories == {"p=1"}
-    read_back = await hadoop.read_files(job.destination)
+    read_back = await hadoop.read_files(dest)
     assert read_back.pop("_SUCCESS")
     assert read_back == old
-    assert await hadoop.load_success(job.destination / "_SUCCESS") == earlier_success
-    assert not await exists(job.destination / "_temporary" / job.id)
+    assert await hadoop.load_success(dest / "_SUCCESS") == earlier_success
+    assert not await exists(dest / "_temporary")
 
 
 async def test_file_of_a_java_task_blocked_by_a_file_of_another(hadoop: Hadoop, tmp_path: Path) -> None:

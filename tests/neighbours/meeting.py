@@ -43,6 +43,13 @@ def publishes(call: Call, name: str) -> bool:
     return call.operation in ("rename_file", "complete_upload") and target is not None and target.name == name
 
 
+def writes_success(call: Call) -> bool:
+    """Whether a call makes a job's `_SUCCESS` visible."""
+    if call.operation == "rename_file":
+        return call.destination is not None and call.destination.name == "_SUCCESS" and call.path.name.endswith(".tmp")
+    return call.operation in ("put", "replace_file") and call.path.name == "_SUCCESS"
+
+
 class Table(MemoryTable):
     """A destination in memory, seen past the store."""
 

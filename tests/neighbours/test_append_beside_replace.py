@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import product
 
 import pytest
 
-import committer
 from committer import CommitterConfig
-from committer.errors import StorePermissionError
-from committer.records.job_state import ReplaceLock, encode_record
 from committer.records.success import SuccessData, decode_success, encode_success
-from committer.testing.faults import Call
 from tests.neighbours.meeting import Party, Table, crossed, interrupted
 from tests.rotation import Share
 
@@ -152,44 +147,3 @@ async def test_append_and_replace_crossed_twice_where_it_matters(profile: str, s
         await crossed(one, at, two, back_at)
         words.add(await check(table, append, replace))
     share.check_seen(words, {"replace withdrew", "append withdrew"}, ALL_WORDS)
-
-
-@pytest.mark.parametrize("look", ["finds it", "fails", "fails unexpectedly"])
-async def test_freeze_is_not_cut_short_whatever_the_look_for_a_lock_finds(look: str) -> None:
-    """It goes together with the look for the lock; were it cancelled, it could arrive once the records were thawed."""
-    table = Table("hdfs", OLD)
-    append = await table.job("append", APPENDED)
-    lock = ReplaceLock(job_id="other", driver="another", created="2026-01-01T00:00:00Z")
-    table.write("_temporary/.replace-lock", encode_record(lock))
-    looked, cut_short = asyncio.Event(), False
-
-    async def before(call: Call) -> None:
-        nonlocal cut_short
-        if call.operation == "read" and call.path.name == ".replace-lock":
-            first = not looked.is_set()
-            looked.set()
-            if first and look != "finds it":
-                raise ValueError("odd") if look == "fails unexpectedly" else StorePermissionError("no")
-        elif call.operation == "rename_directory" and call.path.name == "manifests":
-            try:
-                await looked.wait()
-                for _ in range(50):
-                    await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                cut_short = True
-                raise
-
-    append.store.before_call = before
-    await append.commit()
-    assert append.busy is (look == "finds it")
-    assert append.error is not None
-    assert not cut_short
-    assert not [name for name in table.temporary() if "manifests-frozen/" in name]
-    async with committer.open_task(append.driver.spec, task=1, storage_options=table.options) as task:
-        async with task.open("p=4/late") as file:
-            await file.write(b"l")
-    append.store.before_call = None
-    table.remove("_temporary/.replace-lock")
-    await append.commit()
-    assert append.error is None
-    assert table.files() == {**OLD, **APPENDED, "p=4/late": b"l"}

@@ -47,7 +47,6 @@ async def test_temporary_is_deleted_before_every_call_of_a_commit(
             assert new == set(NEW), number
             assert party.report is not None
             assert party.report.success
-            assert "_SUCCESS" in table.all_files()
             seen.add("committed")
         elif not decided or (party.error.outcome == "unchanged" and found == OLD):
             # Also when it is deleted while the decision is made: that is looked at once more.

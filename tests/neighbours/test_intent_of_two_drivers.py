@@ -9,8 +9,9 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.layout import COMMITTING
 from committer.testing.faults import Call, Fault
-from tests.neighbours.meeting import Connection, Party, Table, is_record, publishes
+from tests.neighbours.meeting import Connection, Party, Table, publishes
 
 OLD = {"p=1/old": b"old"}
 APPENDED = {"p=1/a-0": b"a", "p=1/a-1": b"a"}
@@ -50,26 +51,14 @@ class Held:
         await self._running
 
 
-def reads_lock(times: int) -> Callable[[Call], bool]:
-    left = times
-
-    def stop(call: Call) -> bool:
-        nonlocal left
-        if call.operation == "read" and call.path.name == ".replace-lock":
-            left -= 1
-        return left == 0
-
-    return stop
-
-
-def releases_lock(call: Call) -> bool:
-    return call.operation in ("rename_file", "delete_file_if") and call.path.name == ".replace-lock"
+def withdraws(call: Call) -> bool:
+    return call.operation == "delete_file" and call.path.parent.name == COMMITTING
 
 
 async def two_drivers(table: Table) -> tuple[Party, Held]:
-    """A job that is about to be decided by a driver whose intent the job's other driver took back, and then died.
+    """A job that is about to be decided by a driver, beside another driver of it that withdrew and died.
 
-    It withdrew because of a lock that was released before the second one looked.
+    It withdrew because of a replacing job that ended before the second one looked.
     """
     replace = await table.job("replace", {"p=1/replaced": b"r"}, REPLACE)
     one = await table.job("append", APPENDED, ONE_BY_ONE, "message")
@@ -79,12 +68,11 @@ async def two_drivers(table: Table) -> tuple[Party, Held]:
 
     holder = Held(replace, lambda call: call.path.name == "decision")
     await holder.stopped()
-    # Found the lock, and is about to take the intent back.
-    withdrawing = Held(one, reads_lock(2))
+    withdrawing = Held(one, withdraws)
     await withdrawing.stopped()
+    # The other one's entry stands, and so it is the first driver of the two that is in the way.
     await holder.finish()
     assert replace.error is None
-    # Finds the intent and no lock.
     going_on = Held(two, lambda call: call.operation == "put" and call.path.name == "decision")
     await going_on.stopped()
     await withdrawing.finish()
@@ -134,14 +122,14 @@ async def test_replacer_that_looks_before_the_other_driver_decides(profile: str)
 
 
 @PROFILES
-async def test_lock_that_another_driver_of_the_job_rests_on(profile: str) -> None:
-    """A replacing driver that withdraws, stopped before it gives the lock back, leaves it to who took it over."""
+async def test_replacer_whose_other_driver_withdraws_is_seen(profile: str) -> None:
+    """A replacing driver that withdraws deletes its own entry only."""
     replaced = {"p=1/r-0": b"r", "p=2/r-1": b"r"}
     table = Table(profile, OLD)
     one = await table.job("replace", replaced, REPLACE)
-    # It cannot read a record, stays undecided, and is about to release the lock.
-    one.store.faults.append(Fault(kind="forbidden", operation="read", path=is_record))
-    withdrawing = Held(one, releases_lock)
+    # It cannot list the entries, stays undecided, and is about to withdraw.
+    one.store.faults.append(Fault(kind="forbidden", operation="list", path=COMMITTING))
+    withdrawing = Held(one, withdraws)
     await withdrawing.stopped()
     store = Connection(table.space)
     driver = await committer.attach_job(one.driver.spec, storage_options={"store": store})
@@ -162,50 +150,11 @@ async def test_lock_that_another_driver_of_the_job_rests_on(profile: str) -> Non
 
 
 @PROFILES
-async def test_lock_of_a_driver_that_is_about_to_decide_is_never_open(profile: str) -> None:
-    """A second driver of a replacing job, stopped before any of its calls: no other job finds the lock released."""
-    replaced = {"p=1/r-0": b"r"}
-    deciding = False
-    number = 0
-    while not deciding:
-        table = Table(profile, OLD)
-        one = await table.job("replace", replaced, REPLACE)
-        first = Held(one, lambda call: call.operation == "put" and call.path.name == "decision")
-        await first.stopped()
-        store = Connection(table.space)
-        driver = await committer.attach_job(one.driver.spec, storage_options={"store": store})
-        left = number
-
-        def stop(call: Call) -> bool:
-            nonlocal left, deciding
-            deciding = call.operation == "put" and call.path.name == "decision"
-            left -= 1
-            return left < 0 or deciding
-
-        two = Party(driver, store, one.messages)
-        second = Held(two, stop)
-        await second.stopped()
-        append = await table.job("append", APPENDED, ONE_BY_ONE)
-        await append.commit()
-        assert append.busy, f"with the second driver before its call {number}"
-        await second.finish()
-        await first.finish()
-        assert two.error is None
-        assert one.error is None
-        await append.commit()
-        assert append.error is None
-        assert table.files() == {**replaced, **APPENDED}
-        assert table.temporary() == set()
-        number += 1
-    assert number > 10
-
-
-@PROFILES
-async def test_lock_is_given_back_by_a_driver_that_no_other_rests_on(profile: str) -> None:
+async def test_replacer_that_stays_undecided_keeps_no_job_out(profile: str) -> None:
     """A replacing job that stays undecided keeps no other job out, and can be committed again."""
     table = Table(profile, OLD)
     one = await table.job("replace", {"p=1/r-0": b"r"}, REPLACE)
-    one.store.faults.append(Fault(kind="forbidden", operation="read", path=is_record))
+    one.store.faults.append(Fault(kind="forbidden", operation="list", path=COMMITTING))
     await one.commit()
     assert one.error is not None
     append = await table.job("append", APPENDED, ONE_BY_ONE)

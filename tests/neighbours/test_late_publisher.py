@@ -57,12 +57,12 @@ async def test_what_a_late_driver_moved_aside_comes_back(place: Place) -> None:
 
 
 async def test_a_decided_job_is_not_told_as_unchanged(place: Place) -> None:
-    """The look after the decision fails: the job is decided, and a recovery finishes it."""
+    """Its outcome cannot be created: the job is decided, and a recovery finishes it."""
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, OLD)
 
     async def before_call(call: Call) -> None:
-        if call.operation in ("read", "status") and call.path.name == "outcome":
+        if call.path.name == "outcome":
             raise StoreUnavailableError("down", operation=call.operation, path=call.path)
 
     place.store.before_call = before_call

@@ -77,8 +77,8 @@ async def test_eight_jobs_touch_only_their_own(profile: str) -> None:
                 name = path.path.removeprefix("/table").removeprefix("/")
                 own = (
                     is_of_job(name, job_id)
-                    or name.startswith(f"_temporary/.replace-lock-{job_id}")
-                    or name in ("", "_SUCCESS", "_temporary")
+                    or name.startswith(f"_temporary/.committing/{job_id}~")
+                    or name in ("", "_SUCCESS", "_temporary", "_temporary/.committing")
                     or f"/{job_id}-" in name
                     or (call.operation == "make_directory" and not name.startswith("_"))
                 )

@@ -10,10 +10,10 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, DestinationBusyError, JobDecidedError
-from committer.records.job_state import JobOutcome, decode_record
 from committer.records.success import decode_success
 from committer.testing.faults import Call, Fault, SimulatedCrash
-from tests.neighbours.meeting import Connection, Party, Table, crossed, interrupted
+from tests.job_paths import has_in_job
+from tests.neighbours.meeting import Connection, Party, Table, crossed, interrupted, writes_success
 from tests.rotation import Share
 
 PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
@@ -68,23 +68,25 @@ async def call_of_success(profile: str, past: CommitterConfig) -> int:
 
 
 async def calls_after_outcome(profile: str, past: CommitterConfig) -> range:
-    """The numbers of a commit's calls from the one that follows its outcome to some that follow the finished mark."""
-    numbers = [number for number, _name in await marks(profile, past)]
-    return range(numbers[0] + 1, numbers[2] + 3)
+    """The numbers of a commit's calls from the one that follows its outcome to some that follow `_SUCCESS`."""
+    (outcome, _), (success, _) = await marks(profile, past)
+    return range(outcome + 1, success + 4)
 
 
 async def marks(profile: str, past: CommitterConfig) -> list[tuple[int, str]]:
-    """The calls that write the outcome, `_SUCCESS`, and the outcome once more, as finished."""
+    """The calls that write the outcome and `_SUCCESS`."""
     party = await Table(profile, OLD).job("past", PAST, past)
     found: list[tuple[int, str]] = []
 
     async def before(call: Call) -> None:
-        if call.operation == "put" and call.path is not None and call.path.name in ("outcome", "_SUCCESS"):
-            found.append((call.number, call.path.name))
+        if writes_success(call):
+            found.append((call.number, "_SUCCESS"))
+        elif call.operation == "put" and call.path.name == "outcome":
+            found.append((call.number, "outcome"))
 
     party.store.before_call = before
     await party.commit()
-    assert [name for _number, name in found] == ["outcome", "_SUCCESS", "outcome"]
+    assert [name for _number, name in found] == ["outcome", "_SUCCESS"]
     return found
 
 
@@ -108,21 +110,10 @@ async def test_a_driver_that_wakes_when_its_files_are_gone_writes_no_success(
         await interrupted(first, at, replace)
         assert second.error is None, (at, second.error)
         assert "p=1/past" not in table.files(), at
-        assert "_SUCCESS" not in table.all_files(), at
+        # E1: on objects the driver may stand still between its look and its put.
+        if profile not in ("gcs", "s3") or at != await call_of_success(profile, past):
+            assert "_SUCCESS" not in table.all_files(), at
         assert table.temporary() == set(), at
-
-
-@PROFILES
-async def test_a_driver_whose_directory_is_gone_still_marks_what_stands(profile: str) -> None:
-    """A committer of Hadoop's with its default cleanup deletes all of `_temporary`, right before `_SUCCESS`."""
-    table = Table(profile, OLD)
-    party = await table.job("past", PAST, APPEND)
-
-    async def clean() -> None:
-        table.remove("_temporary")
-
-    await interrupted(party, await call_of_success(profile, APPEND), clean)
-    assert marked(table) == "past", party.error
 
 
 @dataclass
@@ -208,8 +199,7 @@ async def test_a_job_that_has_not_finished_keeps_replacing_jobs_out(profile: str
         first.store.faults.append(Fault(kind="crash_before", call=at))
         with pytest.raises(SimulatedCrash):
             await first.commit()
-        outcome = table.all_files().get("_temporary/past/outcome")
-        finished = outcome is None or decode_record(outcome, JobOutcome, source="").finished
+        finished = not has_in_job(table, "past", "setup")
         await second.commit()
         seen.add(finished)
         if not finished:
@@ -224,7 +214,7 @@ async def test_a_job_that_has_not_finished_keeps_replacing_jobs_out(profile: str
         assert marked(table) == "later"
         await committer.cleanup(table.dest, older_than=0, storage_options=table.options)
         assert marked(table) == "later"
-    assert seen == {False, True}
+    assert False in seen
 
 
 @pytest.mark.parametrize("profile", ["local", "adls"])
@@ -247,9 +237,9 @@ async def test_a_job_that_is_being_rolled_back_keeps_replacing_jobs_out(profile:
             pass
         else:
             break
-        outcome = table.all_files().get("_temporary/past/outcome")
+        undoing = has_in_job(table, "past", "outcome") and has_in_job(table, "past", "setup")
         await second.commit()
-        if outcome is not None and not decode_record(outcome, JobOutcome, source="").finished:
+        if undoing:
             assert second.busy, (at, second.error)
             seen.add("rolling back")
             assert second.error is not None
@@ -260,65 +250,6 @@ async def test_a_job_that_is_being_rolled_back_keeps_replacing_jobs_out(profile:
             assert second.error is None
             assert table.files() == LATER["replace"][0]
     assert seen == {"rolling back"}
-
-
-# -- markers of jobs that end at once ----------------------------------------------------------------------------------
-
-
-@PROFILES
-async def test_the_marker_of_the_job_that_committed_last_stays(profile: str) -> None:
-    """Two appending jobs, one stopped between outcome and `_SUCCESS`: no recoverer ends it, and it wakes."""
-    for at in await calls_after_outcome(profile, APPEND):
-        table = Table(profile, OLD)
-        first, second = await table.job("past", PAST, APPEND), await table.job("later", *LATER["append"])
-        await interrupted(first, at, second.commit)
-        assert first.error is None
-        assert second.error is None
-        assert marked(table) == "later", at
-        assert table.files() == {**OLD, **PAST, **LATER["append"][0]}
-        assert table.temporary() == set()
-
-
-@PROFILES
-async def test_a_rollback_brings_back_the_newer_marker(profile: str) -> None:
-    """A driver of a job long over writes its `_SUCCESS` while another job, which is taken back, had set one aside."""
-    table = Table(profile, OLD)
-    stale = (await commit_and_read(table, "past", PAST, APPEND)) or b""
-    newest = await commit_and_read(table, "newest", *LATER["replace"])
-    assert newest != stale
-    doomed = await table.job("doomed", {"p=3/doomed": b"doomed"}, APPEND)
-    doomed.store.faults.append(Fault(kind="crash_before", operation="put", path="outcome"))
-    with pytest.raises(SimulatedCrash):
-        await doomed.commit()
-    assert "_SUCCESS" not in table.all_files()
-    table.write("_SUCCESS", stale)
-    await committer.recover(table.dest, "doomed", rollback=True, force=True, storage_options=table.options)
-    assert table.all_files()["_SUCCESS"] == newest
-    assert marked(table) == "newest"
-    assert table.temporary() == set()
-
-
-async def commit_and_read(table: Table, job_id: str, files: dict[str, bytes], config: CommitterConfig) -> bytes:
-    party = await table.job(job_id, files, config)
-    await party.commit()
-    assert party.error is None
-    return table.all_files()["_SUCCESS"]
-
-
-@PROFILES
-@pytest.mark.parametrize("found", [b"", b"not json", b"{}"])
-async def test_a_marker_that_says_nothing_makes_room(profile: str, found: bytes) -> None:
-    for config in (REPLACE, APPEND):
-        table = Table(profile, OLD)
-        party = await table.job("past", PAST, config)
-
-        async def appear(table: Table = table) -> None:
-            table.write("_SUCCESS", found)
-
-        await interrupted(party, await call_of_success(profile, config), appear)
-        assert party.error is None
-        assert marked(table) == "past"
-        assert table.temporary() == set()
 
 
 # -- several in the way ------------------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
-"""A driver that stops itself: `python stopping_driver.py DESTINATION JOB_ID CALL`.
+"""A driver that stops itself: `python stopping_driver.py DESTINATION JOB_ID`.
 
-It commits one file and stops (SIGSTOP) in the store, right before the system call that CALL names: `success`, the rename of
-`_SUCCESS` into place, or `finished`, that of the outcome which says that nothing but cleaning is left. Prints `committed`
-when it went on and is done.
+It commits one file and stops (SIGSTOP) in the store, right before the system call that renames `_SUCCESS` into place. Prints
+`committed` when it went on and is done.
 """
 
 from __future__ import annotations
@@ -15,32 +14,24 @@ from collections.abc import Callable
 from typing import Any
 
 import committer
-from committer.stores.local import disk
+from committer.stores.local import renames
 
 
-def stop_before(name: str, call: str) -> None:
-    """Stops this process before a file of that name is renamed into place, or replaced; the first time only."""
-    original: Callable[..., Any] = disk.Disk.put
-    seen: list[str] = []
+def stop() -> None:
+    """Stops this thread: a signal to the process may find another thread, and this one goes on for a while."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
-    def put(self: Any, path: Any, data: bytes, temporary: Any, exclusive: bool, durable: bool) -> Any:
-        if path.name != name or (call == "finished" and exclusive) or seen:
-            return original(self, path, data, temporary, exclusive, durable)
-        seen.append(name)
-        rename, exclusively = disk.rename, self._rename_exclusively
 
-        def stopped(source: Any, destination: Any) -> None:
-            # To this thread: one that is sent to the process may find another thread, and this one goes on for a while.
-            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
-            (exclusively if exclusive else rename)(source, destination)
+def stop_before_success() -> None:
+    """Stops this process before `_SUCCESS` is renamed into place."""
+    rename: Callable[..., Any] = renames.rename
 
-        self._rename_exclusively, disk.rename = stopped, stopped  # type: ignore[method-assign]
-        try:
-            return original(self, path, data, temporary, exclusive, durable)
-        finally:
-            self._rename_exclusively, disk.rename = exclusively, rename  # type: ignore[method-assign]
+    def stopped(source: Any, destination: Any) -> None:
+        if source.name.rpartition("/")[2].startswith("_SUCCESS-"):
+            stop()
+        rename(source, destination)
 
-    disk.Disk.put = put  # type: ignore[method-assign]
+    renames.rename = stopped
 
 
 async def main(destination: str, job_id: str) -> None:
@@ -51,5 +42,5 @@ async def main(destination: str, job_id: str) -> None:
 
 
 if __name__ == "__main__":
-    stop_before("_SUCCESS" if sys.argv[3] == "success" else "outcome", sys.argv[3])
+    stop_before_success()
     asyncio.run(main(sys.argv[1], sys.argv[2]))

@@ -19,9 +19,6 @@ import committer
 from committer import CommitterConfig, CommitterError
 from committer.errors import JobUndecidedError, TargetExistsError
 from committer.flow.runtime import use_runtime
-from committer.records.success import SuccessData, encode_success
-from committer.stores.local import LocalStore
-from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.guarantees.cluster import Impatient
 from tests.job_paths import has_in_job, has_intent
 from tests.processes.harness import visible
@@ -169,10 +166,8 @@ async def test_one_refusal(tmp_path: Path, number: str, durability: Any) -> None
 
 
 def _takes_away(name: str, args: tuple[Any, ...]) -> bool:
-    """Whether a call deletes, or moves an intent to where it is deleted."""
-    return name in ("unlink", "rmdir") or (
-        name.startswith("rename") and re.search(r"/drivers-\w+/intent-", str(args[1])) is not None
-    )
+    """Whether a call deletes."""
+    return name in ("unlink", "rmdir")
 
 
 @pytest.mark.parametrize("way", ["recover", "abort", "command line"])
@@ -206,102 +201,3 @@ async def test_undecided_job_is_ended_as_its_error_says(tmp_path: Path, way: str
         assert told.returncode == 0, told.stderr
     assert not (destination / "_temporary").exists()
     assert visible(destination) == {"a": b"another's"}
-
-
-# -- a newer `_SUCCESS` that was moved by mistake ----------------------------------------------------------------------
-
-
-class Giving:
-    """Meant from the moment when a file that was moved away is to go back: a disk that gets full, or read-only, there."""
-
-    def __init__(self) -> None:
-        self.began = False
-
-    def __call__(self, name: str, args: tuple[Any, ...]) -> bool:
-        self.began = self.began or (name.startswith(("rename", "link")) and "/taken-" in str(args[0]))
-        return self.began and is_change(name, args)
-
-
-def marker_of(job_id: str, timestamp: int) -> bytes:
-    return encode_success(SuccessData(timestamp=timestamp, jobId=job_id))
-
-
-async def _move_by_mistake(destination: Path, refusing: Refusing | None) -> CommitterError | None:
-    """Commits a job that takes the newest job's marker for an old one's; without `refusing` it dies when it moved it."""
-    store = FaultyStore(LocalStore())
-    success, met_so_far = destination / "_SUCCESS", list[str]()
-
-    async def before(call: Call) -> None:
-        if call.path.name != "_SUCCESS":
-            return
-        if call.operation == "put" and not met_so_far:
-            met_so_far.append("old")
-            success.write_bytes(marker_of("old", 1))
-        elif call.operation == "rename_file":
-            met_so_far.append("newest")
-            success.unlink()
-            success.write_bytes(marker_of("newest", 1 << 42))
-            if refusing is not None:
-                refusing.works = False
-
-    store.before_call = before
-    if refusing is None:
-        store.faults.append(Fault(kind="crash_before", operation="status", path="/taken-"))
-    job = await committer.open_job(destination, job_id="J", storage_options={"store": store})
-    async with job.task_attempt(0) as task, task.open("a") as file:
-        await file.write(b"a")
-    try:
-        await job.commit()
-    except CommitterError as error:
-        return error
-    finally:
-        if refusing is not None:
-            refusing.works = True
-        await job.close()
-        assert met_so_far == ["old", "newest"]
-    return None
-
-
-@pytest.mark.parametrize(
-    ("number", "whose", "way"),
-    [
-        ("ENOSPC", "driver", "by hand"),
-        ("ENOSPC", "recovery", "recover"),
-        ("EROFS", "driver", "recover"),
-        ("EROFS", "recovery", "by hand"),
-    ],
-)
-async def test_a_marker_that_the_disk_does_not_let_back_is_found_where_the_error_says(
-    tmp_path: Path, number: str, whose: str, way: str
-) -> None:
-    """It is moved back as the error says, or left to the recovery, once there is space again."""
-    destination = tmp_path / "o"
-    refusing = Refusing(1, getattr(errno, number), Giving(), once=False)
-    with met(refusing):
-        if whose == "driver":
-            error = await _move_by_mistake(destination, refusing)
-        else:
-            with pytest.raises(SimulatedCrash):
-                await _move_by_mistake(destination, None)
-            refusing.works = False
-            with pytest.raises(CommitterError) as caught:
-                await committer.recover(destination, "J")
-            refusing.works, error = True, caught.value
-    assert refusing.seen
-    assert isinstance(error, CommitterError)
-    assert error.outcome == "committed"
-    assert os.strerror(getattr(errno, number)) in error.message
-    told = re.search(
-        r"look at (\S+) before .*if a file stands there, and none.* at (\S+), move it there by hand", error.next_step
-    )
-    assert told, error.next_step
-    place, success = Path(told[1]), Path(told[2])
-    assert place.read_bytes() == marker_of("newest", 1 << 42)
-    assert success == destination / "_SUCCESS"
-    assert not success.exists()
-    if way == "by hand":
-        place.rename(success)
-    # What the job was opened with is not shown: the disk itself will do.
-    await _follow(error.next_step.replace("{'store': ...}", "None"))
-    assert success.read_bytes() == marker_of("newest", 1 << 42)
-    assert sorted(path.name for path in destination.iterdir()) == ["_SUCCESS", "a"]

@@ -25,7 +25,7 @@ Reached = Callable[[Path], bool]
 
 def taken(destination: Path) -> int:
     """How many tasks' directories a driver took."""
-    return sum(1 for _task in in_job(destination, "J").glob("drivers-*/tasks/*"))
+    return sum(1 for _task in in_job(destination, "J").glob("work/tasks/*"))
 
 
 def intends(destination: Path) -> bool:

@@ -184,20 +184,3 @@ async def test_old_file_that_comes_back(drivers: tuple[Driver, Driver], tmp_path
         await commit(table, "k", {"p=1/old": "k"}, existing_target="replace")
         assert driver.tell("go on") == "ended 0"
         assert visible(table) == {"p=1/old": b"k"}
-
-
-async def test_lock_that_another_job_took_since(drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool) -> None:
-    lock = "_temporary/.replace-lock"
-    async for table, driver in stops(drivers, tmp_path, flag, name=lock, config={"conflict_mode": "replace"}):
-        await committer.recover(table, "a")
-        neighbour = {
-            "destination": str(table), "job_id": "k", "files": {"p=1/k": "k"}, "do": "commit", "flag": flag,
-            "config": {"conflict_mode": "replace"}, "stop": [str(table / "p=1/new"), 1],
-        }  # fmt: skip
-        assert drivers[1].tell(neighbour) == "stopped"
-        held = (table / lock).read_bytes()
-        assert b'"k"' in held
-        assert driver.tell("go on") == "ended 0"
-        assert (table / lock).read_bytes() == held
-        assert drivers[1].tell("go on") == "ended 0"
-        assert visible(table) == {"p=1/k": b"k"}

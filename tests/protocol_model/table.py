@@ -37,7 +37,7 @@ def classify(seen: Seen) -> str:
     """Returns the standing of a job; the first rule that fits."""
     if not seen.anything:
         return "gone"
-    if seen.kept and not seen.setup:
+    if seen.kept and not (seen.setup and seen.decision and seen.outcome):
         return "kept"
     if seen.opened is None and seen.decision is None and seen.outcome is None:
         return "arriving"

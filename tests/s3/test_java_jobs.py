@@ -120,14 +120,15 @@ async def test_python_tasks_and_a_java_job_commit(
 async def test_tasks_of_both_in_a_job_that_python_set_up(
     job: MagicJob, root: StorePath, channel: BucketChannel, options: dict[str, object], driver: str
 ) -> None:
-    async with committer.open_job(root, job_id=job.id, delivery="listing", storage_options=options) as made:
+    async with committer.open_job(root, delivery="listing", storage_options=options) as made:
+        job.join(made.spec.unique_id)
         await run_task(made.spec, 0, contents("p=1/python.csv"), options)
         await job.run_task(1, contents("p=1/java.csv", "p=2/java.csv"))
         if driver == "python":
             assert (await made.commit(tasks=2)).files_committed == 3
         else:
             await job.commit()
-    assert (await job.success())["jobId"] == job.id
+    assert (await job.success())["jobId"] == (job.id if driver == "java" else made.spec.job_id)
     await check_committed(channel, contents("p=1/python.csv", "p=1/java.csv", "p=2/java.csv"))
 
 

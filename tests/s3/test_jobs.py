@@ -11,6 +11,7 @@ import pytest
 import committer
 from committer.errors import JobUndecidedError, StoreNotADirectoryError
 from committer.paths import StorePath
+from committer.testing.simulate.markers import is_same_marker
 from tests.s3.jobs import Jobs
 from tests.s3.killed_driver import JOB, Orders
 from tests.s3.servers import Server
@@ -101,7 +102,10 @@ async def test_killed_in_its_commit_then_taken_back(moment: int, jobs: Jobs) -> 
     assert await jobs.killed(Orders(4, 10, 20 + 12 * moment, counts_from_commit=True, config=config))
     report = await committer.recover(jobs.root, JOB, rollback=True, config=config, storage_options=jobs.options)
     assert not report.success
-    assert await jobs.channel.files() == before
+    found = await jobs.channel.files()
+    # A rollback writes the old marker with a blank more: its etag changes.
+    assert is_same_marker(found.pop("_SUCCESS"), before.pop("_SUCCESS"))
+    assert found == before
     assert (await jobs.channel.uploads(), jobs.kept()) == ([], [])
 
 

@@ -11,13 +11,12 @@ from committer.committers.results import JobReport
 from committer.errors import CommitterError, StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError
 from committer.records.success import encode_success
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
+from committer.stages.cleanup import CleanupJob, RemoveJob
 from committer.stages.fence import fence
 from committer.stages.move_aside import MoveAside
 from committer.stages.names import NameFolding
 from committer.stages.publish import Published, PublishFiles
-from committer.stages.release_lock import release_lock
-from committer.stages.removal import RemovalByName, removal_of
+from committer.stages.removal import keep_outcome
 from committer.stages.roll_back import RollBack
 from committer.stages.success_content import success_data
 from committer.stages.success_file import SaveSuccess
@@ -135,18 +134,37 @@ def decision_cleaned_first(patches: Patches) -> None:
     patches.method(CleanupJob, "execute", execute)
 
 
-def removed_by_name(patches: Patches) -> None:
-    """A cleanup deletes by their names the things that it listed, of whichever job they are by then."""
-    patches.function(removal_of, RemovalByName)
+def setup_record_removed_last(patches: Patches) -> None:
+    """A removal deletes the records of a job before that which says that it is live."""
+    original = RemoveJob.execute
+
+    async def execute(self: RemoveJob, value: Any) -> None:
+        store, layout = self.context.store, self.context.layout
+        await store.delete_file(layout.outcome)
+        await store.delete_file(layout.decision)
+        await original(self, value)
+
+    patches.method(RemoveJob, "execute", execute)
 
 
 def kept_outcome_cleaned_up(patches: Patches) -> None:
     """Cleanup removes the outcome of every job, those that are to be kept too."""
+    original = RemoveJob.execute
 
-    async def execute(self: RemoveDecision, value: None) -> None:
-        await RemoveLastRecords(self.context).run(None)
+    async def execute(self: RemoveJob, value: Any) -> None:
+        await original(self, None)
 
-    patches.method(RemoveDecision, "execute", execute)
+    patches.method(RemoveJob, "execute", execute)
+
+
+def opened_removed_with_kept(patches: Patches) -> None:
+    """A job that keeps its outcome keeps `kept` alone."""
+
+    async def keep(context: StageContext) -> None:
+        await keep_outcome(context)
+        await context.store.delete_file(context.layout.opened)
+
+    patches.function(keep_outcome, keep)
 
 
 def cancelled_commit_reported_done(patches: Patches) -> None:
@@ -166,9 +184,8 @@ def abort_ignores_decision(patches: Patches) -> None:
     """An abort removes the job, decided or not."""
 
     async def abort_job(self: Committer, context: StageContext) -> bool:
-        await release_lock(context)
         await CleanupJob(context).run(None)
-        await RemoveLastRecords(context).run(None)
+        await RemoveJob(context).run(None)
         return True
 
     patches.method(Committer, "abort_job", abort_job)
@@ -205,8 +222,9 @@ AFTER_DECISION: tuple[Callable[[Patches], None], ...] = (
     outcome_not_exclusive,
     cleanup_of_all_temporary,
     decision_cleaned_first,
-    removed_by_name,
+    setup_record_removed_last,
     kept_outcome_cleaned_up,
+    opened_removed_with_kept,
     cancelled_commit_reported_done,
     abort_ignores_decision,
     no_fence,

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from committer.errors import CommitterError
-from committer.layout import MANIFEST_SUFFIX
+from committer.errors import CommitterError, StoreNotFoundError
+from committer.layout import MANIFEST_SUFFIX, DirectoryName, JobLayout
 from committer.paths import StorePath
-from committer.records.job_state import is_of
+from committer.stages import entries
 from committer.stages.base import StageContext
 from committer.stages.commit_task import CommitTask
 from committer.stages.decide import DecideCommit
-from committer.stages.job_stands import is_set_up_anew
+from committer.stages.entries import drop_entries, refuse_neighbours
+from committer.stages.job_directory import JobDirectory, list_job_directories
+from committer.stages.job_stands import has_setup
 from committer.stages.listed_records import freeze_manifests
-from committer.stages.other_setup import is_anew
 from committer.stages.own_records import read_outcome
 from committer.stages.preflight import Conflicts, Preflight
 from committer.stages.record_refs import RecordRef
-from committer.stages.release_lock import release_lock
-from committer.stages.replace_lock import TakeReplaceLock, lock_owner
+from committer.stages.scopes import Scope, scope_of
+from committer.stages.setup_job import SetupJob, exists_error
 from committer.stores.base import Store
 from committer.stores.helpers import Created, create_or_read
 from tests.simulate.patches import Patches, create_by_put
@@ -74,38 +76,45 @@ def no_freeze(patches: Patches) -> None:
     patches.function(freeze_manifests, freeze)
 
 
-def replace_lock_ignored(patches: Patches) -> None:
-    """A replacing job takes no lock, and no job looks for one."""
+def entries_ignored(patches: Patches) -> None:
+    """No job looks at the entries of the others."""
 
-    async def execute(self: TakeReplaceLock, value: None) -> None:
+    async def nothing(context: StageContext, scope: Scope) -> None:
         return
 
-    async def no_owner(context: StageContext) -> None:
-        return
-
-    patches.method(TakeReplaceLock, "execute", execute)
-    patches.function(lock_owner, no_owner)
+    patches.function(refuse_neighbours, nothing)
 
 
 def unfinished_neighbours_ignored(patches: Patches) -> None:
-    """A replacing job takes no notice of jobs that have an outcome, whatever they have yet to do."""
-    original = getattr(TakeReplaceLock, "_in_the_way")  # noqa: B009
+    """A job takes no notice of jobs that have an outcome, whatever they have yet to do."""
 
-    async def in_the_way(self: TakeReplaceLock, other: Any) -> Any:
-        if await read_outcome(self.context.store, other) is not None:
-            return None
-        return await original(self, other)
+    async def is_live(store: Store, layout: JobLayout) -> bool:
+        return await read_outcome(store, layout) is None and await live(store, layout)
 
-    patches.method(TakeReplaceLock, "_in_the_way", in_the_way)
+    live = getattr(entries, "_is_live")  # noqa: B009
+    patches.function(live, is_live)
 
 
-def lock_deleted_blindly(patches: Patches) -> None:
-    """A driver that ends its job, or withdraws, deletes the replace lock, another job's too."""
+def entry_deleted_before_the_directory(patches: Patches) -> None:
+    """A driver that carries a decision out deletes its entry first."""
+    original = DecideCommit.execute
 
-    async def release(context: StageContext, *, driver: str | None = None) -> None:
-        await context.store.delete_file(context.layout.replace_lock)
+    async def execute(self: DecideCommit, value: Any) -> Any:
+        decided = await original(self, value)
+        await drop_entries(self.context)
+        return decided
 
-    patches.function(release_lock, release)
+    patches.method(DecideCommit, "execute", execute)
+
+
+def narrow_scope(patches: Patches) -> None:
+    """An entry says nothing of the subtrees that its job replaces."""
+    scope = scope_of
+
+    def narrow(*arguments: Any) -> Scope:
+        return Scope(scope(*arguments).writes)
+
+    patches.function(scope_of, narrow)
 
 
 def decision_not_exclusive(patches: Patches) -> None:
@@ -133,18 +142,59 @@ def decided_after_publishing(patches: Patches) -> None:
     patches.method(DecideCommit, "execute", execute)
 
 
-def setup_name_ignored(patches: Patches) -> None:
-    """A driver goes by every record under its job's id, whatever setup of that id it is of."""
+def id_set_up_beside_a_live_job(patches: Patches) -> None:
+    """A setup takes no notice of a job of its id that is live, or keeps its outcome."""
 
-    async def never(context: StageContext, children: object) -> bool:
-        return False
+    async def nothing(self: SetupJob) -> None:
+        return
 
-    async def not_anew(store: object, layout: object, found: object = None) -> bool:
-        return False
+    patches.method(SetupJob, "_refuse_others", nothing)
 
-    patches.function(is_of, lambda record, setup: True)
-    patches.function(is_anew, never)
-    patches.function(is_set_up_anew, not_anew)
+
+def others_listed_first(patches: Patches) -> None:
+    """A setup looks for other jobs of its id before it makes its own directory."""
+    make = SetupJob._make_directory
+
+    async def look_then_make(self: SetupJob) -> None:
+        layout = self.context.layout
+        found: list[DirectoryName] = []
+        with suppress(StoreNotFoundError):
+            found = await list_job_directories(self.context.store, layout.temporary, layout.job_id)
+        for other in found:
+            state = None if other.suffix else await self._state_of(other)
+            if state is not None:
+                raise exists_error(layout, state, operation=self.name)
+        await make(self)
+
+    async def nothing(self: SetupJob) -> None:
+        return
+
+    patches.method(SetupJob, "_make_directory", look_then_make)
+    patches.method(SetupJob, "_refuse_others", nothing)
+
+
+def opened_not_exclusive(patches: Patches) -> None:
+    """Of several processes that settle whether a job is open, the last one wins."""
+    create_by_put(patches, "opened")
+
+
+def unopened_directories_passed_over(patches: Patches) -> None:
+    """A directory that was never opened is taken for closed, and not closed."""
+
+    async def create(store: Store, path: StorePath, data: bytes, **options: Any) -> Created:
+        closes = path.name == "opened" and b'"closed"' in data
+        return Created(data) if closes else await create_or_read(store, path, data, **options)
+
+    patches.function(create_or_read, create)
+
+
+def setup_record_not_looked_for(patches: Patches) -> None:
+    """A driver does not look whether its job still exists once it created the decision or the outcome."""
+
+    async def is_there(context: StageContext, found: JobDirectory | None = None) -> bool:
+        return found is None or await has_setup(context, found)
+
+    patches.function(has_setup, is_there)
 
 
 def loser_keeps_its_winners(patches: Patches) -> None:
@@ -163,11 +213,16 @@ BEFORE_DECISION: tuple[Callable[[Patches], None], ...] = (
     manifest_deleted_before_rename,
     listing_trusted,
     no_freeze,
-    replace_lock_ignored,
+    entries_ignored,
     unfinished_neighbours_ignored,
-    lock_deleted_blindly,
+    entry_deleted_before_the_directory,
+    narrow_scope,
     decision_not_exclusive,
     decided_after_publishing,
-    setup_name_ignored,
+    id_set_up_beside_a_live_job,
+    others_listed_first,
+    opened_not_exclusive,
+    unopened_directories_passed_over,
+    setup_record_not_looked_for,
     loser_keeps_its_winners,
 )

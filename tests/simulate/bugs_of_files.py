@@ -9,9 +9,9 @@ from typing import Any
 from committer.committers.file import taking
 from committer.committers.file.commit_task import CommitFileTask
 from committer.committers.file.merge_task import MergeTask
-from committer.committers.making_room import _superseded_scope
 from committer.errors import StoreNotFoundError
 from committer.stages.find_targets import FindTargets
+from committer.stages.scopes import superseded_scope
 from tests.simulate.patches import Patches
 
 # -- file-v1 ------------------------------------------------------------------------------------------------------
@@ -70,19 +70,19 @@ OF_FILE_V2: tuple[Callable[[Patches], None], ...] = (merged_files_not_looked_at,
 def partitions_taken_for_the_table(patches: Patches) -> None:
     """What a job supersedes is the whole table, not the partitions that it writes to."""
 
-    def scope(context: Any, written: list[str]) -> list[str]:
-        return [""] if context.config.superseded_scope == "partitions" else _superseded_scope(context, written)
+    def scope(config: Any, written: list[str], folding: Any) -> list[str]:
+        return [""] if config.superseded_scope == "partitions" else superseded_scope(config, written, folding)
 
-    patches.function(_superseded_scope, scope)
+    patches.function(superseded_scope, scope)
 
 
 def first_partition_alone(patches: Patches) -> None:
     """Old files stay in all partitions that a job writes to but one."""
 
-    def scope(context: Any, written: list[str]) -> list[str]:
-        return _superseded_scope(context, written)[:1]
+    def scope(config: Any, written: list[str], folding: Any) -> list[str]:
+        return superseded_scope(config, written, folding)[:1]
 
-    patches.function(_superseded_scope, scope)
+    patches.function(superseded_scope, scope)
 
 
 OF_PARTITIONS: tuple[Callable[[Patches], None], ...] = (partitions_taken_for_the_table, first_partition_alone)

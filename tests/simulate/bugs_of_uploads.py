@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from committer.errors import StoreExistsError, StoreUploadNotFoundError
+from committer.layout import SUCCESS
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.commit_task import CommitTask
 from committer.stages.complete_uploads import CompleteUploads, parts_of
@@ -127,7 +129,14 @@ def job_not_looked_at_once_listed(patches: Patches) -> None:
 
 def success_put_back_as_it_was(patches: Patches) -> None:
     """A rollback puts `_SUCCESS` back under the etag that a request without answer may delete yet."""
-    patches.method(RollBackUploads, "_restore", RollBack._restore)
+
+    async def put_old(self: RollBack, identity: str | None) -> None:
+        kept = await self._kept_success(self.context.layout.superseded / SUCCESS)
+        if kept is not None:
+            with suppress(StoreExistsError):
+                await self.context.store.put(self.context.layout.success, kept, exclusive=True)
+
+    patches.method(RollBack, "_put_old_success", put_old)
 
 
 OF_UPLOADS: tuple[Callable[[Patches], None], ...] = (

@@ -17,7 +17,7 @@ from committer.layout import SUCCESS
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.helpers import exists
-from committer.testing.simulate.worlds import places_of
+from committer.testing.simulate.worlds import directory_of
 
 ModelName: TypeAlias = Literal["file-v1", "file-v2", "direct"]
 
@@ -28,7 +28,7 @@ class _Places:
     """Where a FileOutputCommitter keeps what; the job attempt is always 0."""
 
     def __init__(self, destination: StorePath, job_id: str) -> None:
-        self.job_attempt: StorePath = destination.parent / f"{places_of(job_id)[0]}0"
+        self.job_attempt: StorePath = destination.parent / f"{directory_of(job_id, '')}0"
 
     def working(self, task: int, attempt: int) -> StorePath:
         """What an attempt writes to."""

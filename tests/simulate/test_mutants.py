@@ -29,27 +29,27 @@ BEGIN = {
     "decision-not-exclusive": 25,
     "deleted-without-condition": 15,
     "listing-before-the-seal": 180,
-    "lock-deleted-blindly": 75,
-    "loser-keeps-its-winners": 985,
+    "loser-keeps-its-winners": 2200,
     "lost-answers-ignored": 540,
     "manifest-deleted-before-rename": 635,
     "no-fence": 40,
     "no-freeze": 130,
+    "opened-not-exclusive": 210,
     "outcome-not-exclusive": 10,
     "publish-errors-ignored": 40,
-    "removed-by-name": 1410,
-    "replace-lock-ignored": 20,
-    "rollback-by-name": 780,
-    "setup-name-ignored": 155,
-    "success-put-back-as-it-was": 460,
-    "success-written-over": 640,
-    "unfinished-neighbours-ignored": 835,
+    "rollback-by-name": 670,
+    "setup-record-not-looked-for": 375,
+    "unopened-directories-passed-over": 430,
 }
+
+
+# Few seeds show them: test_findings.py has a schedule of its own for each.
+IN_FINDINGS = {"success-put-back-as-it-was", "success-written-over"}
 
 
 # They take turns: a change of the engine may send the hunt for a bug that shows in few seeds through hundreds of them.
 @pytest.mark.one_in(12)
-@pytest.mark.parametrize("mutant", [*MUTANTS, *UNSAFE])
+@pytest.mark.parametrize("mutant", [mutant for mutant in (*MUTANTS, *UNSAFE) if mutant not in IN_FINDINGS])
 def test_mutant_is_found(mutant: str) -> None:
     find = hunt(mutant, start=BEGIN.get(mutant, 0), most=1500)
     assert find.seeds is not None, f"{mutant} survived"

@@ -187,11 +187,10 @@ def save(frame: DataFrame, way: str, dest: str, job_id: str, config: CommitterCo
 
 
 def job_directory(spec: JobSpec) -> Path:
-    """The job's directory; where Spark drew the id, the only one that stands."""
-    known = Path(spec.layout.job_directory.path)
-    if spec.job_id != DRAWN_BY_SPARK:
-        return known
-    return next((child for child in known.parent.glob("*") if child.is_dir()), known)
+    """The job's directory, the only one at the destination; if there is none, a path where nothing is."""
+    nowhere = Path(spec.layout.job_directory.path)
+    found = (child for child in nowhere.parent.glob("*~*") if child.suffix not in {".new", ".removed"})
+    return next(found, nowhere)
 
 
 def flags(spec: JobSpec) -> Path:
@@ -219,7 +218,7 @@ def told_of(spec: JobSpec, partition: int, number: int, commit: Callable[[], Any
         context = TaskContext.get()
         assert context is not None
         directory = job_directory(spec)
-        far = [name for name in ("decision", "outcome") if (directory / name).exists()]
+        far = [name for name in ("decision", "kept") if (directory / name).exists()]
         far += [] if directory.exists() else ["gone"]
         word = {
             "partition": partition,
@@ -341,7 +340,7 @@ def losing(spec: JobSpec, way: str, moment: str) -> Act:
             elif moment == "during":
                 wait_for((directory / "decision").exists)
             elif way == "sink":  # keeps its outcome there
-                wait_for((directory / "outcome").exists)
+                wait_for((directory / "kept").exists)
             else:
                 wait_for(lambda: not directory.exists())
         if partition == 2 and moment == "before":

@@ -14,7 +14,7 @@ import signal
 import sys
 import traceback
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 import committer.spark
+from committer import JobSpec, sync
 from committer.events import JobEvent
 from committer.spark import configure, last_report
 
@@ -144,6 +145,29 @@ def call(spark: SparkSession, query: str, dest: str, mode: str) -> dict[str, Any
     return {"files": report.files_committed, "committer": report.committer, "by_java": by_java}
 
 
+def write_by_hadoops_committer(spark: SparkSession, spec: str, hadoop: dict[str, str], python: dict[str, Any]) -> None:
+    """Stock Spark writes two rows as text by a committer of Hadoop's; its second task runs a task of the engine, too."""
+    joined = JobSpec.decode(spec)
+
+    def run(number: int, _numbers: Iterable[int]) -> Iterator[tuple[str, None]]:
+        # The first partition is read twice: PySpark looks at a row before it writes.
+        if number == 1:
+            with sync.open_task(joined, task=7, storage_options=python) as task, task.open("python") as file:
+                file.write(b"python")
+        yield f"stock {number}", None
+
+    # The directory exists: the job is set up.
+    spark.sparkContext._jsc.sc().conf().set("spark.hadoop.validateOutputSpecs", "false")
+    rows = spark.sparkContext.parallelize(range(2), 2).mapPartitionsWithIndex(run)
+    rows.saveAsNewAPIHadoopFile(
+        joined.destination,
+        "org.apache.hadoop.mapreduce.lib.output.TextOutputFormat",
+        "org.apache.hadoop.io.Text",
+        "org.apache.hadoop.io.NullWritable",
+        conf=hadoop,
+    )
+
+
 def without_python(spark: SparkSession) -> None:
     """From now on the JVM starts a Python process for each question, as that of spark-sql does."""
     jvm: Any = spark.sparkContext._jvm
@@ -202,4 +226,5 @@ def write_with_credential(
 
 
 if __name__ == "__main__":
-    serve(start(sys.argv[1]), (write, call, without_python, sql, abort_interrupted, write_with_credential))
+    scenarios = (write, call, write_by_hadoops_committer, without_python, sql, abort_interrupted, write_with_credential)
+    serve(start(sys.argv[1]), scenarios)

@@ -16,10 +16,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import committer
 from committer.errors import DestinationBusyError
-from committer.records.job_state import ReplaceLock, encode_record
 from committer.spark import foreach_batch, foreach_partition, write
 from committer.spark.micro_batches import batch_job_id, enter_batch
 from committer.spark.stream_writer import BatchMessage, stream_writer
+from tests.job_paths import entry_of
 
 from .test_failures import KILLED_IN_COMMIT, run_task, writer_for
 
@@ -29,10 +29,11 @@ SCHEMA = StructType([StructField("v", LongType())])
 @pytest.fixture
 def dest(tmp_path: Path) -> Path:
     """A destination that a replacing driver holds, which died."""
-    committer.sync.open_job(tmp_path / "t", job_id="owner", config={"conflict_mode": "replace"}).close()
-    lock = ReplaceLock(job_id="owner", driver="dead", created="2026-11-21T00:00:00+00:00")
-    place = tmp_path / "t" / "_temporary" / ".replace-lock"
-    place.write_bytes(encode_record(lock))
+    job = committer.sync.open_job(tmp_path / "t", job_id="owner", config={"conflict_mode": "replace"})
+    job.close()
+    name, data = entry_of("owner", job.spec.setup)
+    (tmp_path / "t" / name).parent.mkdir()
+    (tmp_path / "t" / name).write_bytes(data)
     return tmp_path / "t"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import re
 import shutil
 import signal
@@ -274,6 +275,29 @@ class TestStores:
         assert rows(place, "called/t") == {"p=0": [0, 2], "p=1": [1, 3]}
         assert write("select id, id % 2 p from range(6, 8, 1, 1)", "overwrite") == written
         assert rows(place, "called/t") == {"p=0": [6], "p=1": [7]}
+
+    def test_stock_spark_takes_part_in_a_job_that_python_set_up(self, place: Place, driver: Driver) -> None:
+        """Told by the magic committer's own key: Spark draws another `spark.sql.sources.writeJobUUID` for each write."""
+        if place.name != "s3a":
+            pytest.skip("Hadoop's manifest committer has no key but the one that Spark sets")
+        job = sync.open_job(place.uri("told"), job_id="nightly", delivery="listing", storage_options=place.python)
+        hadoop = {
+            "mapreduce.outputcommitter.factory.scheme.s3a": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory",
+            "fs.s3a.committer.name": "magic",
+            "fs.s3a.committer.uuid": job.spec.unique_id,
+            "fs.s3a.committer.abort.pending.uploads": "false",
+        }
+        spec = job.spec.encode().decode()
+        driver.run("write_by_hadoops_committer", spec=spec, hadoop=hadoop, python=place.python)
+        job.close()
+        found = place.read("told")
+        assert json.loads(found.pop("_SUCCESS"))["jobId"] == job.spec.unique_id
+        assert {name: data for name, data in found.items() if name} == {
+            "python": b"python",
+            "part-r-00000": b"stock 0\n",
+            "part-r-00001": b"stock 1\n",
+        }
+        assert place.server.uploads() == []
 
     def test_what_python_cannot_reach_as_the_jvm_does_is_refused(
         self, place: Place, driver: Driver, tmp_path: Path

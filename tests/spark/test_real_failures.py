@@ -115,7 +115,7 @@ def check_the_loser(words: list[Any], result: dict[int, tuple[int, ...]], way: s
         assert loser["job"] == ["decision"]
     elif way == "sink":
         assert loser["result"] in {"JobDecidedError", "JobNotFoundError"}
-        assert "outcome" in loser["job"]  # the decision goes a moment later
+        assert "kept" in loser["job"]
     else:
         assert (loser["result"], loser["job"]) == ("JobNotFoundError", ["gone"])
 

@@ -134,10 +134,7 @@ async def test_a_commit_killed_at_any_call_is_committed_once_or_not_at_all(tmp_p
 
 
 @pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
-async def test_a_setup_or_an_abort_killed_at_any_call_is_begun_again(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("committer.spark.micro_batches._SETUP_PAUSE_S", 0.001)
+async def test_a_setup_or_an_abort_killed_at_any_call_is_begun_again(tmp_path: Path, kind: str) -> None:
     for what in ("setup", "abort"):
         for number in range(1, 200):
             table = tmp_path / f"{what}-{number}"

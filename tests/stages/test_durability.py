@@ -81,7 +81,7 @@ async def test_order_is_data_record_decision_directories_outcome_success(tmp_pat
     for directory in ("a=1/b=2", "a=1"):
         assert any(line.startswith("directory _temporary") and line.endswith(directory) for line in forced[:record])
     decision, outcome = first(forced, "record", "/decision"), first(forced, "record", "/outcome")
-    assert record < decision < outcome < first(forced, "record _SUCCESS")
+    assert record < decision < outcome < first(forced, "record", "/_SUCCESS-") < last(forced, "directory .")
     touched = {line.removeprefix("directory ") for line in forced[decision:outcome] if line.startswith("directory")}
     assert {".", "a=1", "a=1/b=2"} <= touched
 

@@ -13,14 +13,13 @@ import pytest
 
 import committer
 from committer import CommitterConfig, StorePath
-from committer.errors import DestinationNotFoundError, JobExistsError, StoreOutcomeUnknownError, StorePermissionError
+from committer.errors import DestinationNotFoundError, JobExistsError, StorePermissionError
 from committer.flow.runtime import use_runtime
 from committer.stores.base import Store
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.guarantees.cluster import Impatient
-from tests.job_paths import in_job
 
 _numbers = count()
 
@@ -140,16 +139,18 @@ async def test_refused_call_leaves_nothing(space: MemorySpace, operation: str) -
     assert times > 1
 
 
-async def test_lost_answer_to_the_claim_then_a_refusal_leaves_nothing(space: MemorySpace) -> None:
+@pytest.mark.parametrize("profile", ["local", "s3"])
+async def test_lost_response_to_the_setup_record_then_a_refusal_leaves_nothing(profile: Literal["local", "s3"]) -> None:
+    space = MemoryStore.space(f"setup-{next(_numbers)}", profile)
     faults = [
         Fault(kind="lost", operation="put", path="/setup"),
-        Fault(kind="forbidden", operation="read", path="/setup"),
+        Fault(kind="forbidden", path="/opened"),
     ]
     store = FaultyStore(space.store(), faults)
-    with use_runtime(Impatient(1)), pytest.raises(StoreOutcomeUnknownError) as caught:
+    with use_runtime(Impatient(1)), pytest.raises(StorePermissionError):
         await committer.open_job(space.path("out"), job_id="J", storage_options={"store": store})
-    assert isinstance(caught.value.causes[1], StorePermissionError)
-    assert not any("_temporary" in path for path in space.directories())
+    assert not any("_temporary" in path for path in space.directories() | space.files().keys())
+    MemoryStore.forget(space.name)
 
 
 async def test_claim_of_another_driver_stays(space: MemorySpace) -> None:
@@ -190,20 +191,3 @@ async def test_claim_that_came_between_stays(space: MemorySpace) -> None:
     async with others[0].task_attempt(0) as task, task.open("part-0") as file:
         await file.write(b"x")
     assert (await others[0].commit()).files_committed == 1
-
-
-async def test_setup_given_up_beside_another_takes_no_ground_from_it(space: MemorySpace) -> None:
-    """The empty directories that one driver removes are made again by the one that is about to claim."""
-    destination = space.path("out")
-    store = FaultyStore(space.store())
-    removed: list[bool] = []
-
-    async def remove(call: Call) -> None:
-        if call.operation == "put" and not removed:
-            for name in (in_job(space.directories(), "J", above="/out/"), "/out/_temporary"):
-                removed.append(space.tree.delete_directory(space.path(name[1:]), recursive=False))
-
-    store.before_call = remove
-    job = await committer.open_job(destination, job_id="J", storage_options={"store": store})
-    assert removed == [True, True]
-    await job.abort()

@@ -130,8 +130,8 @@ async def test_in_a_jobs_own_directory_they_are_in_nobodys_way(emulator: GcsEmul
     await channel.write("_temporary//x", b"1")
     options = {"endpoint": emulator.url}
     async with committer.open_job(DEST.uri, job_id="job", storage_options=options) as job:
-        await channel.write("_temporary/job//x", b"1")
-        await channel.write("_temporary/job/00/tasks/./x", b"1")
+        await channel.write(f"_temporary/{job.spec.unique_id}//x", b"1")
+        await channel.write(f"_temporary/{job.spec.unique_id}/00/tasks/./x", b"1")
         async with job.task_attempt(task=0) as task, task.open("a") as file:
             await file.write(b"1")
     found = {name: data for name, data in (await channel.files()).items() if not name.startswith("_")}
@@ -148,6 +148,6 @@ async def test_a_job_s_own_directory_goes_with_them(emulator: GcsEmulator, name:
             await file.write(b"new")
         for other in ("_temporary/x", "x", "_temporary//x"):
             await channel.write(other, b"other")
-        await channel.write(f"_temporary/job/{name}", b"odd")
+        await channel.write(f"_temporary/{job.spec.unique_id}/{name}", b"odd")
         await job.commit(tasks=1)
     assert set(await channel.files()) == {"_SUCCESS", "new", "x", "_temporary/x", "_temporary//x"}

@@ -18,7 +18,6 @@ from committer.committers.file.forms import FileForms, layout_of
 from committer.committers.file.layout import CommittedLayout
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan
-from committer.committers.setting_up import set_up
 from committer.errors import (
     JobExistsError,
     JobStateError,
@@ -37,7 +36,7 @@ from committer.stages.durability import sync_directories
 from committer.stages.job_directory import look_at_job
 from committer.stages.manifest_forms import ManifestForms
 from committer.stages.own_records import read_setup
-from committer.stages.setup_job import SetupJob
+from committer.stages.setup_job import claim_hadoop_job, finish_claim
 from committer.stages.task_output import TaskOutput
 from committer.stores.helpers import children_of, exists
 
@@ -116,15 +115,15 @@ class FileCommitterV1(FileOutputCommitter):
                         path=layout.setup,
                         next_step="commit it as that, or abort it",
                     )
-                known = self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False, setup=found.setup))
+                known = self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False))
                 await _finish_setup(known)
                 return known
             if not await exists(context.store, layout.manifests):
                 break
-            spec = msgspec.structs.replace(context.spec, hadoop=False, setup=context.driver)
-            claimed = self.known_as(context, spec)
+            claimed = self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False))
             with suppress(JobExistsError), audit(ji=layout.job_id):
-                return await set_up(claimed, lambda job: SetupJob(job, self.needs), self.known_as)
+                await claim_hadoop_job(claimed, self.needs)
+                return claimed
         raise no_hadoop_job(layout)
 
     # -- tasks --------------------------------------------------------------------------------------------------
@@ -203,20 +202,11 @@ class FileCommitterV1(FileOutputCommitter):
 
 
 async def _finish_setup(context: StageContext) -> None:
-    """Makes what a driver that died when it claimed a job of Hadoop's did not: one listing, and 6 calls of an open job.
-
-    Nothing else would: such a job is not set up anew, since its tasks' output would go with the first setup.
-    """
-    layout, store = context.layout, context.store
-    found = await look_at_job(store, layout)
-    if found.decided or found.ended or not found.set_up:
-        return
-    of_records = layout.records_of(by_listing=True)
-    # In the order of a setup, which may be at work.
-    places = (layout.job_attempt_directory, layout.drivers, layout.tasks, layout.superseded, *of_records)
-    with suppress(StoreNotFoundError):
-        for place in places:
-            await store.make_directory(place, parents=False)
+    """Makes what a driver that died when it claimed a job of Hadoop's did not: 9 calls of an open job."""
+    found = await look_at_job(context.store, context.layout)
+    if not (found.decided or found.ended) and found.set_up:
+        with suppress(StoreNotFoundError):
+            await finish_claim(context)
 
 
 async def _whose(context: StageContext, layout: CommittedLayout, task: int, attempt: int, record: bytes) -> str | None:

@@ -41,7 +41,6 @@ _ROUNDS = 10
 class _Claim(Enum):
     """Who counts on what was taken."""
 
-    ANOTHER_SETUP = auto()
     ANOTHER_DRIVER = auto()
     NONE = auto()
 
@@ -56,8 +55,6 @@ async def put_back(context: StageContext, layout: CommittedLayout) -> None:
         # Another driver gives back.
         return
     claim = await _claim(context, layout)
-    if claim is _Claim.ANOTHER_SETUP:
-        return
     if claim is _Claim.ANOTHER_DRIVER:
         await restore(context, layout)
         return
@@ -105,9 +102,6 @@ async def move_directory(context: StageContext, source: StorePath, target: Store
 
 async def _claim(context: StageContext, layout: CommittedLayout) -> _Claim:
     found = await look_at_job(context.store, layout)
-    if layout.setup_name and layout.drivers.name not in found.children:
-        # The job is over, and what stands there is another one's, set up under its id since.
-        return _Claim.ANOTHER_SETUP
     return _Claim.ANOTHER_DRIVER if found.decided or found.ended or len(found.intents) > 1 else _Claim.NONE
 
 

@@ -5,9 +5,9 @@ Below the destination D of job J, application attempt N, beside what every commi
     D/_temporary/N/<task>/…                                 what a task committed (algorithm 1)
     D/_temporary/N/_temporary/<attempt>-<nonce>/…           what a task attempt writes (Hadoop's has no nonce)
     D/_temporary/N/_temporary/<task>-<nonce>/…              what a later commit of the task replaced
-    D/_temporary/J/NN/attempts/                             what each attempt of this engine committed, or merges
-    D/_temporary/J/drivers-<setup>/tasks/<task>/…           a task's directory, once a job commit took it
-    D/_temporary/J/drivers-<setup>/returning/<task>/…       the same, while a refused job commit gives it back
+    D/_temporary/J~S/NN/attempts/                           what each attempt of this engine committed, or merges
+    D/_temporary/J~S/work/tasks/<task>/…                    a task's directory, once a job commit took it
+    D/_temporary/J~S/work/returning/<task>/…                the same, while a refused job commit gives it back
 
 Hadoop's driver reads the directories of D/_temporary/N, all but `_temporary`, and nothing else. So it commits what
 tasks of this engine left, as long as no driver of this engine began to.
@@ -101,9 +101,8 @@ class CommittedLayout(FileLayout):
 
     def _place_own(self) -> None:
         super()._place_own()
-        # A job commit takes the directories away from where tasks can reach them, to where it publishes from. That goes
-        # with this setup of the id: a driver that outlived its job takes nothing of another job that has the id since.
-        # Records name it as tasks do that joined a job of Hadoop's, and know of no setup.
+        # A job commit takes the directories away from where tasks can reach them, to where it publishes from: a driver
+        # that outlived its job takes nothing of another job that has the id since.
         self.tasks: StorePath = self.drivers / "tasks"
         self.manifests_frozen: StorePath = self.tasks
         self.returning: StorePath = self.drivers / "returning"
@@ -112,8 +111,13 @@ class CommittedLayout(FileLayout):
         return self.temporary / str(self.job_attempt), self.job_attempt_directory / "uploads"
 
     @property
+    def is_out_of_reach(self) -> bool:
+        """Always: task attempts write elsewhere."""
+        return True
+
+    @property
     def of_attempts(self) -> frozenset[str]:
-        """The names of the directories in that of a job attempt, and in that of this setup's drivers."""
+        """The names of the directories in that of a job attempt, and in `drivers`."""
         return super().of_attempts | {self.returning.name}
 
     def earlier(self) -> StorePath | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from committer.committers.file.forms import is_of_job
 from committer.committers.file.layout import FileLayout
 from committer.errors import RecordError, StoreError
-from committer.layout import TEMPORARY, JobLayout
+from committer.layout import TEMPORARY, DirectoryName, JobLayout
 from committer.paths import StorePath
 from committer.spec import JobSpec
 from committer.stages.own_records import read_setup
@@ -15,7 +15,9 @@ from committer.stores.base import Store
 from committer.stores.helpers import children_of
 
 
-async def holds_output_of_jobs(store: Store, destination: StorePath, name: str, jobs: Collection[str]) -> bool:
+async def holds_output_of_jobs(
+    store: Store, destination: StorePath, directory_name: DirectoryName, jobs: Collection[DirectoryName]
+) -> bool:
     """Whether a child of `_temporary` is of an application attempt, and all in it of jobs of this engine that stand.
 
     No call for a name that is no number, or where no other job stands; else two listings, and a call for each job.
@@ -23,10 +25,11 @@ async def holds_output_of_jobs(store: Store, destination: StorePath, name: str, 
     Args:
         store: Where.
         destination: What the jobs write to.
-        name: The child's.
+        directory_name: The child's.
         jobs: The names of all children.
     """
-    if not name.isdecimal() or all(map(str.isdecimal, jobs)):
+    name = directory_name.job_id
+    if not name.isdecimal() or all(job.job_id.isdecimal() for job in jobs):
         return False
     directory = destination / TEMPORARY / name
     inside = [child.path.name for child in await children_of(store, directory)]
@@ -35,20 +38,22 @@ async def holds_output_of_jobs(store: Store, destination: StorePath, name: str, 
     return bool(using) and all(one == TEMPORARY or any(is_of_job(layout, one) for layout in using) for one in inside)
 
 
-async def jobs_that_use(store: Store, destination: StorePath, name: str, jobs: Collection[str]) -> list[FileLayout]:
+async def jobs_that_use(
+    store: Store, destination: StorePath, name: str, jobs: Collection[DirectoryName]
+) -> list[FileLayout]:
     """The jobs of this engine whose tasks commit to the directory of an application attempt: a call for each job."""
     found: list[FileLayout] = []
     if not name.isdecimal():
         return found
-    for job_id in sorted(jobs):
-        if job_id.isdecimal():
+    for job in sorted(jobs):
+        if job.job_id.isdecimal() or job.suffix:
             continue
         try:
-            spec = (await read_setup(store, JobLayout(destination, job_id))).spec
+            spec = (await read_setup(store, JobLayout(destination, job.job_id, setup=job.setup))).spec
         except (StoreError, RecordError):
             continue
         if _shares(spec) and str(spec.job_attempt) == name:
-            found.append(FileLayout(destination, job_id, spec.job_attempt))
+            found.append(FileLayout(destination, job.job_id, spec.job_attempt))
     return found
 
 

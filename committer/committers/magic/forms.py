@@ -8,14 +8,12 @@ from collections.abc import Set as AbstractSet
 from committer.committers.magic.layout import attempts_directory, task_attempt_directory
 from committer.committers.magic.recorded_uploads import is_place_of, places_of_records, recorded_uploads
 from committer.committers.pending_sets import manifest_of, set_of
-from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, TaskManifest, encode_task_manifest
 from committer.stages.base import StageContext
 from committer.stages.manifest_forms import ManifestForms
 from committer.stages.task_output import TaskOutput
 from committer.stores.base import FileStatus
-from committer.stores.helpers import children_of
 
 
 class MessageForms(ManifestForms):
@@ -52,16 +50,8 @@ class PendingSetForms(ManifestForms):
         return encode_task_manifest(manifest_of(context, data, path=path)) if is_set else data
 
     async def upload_lists(self, context: StageContext) -> list[StorePath]:
-        """Two listings, and three a job attempt.
-
-        A late task attempt of a job by message whose id was set up anew by listing has its list where those of its job
-        were, and cleanup deletes it there.
-        """
-        late = JobLayout(context.layout.destination, context.layout.job_id, context.layout.job_attempt).uploads
-        return [
-            *await places_of_records(context),
-            *(child.path for child in await children_of(context.store, late) if child.is_directory),
-        ]
+        """Two listings, and three a job attempt."""
+        return await places_of_records(context)
 
     def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
         """By the name of a task, a task attempt, or a run of one."""

@@ -14,13 +14,11 @@ import msgspec
 
 from committer.audit import audit
 from committer.committers.base import Committer
-from committer.committers.setting_up import set_up
 from committer.errors import JobExistsError, JobStateError, StoreNotADirectoryError, StoreNotFoundError
 from committer.stages.base import StageContext
-from committer.stages.job_directory import JobDirectory
 from committer.stages.job_stands import no_job_elsewhere
 from committer.stages.own_records import read_setup
-from committer.stages.setup_job import SetupJob
+from committer.stages.setup_job import claim_hadoop_job
 from committer.stores.helpers import exists
 
 
@@ -50,20 +48,11 @@ async def join_hadoop(committer: Committer, context: StageContext, needs: Mappin
                     path=layout.setup,
                     next_step="join it as that; or look whether the job id, the place or the job attempt is another",
                 )
-            return committer.known_as(context, msgspec.structs.replace(spec, setup=found.setup))
+            return committer.known_as(context, spec)
         if not await exists(context.holding(layout.manifests), layout.manifests):
             raise no_job_elsewhere(layout, "attach_job")
-        claimed = committer.known_as(context, msgspec.structs.replace(spec, setup=context.driver))
+        claimed = committer.known_as(context, spec)
         with suppress(JobExistsError), audit(ji=layout.job_id):
-            return await set_up(claimed, lambda job: _Claim(job, needs), committer.known_as)
+            await claim_hadoop_job(claimed, needs)
+            return claimed
     raise no_job_elsewhere(layout, "attach_job")
-
-
-class _Claim(SetupJob):
-    """`SetupJob` where tasks of this engine may have joined the job before, and have listed their uploads."""
-
-    async def _remains(self) -> JobDirectory | None:
-        found = await self._standing()
-        lists = {name for name, child in found.children.items() if child.is_directory and name.isdecimal()}
-        rest = JobDirectory(found.layout, {name: one for name, one in found.children.items() if name not in lists})
-        return rest if rest.is_remains else None

@@ -9,7 +9,7 @@ from committer.errors import RecordError, StoreNotFoundError
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
-from committer.records.job_state import Decision, JobOutcome, JobSetup, Winner, is_of
+from committer.records.job_state import Decision, JobOutcome, JobSetup, Winner
 from committer.stages.base import StageContext
 from committer.stages.own_records import read_decision, read_outcome, read_setup
 from committer.stages.planned_files import decode_record, read_record
@@ -22,13 +22,11 @@ _OPERATION = "delete_objects"
 async def objects_of(context: StageContext, run: StorePath) -> list[StorePath]:
     """The objects that a run's list names: one listing, and a read for each part of it.
 
-    Only what has the run in its name, and was listed in this setup of the job's id: a list that comes late may be of
-    an earlier job, whose objects count.
+    Only what has the run in its name.
     """
     layout, found = context.layout, set[StorePath]()
     async for part in parts_of_list(context, run):
-        if layout.setup_name and part.setup == layout.setup_name:
-            found.update(layout.target(listed.name) for listed in contained(context, run, part))
+        found.update(layout.target(listed.name) for listed in contained(context, run, part))
     return sorted((path for path in found if is_named_by(path, run.name)), key=str)
 
 
@@ -61,13 +59,11 @@ async def losing_runs(context: StageContext, runs: list[StorePath]) -> list[Stor
     Three reads, and one for each task attempt of the winners that ran more than once.
     """
     setup, decision, outcome = await _fate(context)
-    layout = context.layout
-    if setup is None or not layout.setup_name or setup.spec.setup != layout.setup_name or setup.remains:
-        # Whose lists these are is not known: an earlier job of this id may have committed what they name.
+    if setup is None:
         return []
-    if outcome is not None and is_of(outcome.setup, layout.setup_name) and outcome.outcome == "rolled-back":
+    if outcome is not None and outcome.outcome == "rolled-back":
         return runs
-    if decision is None or decision.remains or not is_of(decision.setup, layout.setup_name):
+    if decision is None:
         return []
     if decision.decision == "abort":
         return runs if outcome is None else []

@@ -99,7 +99,7 @@ final class TaskOutput {
 
   /** Refuses a job that this JVM does not see where Python set it up. Nothing is written yet. */
   static void checkSeen(JsonNode job, Configuration configuration) {
-    Path mark = new Path(job.get("stands").asText());
+    Path mark = new Path(job.get("setup").asText());
     String why;
     try {
       FileSystem fs = bare(mark, configuration);
@@ -171,14 +171,13 @@ final class TaskOutput {
   /** Saves the record and returns the message that names it. */
   String commit() throws IOException {
     TaskManifest manifest = new TaskManifest();
-    manifest.setJobId(text("job_id"));
+    manifest.setJobId(text("unique_id"));
     manifest.setJobAttemptNumber(0);
     manifest.setTaskID(String.format(Locale.ROOT, text("task"), task));
     manifest.setTaskAttemptID(attemptName());
     // The uploads of a run with a nonce hold a stamp, which S3A does not write: there the attempt's number is enough.
     Path place = uploads ? new Path(text("tasks"), attemptName()) : directory;
     manifest.setTaskAttemptDir(place.toUri().toString());
-    job.get("extra").fields().forEachRemaining(e -> manifest.getExtraData().put(e.getKey(), e.getValue().asText()));
     Map<String, Written> written = written();
     refuseOthers(written.keySet());
     List<PendingUploads.Upload> sent = uploads
@@ -292,7 +291,7 @@ final class TaskOutput {
   }
 
   private void checkJobStands() throws IOException {
-    Path mark = new Path(text("stands"));
+    Path mark = new Path(text("setup"));
     if (!bare(mark).exists(mark)) {
       throw new CommitException(
           "job " + text("job_id") + " at " + text("destination") + " is over: it was committed, aborted or cleaned up"

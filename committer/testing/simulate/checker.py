@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 from committer.layout import SUCCESS
-from committer.testing.simulate.contents import VISIBLE, Files, difference, digests, is_lock, is_temporary
+from committer.testing.simulate.contents import VISIBLE, Files, difference, digests, is_entry, is_temporary
 from committer.testing.simulate.ledger import Ledger
-from committer.testing.simulate.markers import wrong_at_the_end
+from committer.testing.simulate.markers import is_same_marker, may_be_incomplete, wrong_at_the_end
 from committer.testing.simulate.watch import JobWatch, speaker_of
 from committer.testing.simulate.worlds import OUT, TEMPORARY, World, is_of_application_attempt
 
@@ -49,8 +49,7 @@ class Checker:
         self.steps: int = 0
         self.jobs: dict[str, JobWatch] = {job_id: JobWatch(job_id, ledger, world) for job_id, ledger in ledgers.items()}
         self.must_stand: dict[str, bytes] = dict(world.visible())
-        self._markers = {self.must_stand[SUCCESS]} if SUCCESS in self.must_stand else set()
-        self._marker = self.must_stand.get(SUCCESS)
+        self._marker = self._old_marker = self.must_stand.get(SUCCESS)
         self._strangers: dict[str, bytes] = {}
         self._before_directories = {name for name in world.directories() if name.startswith(VISIBLE)}
         self._around = {
@@ -96,7 +95,7 @@ class Checker:
             if not any(other.startswith(f"{name}/") for other in self._strangers.keys() & visible.keys()):
                 continue
             for place, data in self.world.files().items():
-                if place.startswith(watch.own) and data == self.must_stand[name]:
+                if place.startswith(watch.places) and data == self.must_stand[name]:
                     self.world.remove(place)
                     del self.must_stand[name]
                     taken = True
@@ -115,11 +114,9 @@ class Checker:
         self._last = visible
         self.steps += 1
         self._check_around()
-        self._check_order(visible)
+        self._check_marker(visible)
         for name, data in visible.items():
-            if name == SUCCESS:
-                self._check_marker(data, visible)
-            elif self.must_stand.get(name) != data:
+            if name != SUCCESS and self.must_stand.get(name) != data:
                 self._check_new(name, data, visible)
         for name in self.must_stand.keys() - visible.keys():
             self._check_gone(name, visible)
@@ -129,6 +126,9 @@ class Checker:
         problem = watch.look()
         if problem is not None:
             self._fail(problem, visible)
+        open_setups = watch.open_setups() if watch.ledger.shared_id else []
+        if len(open_setups) > 1:
+            self._fail(f"G11: the id of {watch.job_id} is open twice: {open_setups}", visible)
         if watch.just_decided:
             watch.superseded = watch.ledger.superseded_among({*self.must_stand})
             watch.blocking = watch.ledger.in_the_way_among({*self.must_stand})
@@ -143,10 +143,11 @@ class Checker:
         for other in self.jobs.values():
             if other is watch or not other.running:
                 continue
-            if watch.replacing or other.replacing:
-                self._fail(f"G11: {watch.job_id} and {other.job_id} commit at once, and one of them replaces", {})
+            if watch.ledger.meets(other.ledger):
+                self._fail(f"G11: {watch.job_id} and {other.job_id} commit at once, and one replaces the other's", {})
         for other in self.jobs.values():
-            if watch.replacing and other is not watch and other.unfinished and not other.running:
+            waits = watch.replacing and other is not watch and other.unfinished and not other.running
+            if waits and watch.ledger.meets(other.ledger):
                 self._fail(f"G9: {watch.job_id} replaces, and {other.job_id} has yet to finish", {})
 
     def _commit(self, watch: JobWatch, visible: Mapping[str, bytes]) -> None:
@@ -184,28 +185,23 @@ class Checker:
             if self.world.read(name) != data:
                 self._fail(f"G10, G11: {name} belongs to another user and changed", {})
 
-    def _check_order(self, visible: Files) -> None:
-        """`_SUCCESS` of an older job never takes the place of a later one's."""
-        before, self._marker = self._marker, visible.get(SUCCESS)
-        was, now = speaker_of(before, self.jobs.values()), speaker_of(self._marker, self.jobs.values())
-        if was is not None and now is not None and now.ended_at < was.ended_at:
-            self._fail(f"G9: _SUCCESS of {now.job_id} replaced that of {was.job_id}, which committed later", visible)
-
-    def _check_marker(self, data: bytes, visible: Files) -> None:
-        if data in self._markers:
+    def _check_marker(self, visible: Files) -> None:
+        """Checks a `_SUCCESS` that appeared: it names a job that committed and whose files are all in place."""
+        data = visible.get(SUCCESS)
+        if data == self._marker:
+            return
+        self._marker = data
+        if data is None or is_same_marker(data, self._old_marker):
             return
         watch = speaker_of(data, self.jobs.values())
         if watch is None:
             self._fail("G9: a _SUCCESS appeared that no job of the simulation wrote", visible)
-            return
-        if not watch.ledger.is_complete(visible) and not watch.committed:
-            self._fail("G9: _SUCCESS stands and a file of a committed task does not", visible)
         elif not watch.committed:
             self._fail(f"G9: _SUCCESS of {watch.job_id} stands before its outcome", visible)
         elif watch.leaving & visible.keys():
             self._fail(f"G13: _SUCCESS of {watch.job_id} stands, and so does what it replaces", visible)
-        else:
-            self._markers.add(data)
+        elif not watch.ledger.is_complete(visible) and not may_be_incomplete(watch, self.jobs.values()):
+            self._fail(f"G9: _SUCCESS of {watch.job_id} stands and a file of a committed task does not", visible)
 
     def _check_new(self, name: str, data: bytes, visible: Files) -> None:
         watch = next((one for one in self.jobs.values() if one.ledger.may_publish(name, data)), None)
@@ -315,11 +311,10 @@ class Checker:
         if left_over:
             return
         left = sorted(pending - self._pending_before)
-        # A late cleanup may have deleted the lists that name them.
-        if left and not any(watch.disturbed for watch in self.jobs.values()):
+        if left:
             self._fail(f"uploads: the jobs are over and left pending {left[:5]}", files)
         standing = self.left_over()
-        standing += [name for name in files if is_lock(name) and name not in self._around]
+        standing += [name for name in files if is_entry(name) and name not in self._around]
         if neat and not any(map(is_temporary, self._around)) and f"{OUT}/{TEMPORARY}" in self.world.directories():
             standing.append(f"{OUT}/{TEMPORARY}")
         if standing:
@@ -328,7 +323,7 @@ class Checker:
     def _may_be_here(self, name: str) -> bool:
         if not name.startswith(VISIBLE):
             return False
-        if not is_temporary(name) or is_lock(name):
+        if not is_temporary(name) or is_entry(name):
             return True
         jobs = self.jobs.items()
         return any(name.startswith(job.places) or is_of_application_attempt(name, job_id) for job_id, job in jobs)

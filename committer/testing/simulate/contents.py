@@ -33,9 +33,9 @@ def is_temporary(name: str) -> bool:
     return name.startswith((f"{OUT}/{TEMPORARY}/", f"{OUT}/{MAGIC}"))
 
 
-def is_lock(name: str) -> bool:
-    """Whether a name is the replace lock, or one that was taken."""
-    return name.startswith(f"{OUT}/{TEMPORARY}/.replace-lock")
+def is_entry(name: str) -> bool:
+    """Whether a name is that of an entry of a job that commits."""
+    return name.startswith(f"{OUT}/{TEMPORARY}/.committing/")
 
 
 @lru_cache(maxsize=64)

@@ -43,13 +43,11 @@ async def end_all(run: Run, jobs: Mapping[str, JobRun]) -> None:
             elif number == _ROUNDS - 2 and await _abort(run, job, process):
                 # Two dead jobs may be in each other's way; aborting one of them is what the error tells to do.
                 left.remove(there)
-    disturbed = {watch.ledger.shared_id for watch in run.checker.jobs.values() if watch.disturbed}
     for there in left:
-        if there not in disturbed:
-            run.find("G7", f"{there} cannot be ended: see the last calls")
+        run.find("G7", f"{there} cannot be ended: see the last calls")
     if unknown:
         run.checker.check_nothing_lost()
-    if unknown or disturbed.intersection(left):
+    if unknown:
         # What is left of a job whose records were removed by name no driver can end.
         return
     for job_id in jobs.keys() - run.forgotten:

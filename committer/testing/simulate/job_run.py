@@ -145,9 +145,8 @@ class JobRun:
             self._run.find("G9", f"{who} reports {report.files_committed} of {expected} files")
 
     def _judge_missing(self, error: BaseException) -> None:
-        """A task that told its driver that it committed must not be missing."""
-        disturbed = self._run.checker.jobs[self.plan.job_id].disturbed
-        if isinstance(error, TaskMissingError) and self.is_heard and not (self.aborting or disturbed):
+        """A task that told its driver that it committed must not be missing, unless another driver may have decided."""
+        if isinstance(error, TaskMissingError) and error.outcome != "unknown" and self.is_heard and not self.aborting:
             self._run.find("G1, G3", f"every task of {self.plan.job_id} committed, and yet: {error.message}")
 
     # -- tasks ----------------------------------------------------------------------------------------------------

@@ -111,6 +111,12 @@ class Ledger:
         here = {name for name in old if "" in written and not name.startswith("/")}
         return here | {name for name in old if any(where and name.startswith(f"{where}/") for where in written)}
 
+    def meets(self, other: Ledger) -> bool:
+        """Whether one of two jobs takes away, or replaces, a file that the other one writes."""
+        own, others = self.winning_names(), other.winning_names()
+        same = "replace" in (self.config.existing_target, other.config.existing_target) and own & others
+        return bool(same or self.superseded_among(others) or other.superseded_among(own))
+
     def in_the_way_among(self, names: set[str]) -> set[str]:
         """Which of them cannot stand beside the new ones: below a file's name, or where a directory goes."""
         targets = self.all_names()

@@ -29,7 +29,7 @@ EventKind: TypeAlias = Literal[
     "squatter",
     "rewrite",
 ]
-Ending: TypeAlias = Literal["abort", "roll_back", "cleanup"]
+Ending: TypeAlias = Literal["abort", "roll_back", "cleanup", "nothing"]
 STAGING: frozenset[str] = frozenset({"directory", "partitioned"})
 ENGINE: frozenset[str] = frozenset({"manifest", "magic", "block-list", *STAGING})
 """The engine's own committers, those whose tasks write to a disk among them; others are models, which tests bring."""
@@ -77,7 +77,7 @@ class JobPlan:
         aborts_lost: Whether the driver aborts attempts that failed or that it gave up.
         elsewhere: Whether every second file goes to an absolute path outside the destination.
         under: The job whose id it is set up under anew, once its driver ended that one; empty for an id of its own.
-        ends_by: How it ends that one.
+        ends_by: How it ends that one; ``nothing``: it does not, and sets its own up beside that one.
         same_names: Whether it writes the names that the other one writes.
         workers: How many workers publish for its driver; 0 where that publishes itself.
         twice: Whether every task is run by two attempts at once, so that two drivers can choose different winners.

@@ -10,7 +10,7 @@ from committer.config import CommitterConfig
 from committer.errors import CommitterError
 from committer.testing.faults import Call, FaultyStore, SimulatedCrash
 from committer.testing.simulate.checker import Checker, GuaranteeBrokenError
-from committer.testing.simulate.late import Caller, LateCalls
+from committer.testing.simulate.late import Caller, Setups
 from committer.testing.simulate.ledger import Ledger
 from committer.testing.simulate.result import Result, Violation
 from committer.testing.simulate.scenario import OTHERS_UPLOADS, JobPlan, Scenario, Trouble
@@ -83,7 +83,7 @@ class Run:
         self._running: set[asyncio.Task[None]] = set()
         self._own = f"/{OUT}/{TEMPORARY}/"
         self._outside = {plan.id for plan in scenario.jobs if plan.elsewhere}
-        self._late = LateCalls(self.world, self.checker.jobs)
+        self._setups = Setups(self.checker.jobs)
 
     def id_of(self, job_id: str) -> str:
         """The id that a job of the run has at the destination."""
@@ -164,7 +164,7 @@ class Run:
             return
         if caller.job_id is not None:
             self._check_place(caller.name, call, caller.job_id)
-        self._late.note(caller, call, len(self.processes))
+        self._setups.note(caller, call)
         if not self._is_private(call):
             self.checker.step()
 
@@ -175,12 +175,14 @@ class Run:
 
     def _check_place(self, who: str, call: Call, job_id: str) -> None:
         """No process ever touches another job's directory, or anything outside the destination."""
-        own, _magic = places_of(job_id)
+        own = places_of(job_id)
         for path in (call.path, call.destination):
             if path is None:
                 continue
             text = path.path
-            if text.startswith(f"{self._own}.replace-lock") or f"{text[1:]}/".startswith(own):
+            if text == f"{self._own}.committing" or f"{text[1:]}/".startswith(own):
+                continue
+            if text.startswith(f"{self._own}.committing/{job_id}~"):
                 continue
             if is_of_application_attempt(text, job_id):
                 continue

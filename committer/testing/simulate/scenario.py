@@ -58,6 +58,7 @@ _STRAYS = (0.1, 0.7)
 _READS_AGAIN = 0.4
 # In how many of a hundred runs in which old files are taken away another user writes some anew.
 _REWRITES = 0.5
+_BESIDE = 0.3
 
 _CONFLICTS: tuple[dict[str, str], ...] = (
     {},
@@ -111,6 +112,7 @@ def draw_scenario(seed: int, committer: str = "manifest", *, workers: bool = Fal
             before = {**before, **OUTSIDE}
         if not alone and draw.random() < _SET_UP_ANEW:
             jobs, events = _draw_anew(draw, jobs, events, kind, shared=shared)
+            jobs = _set_up_beside(seed, jobs)
         named = [job.config.replace(superseded_directories=NAMED * (draw.random() < 0.3)) for job in jobs]
         named = list(map(committer_for(committer).choices, named))
         jobs = tuple(replace(job, config=config) for job, config in zip(jobs, named, strict=True))
@@ -169,6 +171,16 @@ def _draw_anew(
     )
     stands = _Stands(draw, earlier.job_id, len(events))
     return (*jobs, later), (*events, stands.driver(), *(stands.operator() for _ in range(draw.choice((0, 0, 1, 2)))))
+
+
+def _set_up_beside(seed: int, jobs: tuple[JobPlan, ...]) -> tuple[JobPlan, ...]:
+    """Has some drivers set an id up at about the same time as another one, by numbers of their own."""
+    draw = random.Random(f"beside {seed}")
+    if draw.random() >= _BESIDE:
+        return jobs
+    *others, later = jobs
+    (earlier,) = [job for job in others if job.job_id == later.under]
+    return (*others, replace(later, ends_by="nothing", starts_s=earlier.starts_s + draw.random() * 0.2))
 
 
 class _Stands:

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-import msgspec
-
-from committer.records.job_state import Decision, JobOutcome, JobSetup, decode_record
+from committer.records.job_state import Decision, JobOpened, JobOutcome, decode_record
 from committer.testing.simulate.contents import job_of
 from committer.testing.simulate.ledger import Attempt, Ledger
-from committer.testing.simulate.worlds import World, places_of
+from committer.testing.simulate.worlds import World, directory_of, places_of
 
 
 class JobWatch:
     """Looks at the records of one job.
 
-    A decision counts only beside the job's setup record, an outcome only beside both: where late writes are taken a
-    driver may create them once more for a job that is cleaned up, and takes them back.
+    A decision counts only beside the setup record and `opened`, an outcome only beside all three: where late writes are
+    taken a driver may create them once more in the directory of a job that is over, and deletes them again.
 
-    Of an id that is set up anew each setup is a job of its own: what counts is of that setup, which its records name.
-    A driver whose setup record was ended before it heard that it stood sets its job up once more, under another name:
-    what was decided of the one before is of a job that is over.
+    Each setup has a directory of its own. Of an id that is set up again each setup is a job of its own. A driver whose
+    setup is ended before it returns sets the job up again: then the last setup counts.
 
     Args:
         job_id: The job.
@@ -29,15 +26,10 @@ class JobWatch:
         world: The channel.
 
     Attributes:
-        setups: The names of its setup, as its driver made it; None for the only setup of its id: all that stands there
-            is its own.
-        claims: The names under which operators claimed the id, to remove what held no record of a job: what they decide
-            then is of no job.
-        disturbed: Whether a late call of an earlier setup's replaced by name what is its own.
-        own: The job's directory, as the start of names in it.
-        places: That, and Hadoop's directory for the job's uploads that wait.
+        setups: The setups that its driver made.
+        places: The path prefixes of what it keeps for itself.
         decided: Whether a commit decision was seen, or a model of another committer said so.
-        aborted: Whether an abort decision was seen.
+        aborted: Whether an abort decision of its last setup was seen.
         outcome: The first outcome seen.
         ended_at: When its driver says that it ended, in milliseconds, as `_SUCCESS` tells it; 0 before that, and for a
             model of another committer.
@@ -48,10 +40,11 @@ class JobWatch:
         targets: Files that stood there at its decision under names that it writes.
         removes_before_outcome: Whether superseded files are gone by the time of the outcome, else by that of
             `_SUCCESS`.
+        on_objects: Whether its store has no real directories.
         leaving: Files that still stood there at its outcome and are about to be taken away.
         may_leave: Likewise, of another job or user that wrote them when the job may already have looked what it takes
             away.
-        finished: Whether an outcome was seen that says that nothing but cleaning is left.
+        finished: Whether it ended, and is not live any more.
         just_decided: Whether the last look was the first that saw the decision.
         just_committed: Whether the last look was the first that saw the job committed.
     """
@@ -59,15 +52,11 @@ class JobWatch:
     def __init__(self, job_id: str, ledger: Ledger, world: World) -> None:
         self.job_id = job_id
         self.ledger = ledger
-        self.setups: set[str] | None = set() if ledger.shared_id else None
-        self.claims: set[str] = set()
-        self.disturbed: bool = False
-        there = ledger.shared_id or job_id
-        self.places: tuple[str, str] = places_of(there)
-        self.own: str = self.places[0]
+        self.setups: set[str] = set()
+        self._id = ledger.shared_id or job_id
+        self.places: tuple[str, ...] = places_of(self._id)
         self.decided: bool = False
         self.aborted: bool = False
-        self._over = False
         self.outcome: str | None = None
         self.ended_at: int = 0
         self.replacing: bool = ledger.config.conflict_mode == "replace"
@@ -75,6 +64,7 @@ class JobWatch:
         self.blocking: set[str] = set()
         self.targets: set[str] = set()
         self.removes_before_outcome: bool = world.store().capabilities.atomic_file_rename
+        self.on_objects: bool = not world.store().capabilities.directories
         self.leaving: set[str] = set()
         self.may_leave: set[str] = set()
         self.finished: bool = False
@@ -82,20 +72,14 @@ class JobWatch:
         self.just_committed: bool = False
         self._world = world
         self._said: str | None = None
-        self._decision: bytes | None = None
-        self._outcome: bytes | None = None
-        self._names: set[str] = set()
-        self._given_up: set[str] = set()
+        self._decisions: dict[str, bytes] = {}
+        self._outcomes: dict[str, bytes] = {}
 
     def note_setup(self, setup: str) -> None:
-        """A setup record of its driver stands, of that name."""
-        if setup not in self._names and self.aborted and not self.ledger.attempts:
-            self._given_up |= self._names
-            self.aborted = self._over = False
-            self._decision = None
-        self._names.add(setup)
-        if self.setups is not None:
+        """Its driver makes a directory for a setup of that name."""
+        if setup not in self.setups:
             self.setups.add(setup)
+            self.aborted = False
 
     @property
     def committed(self) -> bool:
@@ -137,13 +121,15 @@ class JobWatch:
         self._said = "committed"
 
     def is_kept(self) -> bool:
-        """Whether the outcome of a committed job stands, marked to be kept, and nothing else of the job does."""
-        data = self._world.read(f"{self.own}outcome")
-        names = [name for name in (*self._world.files(), *self._world.directories()) if name.startswith(self.places)]
-        if data is None or names != [f"{self.own}outcome"]:
-            return False
-        outcome = decode_record(data, JobOutcome, source="outcome")
-        return self._is_own(outcome.setup) and outcome.kept and outcome.finished and outcome.outcome == "committed"
+        """Whether the copy of the outcome stands that a committed job keeps, with `opened`, and nothing else of it."""
+        names = {*self._world.files(), *self._world.directories()}
+        for setup in self._directories():
+            directory = directory_of(self._id, setup)
+            data = self._world.read(f"{directory}kept")
+            inside = {name for name in names if name.startswith(directory)}
+            if data is not None and inside == {f"{directory}kept", f"{directory}opened"}:
+                return decode_record(data, JobOutcome, source="kept").outcome == "committed"
+        return False
 
     def look(self) -> str | None:
         """Reads the records; says what is wrong with them."""
@@ -151,67 +137,62 @@ class JobWatch:
         if self._said is not None:
             self._obey_model()
             return None
-        decision = self._world.read(f"{self.own}decision")
-        set_up = self.stands()
-        self._over = self._over or ((self.aborted or self.outcome is not None) and not set_up)
-        if decision is None or (decision != self._decision and not set_up):
-            return None
-        problem = None
-        if decision != self._decision:
-            problem = self._note_decision(decision)
-        outcome = self._world.read(f"{self.own}outcome")
-        if outcome is not None and outcome != self._outcome and set_up:
-            problem = problem or self._note_outcome(outcome)
+        problem, live = None, False
+        for setup in self._directories():
+            directory = directory_of(self._id, setup)
+            if setup and not self._is_open(directory):
+                continue
+            live = True
+            decision = self._world.read(f"{directory}decision")
+            if decision is None:
+                continue
+            if decision != self._decisions.get(setup):
+                problem = problem or self._note_decision(setup, decision)
+            outcome = self._world.read(f"{directory}outcome")
+            if outcome is not None and outcome != self._outcomes.get(setup):
+                problem = problem or self._note_outcome(setup, outcome)
+        self.finished = self.finished or (self.outcome is not None and not live)
         return problem
 
     def stands(self) -> bool:
         """Whether its setup record stands."""
-        data = self._world.read(f"{self.own}setup")
-        if data is None or (self.setups is None and not self.claims and not self._given_up):
-            return data is not None
-        return self._is_own(decode_record(data, JobSetup, source="setup").spec.setup)
+        directories = (directory_of(self._id, setup) for setup in self._directories())
+        return any(self._world.read(f"{directory}setup") is not None for directory in directories)
 
-    def _is_own(self, setup: str) -> bool:
-        own = setup not in self.claims if self.setups is None else setup in self.setups
-        return own and setup not in self._given_up
+    def open_setups(self) -> list[str]:
+        """The setups of its id, whichever driver made them, that are open: at most one at a time."""
+        found = self._world.setups_of(self._id) - {""}
+        return sorted(setup for setup in found if self._is_open(directory_of(self._id, setup)))
 
-    def _note_decision(self, data: bytes) -> str | None:
-        changed = self._decision is not None
+    def _is_open(self, directory: str) -> bool:
+        opened = self._world.read(f"{directory}opened")
+        if opened is None or self._world.read(f"{directory}setup") is None:
+            return False
+        return decode_record(opened, JobOpened, source="opened").state == "open"
+
+    def _directories(self) -> list[str]:
+        found = self._world.setups_of(self._id)
+        return sorted(found & self.setups if self.ledger.shared_id else found)
+
+    def _note_decision(self, setup: str, data: bytes) -> str | None:
         decision = decode_record(data, Decision, source="decision")
-        if not self._is_own(decision.setup):
-            return None
-        if self.outcome is not None and decision.decision == "abort":
-            # A late request made the setup record of a job that is over once more, and an operator cleans that up.
-            return None
-        self._decision = data
-        if changed and self.aborted and decision.decision == "abort":
-            # Likewise, of a job that was aborted.
-            return None
-        if changed and self._over:
-            # Its setup record was gone, and a late request made it once more. Its own driver may decide beside it,
-            # and takes it back once it looked; whatever would come of it, a file or an outcome, is found by itself.
-            return None
-        if changed:
+        # An operator may have decided against a setup that its driver then made once more.
+        again = setup in self._decisions or self.decided
+        self._decisions[setup] = data
+        if again:
             return f"G7: {self.job_id} was decided, and then decided again"
         self.aborted = decision.decision == "abort"
         self.decided = self.just_decided = not self.aborted
-        if self.decided and self.setups is not None and self.ledger.commit_began is None:
+        if self.decided and self.ledger.shared_id and self.ledger.commit_began is None:
             return f"G4: {self.job_id} was decided to be committed, and no driver of its setup had begun to"
         self.replacing = self.replacing or decision.replacing
         return None
 
-    def _note_outcome(self, data: bytes) -> str | None:
+    def _note_outcome(self, setup: str, data: bytes) -> str | None:
         outcome = decode_record(data, JobOutcome, source="outcome")
-        if not self._is_own(outcome.setup):
-            return None
-        before, self._outcome = self._outcome, data
-        self.finished = self.finished or outcome.finished
-        if before is not None:
-            ended = decode_record(before, JobOutcome, source="outcome")
-            kept = self.ledger.config.outcome_kept and ended.outcome == "committed"
-            if outcome in (ended, msgspec.structs.replace(ended, finished=True, kept=kept)):
-                # Only that nothing but cleaning is left was added, and whether it stays.
-                return None
+        again = bool(self._outcomes)
+        self._outcomes[setup] = data
+        if again:
             return f"G7: {self.job_id} ended {self.outcome}, and then {outcome.outcome}"
         if self.aborted:
             return f"G4: {self.job_id} was decided to be aborted and ended {outcome.outcome}"
@@ -230,7 +211,7 @@ def speaker_of(marker: bytes | None, watches: Iterable[JobWatch]) -> JobWatch | 
     """The job that a `_SUCCESS` is of."""
     job_id, setup = job_of(marker)
     for watch in watches:
-        if watch.setups is None:
+        if not watch.ledger.shared_id:
             if watch.job_id == job_id:
                 return watch
         elif watch.ledger.shared_id == job_id and setup in watch.setups:

@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from committer.errors import StoreError
+from committer.layout import DirectoryName
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.local import LocalStore
@@ -30,15 +31,29 @@ _VISIBLE = (f"/{OUT}/", _ELSEWHERE)
 _APPLICATION_ATTEMPT = re.compile(rf"/?{OUT}/{TEMPORARY}/\d+(?:/{TEMPORARY})?(?:/(?:task|attempt)_(.+?)_m_.*)?")
 
 
-def places_of(job_id: str) -> tuple[str, str]:
-    """Returns the path prefixes of a job's directory and of its directory of pending uploads (`__magic_job-*`)."""
-    return f"{OUT}/{TEMPORARY}/{job_id}/", f"{OUT}/{MAGIC}{job_id}/"
+def places_of(job_id: str) -> tuple[str, ...]:
+    """Returns the path prefixes of what jobs of this id keep for themselves, whatever their setup."""
+    return tuple(f"{OUT}/{above}{job_id}{end}" for above in (f"{TEMPORARY}/", MAGIC) for end in ("~", "/"))
+
+
+def directory_of(job_id: str, setup: str) -> str:
+    """Returns the path prefix of a job's directory; that of a job of Hadoop's has no setup."""
+    return f"{OUT}/{TEMPORARY}/{job_id}~{setup}/" if setup else f"{OUT}/{TEMPORARY}/{job_id}/"
 
 
 def is_of_application_attempt(path: str, job_id: str) -> bool:
     """Whether that is a directory that jobs of FileOutputCommitter share, or what one job has there."""
     found = _APPLICATION_ATTEMPT.fullmatch(path)
     return found is not None and found[1] in (None, job_id)
+
+
+def note_setup(found: dict[str, set[str]], path: str) -> None:
+    """Adds the setup whose directory a path lies in, to those of its job's id."""
+    above = f"{OUT}/{TEMPORARY}/"
+    if path.startswith(above):
+        name = DirectoryName.of(path[len(above) :].partition("/")[0])
+        if not name.suffix:
+            found.setdefault(name.job_id, set()).add(name.setup)
 
 
 class World(ABC):
@@ -84,6 +99,10 @@ class World(ABC):
         """Every real directory."""
 
     @abstractmethod
+    def setups_of(self, job_id: str) -> set[str]:
+        """The setups of an id that have a directory; empty stands for a job of Hadoop's."""
+
+    @abstractmethod
     def write(self, name: str, data: bytes) -> None:
         """Puts a file, with its directories."""
 
@@ -116,6 +135,7 @@ class MemoryWorld(World):
     def __init__(self, profile: str, **flags: bool) -> None:
         self._space = MemoryStore.space(f"guarantees-{next(self._numbers)}", profile, **flags)
         self._seen: tuple[int, Mapping[str, bytes]] | None = None
+        self._setups: tuple[int, dict[str, set[str]]] | None = None
         self._dropped: dict[str, list[bytes]] = {}
 
     @property
@@ -170,6 +190,16 @@ class MemoryWorld(World):
     def directories(self) -> set[str]:
         """See `World.directories`."""
         return {path.path[1:] for path, file in self._space.tree if file is None}
+
+    def setups_of(self, job_id: str) -> set[str]:
+        """See `World.setups_of`. Asked at every step, most of which change nothing."""
+        tree = self._space.tree
+        if self._setups is None or self._setups[0] != tree.version:
+            found: dict[str, set[str]] = {}
+            for path, _file in tree:
+                note_setup(found, path.path[1:])
+            self._setups = tree.version, found
+        return self._setups[1].get(job_id, set())
 
     def write(self, name: str, data: bytes) -> None:
         """See `World.write`."""
@@ -255,6 +285,14 @@ class DiskWorld(World):
         except FileNotFoundError:
             return None
         return self._seen[key]
+
+    def setups_of(self, job_id: str) -> set[str]:
+        """See `World.setups_of`."""
+        found: dict[str, set[str]] = {}
+        above = os.path.join(self._root, OUT, TEMPORARY)
+        for name in os.listdir(above) if os.path.isdir(above) else []:
+            note_setup(found, f"{OUT}/{TEMPORARY}/{name}/")
+        return found.get(job_id, set())
 
     def visible(self) -> Mapping[str, bytes]:
         """See `World.visible`."""
