@@ -76,13 +76,12 @@ async def _look_once(context: StageContext) -> Position | None:
             return None
         if (found.decided and decision is None) or (found.ended and outcome is None):
             return None
-    opened = found.opened or context.spec.hadoop
     if found.opened and not context.opened:
         context.opened.append(bool(await is_open(store, layout)))
     seen = Seen(
         anything=bool(found.children),
         setup=set_up,
-        opened=None if not opened else "open" if context.spec.hadoop or context.opened[0] else "closed",
+        opened=None if not found.opened else "open" if context.opened[0] else "closed",
         intent=bool(found.intents),
         decision=decision.decision if decision is not None else None,
         outcome=outcome.outcome if outcome is not None else None,
@@ -92,7 +91,7 @@ async def _look_once(context: StageContext) -> Position | None:
     if standing in (Standing.OPEN, Standing.INTENDED) and await is_marked_over(context, found):
         standing = Standing.OVER
     # A removal deletes `opened` before the outcome: an outcome without it may have been created after the removal.
-    return Position(standing, found, decision, outcome if opened else None)
+    return Position(standing, found, decision, outcome if found.opened else None)
 
 
 def standing_of(outcome: JobOutcome) -> Standing:

@@ -44,8 +44,8 @@ class JobDirectory:
 
     @property
     def opened(self) -> bool:
-        """Whether it is settled whether the job was opened."""
-        return self.layout.opened.name in self.children
+        """Whether it is settled whether the job was opened; of a job of Hadoop's it always is."""
+        return self.layout.opened.name in self.children or not self.layout.setup_name
 
     @property
     def decided(self) -> bool:

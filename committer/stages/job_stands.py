@@ -124,7 +124,7 @@ async def has_setup(context: StageContext, found: JobDirectory | None = None) ->
     layout, anchor = context.layout, anchor_of(context)
     if anchor == layout.setup:
         names = {child.path.name for child in await children_of(context.store, layout.job_directory)}
-        return {layout.setup.name, layout.opened.name} <= names
+        return layout.setup.name in names and (layout.opened.name in names or not layout.setup_name)
     return anchor is None or await exists(context.store, anchor)
 
 

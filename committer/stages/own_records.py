@@ -105,7 +105,9 @@ async def read_kept(store: Store, layout: JobLayout) -> JobOutcome | None:
 
 
 async def is_open(store: Store, layout: JobLayout) -> bool | None:
-    """Whether the job was opened; None where that is not settled: one call."""
+    """Whether the job was opened; None where that is not settled: one call. A job of Hadoop's needs no record of it."""
+    if not layout.setup_name:
+        return True
     opened = await read_record(store, layout.opened, JobOpened)
     return opened.state == "open" if opened is not None else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -36,7 +37,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import looking_again
 from committer.stages.destination_file import enclose_file, file_in_the_way, refuse_object
 from committer.stages.durability import missing_directories, sync_directories
-from committer.stages.job_directory import list_job_directories
+from committer.stages.job_directory import list_job_directories, look_at_job
 from committer.stages.job_stands import has_setup, may_vanish
 from committer.stages.own_records import is_open
 from committer.stages.removal import remove_failed_setup
@@ -433,13 +434,20 @@ async def claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> N
     record = encode_record(JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver))
     await store.make_directory(layout.job_directory, parents=True)
     found = await create_exclusively(store, layout.setup, record, durable=context.durable, limit=limit_of(JobSetup))
-    await finish_claim(context)
+    await _make_claimed(context)
     if found != record:
         raise exists_error(layout, "open", operation="attach_job")
 
 
 async def finish_claim(context: StageContext) -> None:
-    """Makes the directories of a job of Hadoop's that a driver of this engine claimed, and opens it: some 7 calls."""
+    """Makes what a driver did not that died when it claimed a job of Hadoop's: some 8 calls for an open job."""
+    found = await look_at_job(context.store, context.layout)
+    if not (found.decided or found.ended) and found.set_up:
+        with suppress(StoreNotFoundError):
+            await _make_claimed(context)
+
+
+async def _make_claimed(context: StageContext) -> None:
     layout, store = context.layout, context.store
     records = [place for place in layout.records_of(by_listing=True) if place.is_under(layout.job_directory)]
     places = (layout.job_attempt_directory, layout.tasks, layout.superseded, *records)
@@ -447,10 +455,6 @@ async def finish_claim(context: StageContext) -> None:
         await store.make_directory(place, parents=False)
     await sync_directories(context, (place.parent for place in places))
     await store.probe(layout.job_attempt_directory)
-    opened = JobOpened(state="open", driver=context.driver, created=context.timestamp())
-    data = encode_record(opened)
-    await create_exclusively(store, layout.opened, data, durable=context.durable, limit=limit_of(JobOpened))
-    context.opened.append(True)
 
 
 def _refuse_superseded_directories(layout: JobLayout, names: Iterable[str]) -> None:

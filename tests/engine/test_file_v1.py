@@ -13,6 +13,7 @@ from committer.errors import (
     JobExistsError,
     JobNotFoundError,
     JobStateError,
+    JobUndecidedError,
     PreflightError,
     RecordError,
     TaskError,
@@ -345,7 +346,7 @@ async def test_a_job_of_sparks_by_another_number_is_refused(place: Place) -> Non
 
 @pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
 async def test_a_driver_that_dies_when_it_joins_is_followed_by_another(profile: str) -> None:
-    """At any of its calls. Hadoop's tasks stand where they committed."""
+    """At any of its calls. Hadoop's tasks stand where they committed, whatever an operator tries meanwhile."""
     number = 0
     while True:
         number += 1
@@ -358,6 +359,8 @@ async def test_a_driver_that_dies_when_it_joins_is_followed_by_another(profile: 
                 break
         except SimulatedCrash:
             pass
+        with pytest.raises((JobUndecidedError, JobNotFoundError)):
+            await committer.recover(place.dest, HADOOP_JOB, storage_options=place.options)
         async with committer.attach_job(spec, storage_options=place.options) as job:
             await job.commit(tasks=1)
         assert (place.files(), place.temporary()) == ({"part-0": b"0"}, set()), number

@@ -33,7 +33,6 @@ from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.durability import sync_directories
-from committer.stages.job_directory import look_at_job
 from committer.stages.manifest_forms import ManifestForms
 from committer.stages.own_records import read_setup
 from committer.stages.setup_job import claim_hadoop_job, finish_claim
@@ -116,7 +115,7 @@ class FileCommitterV1(FileOutputCommitter):
                         next_step="commit it as that, or abort it",
                     )
                 known = self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False))
-                await _finish_setup(known)
+                await finish_claim(known)
                 return known
             if not await exists(context.store, layout.manifests):
                 break
@@ -199,14 +198,6 @@ class FileCommitterV1(FileOutputCommitter):
                 # Where tasks commit goes with another job that ends, as long as nothing is in it.
                 context = replace(context, layout=layout.of_no_task())
         return await super().plan(context, task_commits, tasks)
-
-
-async def _finish_setup(context: StageContext) -> None:
-    """Makes what a driver that died when it claimed a job of Hadoop's did not: 9 calls of an open job."""
-    found = await look_at_job(context.store, context.layout)
-    if not (found.decided or found.ended) and found.set_up:
-        with suppress(StoreNotFoundError):
-            await finish_claim(context)
 
 
 async def _whose(context: StageContext, layout: CommittedLayout, task: int, attempt: int, record: bytes) -> str | None:

@@ -18,12 +18,12 @@ from committer.errors import JobExistsError, JobStateError, StoreNotADirectoryEr
 from committer.stages.base import StageContext
 from committer.stages.job_stands import no_job_elsewhere
 from committer.stages.own_records import read_setup
-from committer.stages.setup_job import claim_hadoop_job
+from committer.stages.setup_job import claim_hadoop_job, finish_claim
 from committer.stores.helpers import exists
 
 
 async def join_hadoop(committer: Committer, context: StageContext, needs: Mapping[str, str]) -> StageContext:
-    """The context of the job as this engine knows it from now on: some 12 calls when first joined, else one.
+    """The context of the job as this engine knows it from now on: some 12 calls when first joined, else about 9.
 
     Args:
         committer: The job's.
@@ -48,7 +48,9 @@ async def join_hadoop(committer: Committer, context: StageContext, needs: Mappin
                     path=layout.setup,
                     next_step="join it as that; or look whether the job id, the place or the job attempt is another",
                 )
-            return committer.known_as(context, spec)
+            known = committer.known_as(context, spec)
+            await finish_claim(known)
+            return known
         if not await exists(context.holding(layout.manifests), layout.manifests):
             raise no_job_elsewhere(layout, "attach_job")
         claimed = committer.known_as(context, spec)
