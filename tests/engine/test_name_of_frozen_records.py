@@ -23,6 +23,7 @@ from tests.engine.frozen import (
     what_is_late_arrives,
 )
 from tests.engine.places import Place
+from tests.job_paths import in_job
 
 
 def _keeps_name(path: StorePath) -> bool:
@@ -31,7 +32,8 @@ def _keeps_name(path: StorePath) -> bool:
 
 def _apart(place: Place) -> list[str]:
     """What stands in the job's own directory under the name of a file that was made apart."""
-    return [name for name in place.all_files() if name.startswith(("_temporary/j/taken-", "_temporary/j/."))]
+    directory = in_job(place, "j")
+    return [name for name in place.all_files() if name.startswith((f"{directory}/taken-", f"{directory}/."))]
 
 
 @profiles
