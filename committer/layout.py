@@ -116,7 +116,7 @@ class DirectoryName(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> DirectoryName:
-        """Takes a name apart; one that this engine never gives counts as the id of a job of Hadoop's."""
+        """Takes a name apart; any other name counts as the id of a job of Hadoop's."""
         found = _DIRECTORY.match(name)
         return cls(found[1], found[2], found[3]) if found else cls(name, "", "")
 
@@ -174,7 +174,7 @@ class JobLayout:
         keeps_elsewhere: Whether they are in a place that the caller named, perhaps on another store.
         record_root: The job's directory in that place; None where records are at the destination.
         unique_id: The name of each of the job's directories, such as the one in `_temporary`: ``J~S``, or J for a job
-            of Hadoop's. Java's tasks and drivers that are told this id find their places by Hadoop's own rules.
+            of Hadoop's. Hadoop's tasks and drivers with this id use the same directories.
         manifests: Where those records are.
         uploads: Where task attempts list the uploads that they begin.
         tasks: Where the files that a job publishes are, below a directory of each task attempt, or task.

@@ -91,8 +91,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unique_id(self) -> str:
-        """The id of this setup of the job, ``<job id>~<setup>``: what Hadoop's committers are told as the job's id
-        (``fs.s3a.committer.uuid``, ``spark.sql.sources.writeJobUUID``) when they take part in it.
+        """The id of this setup of the job, ``<job id>~<setup>``. Give it to Hadoop's committers as the job's id.
+
+        S3A's read it from ``fs.s3a.committer.uuid``. Spark sets ``spark.sql.sources.writeJobUUID`` itself.
         """
         return self.layout.unique_id
 

@@ -40,7 +40,7 @@ def diagram() -> list[str]:
             wishes.setdefault(step, []).append(wish.value)
         for step, asked in wishes.items():
             after = LEADS_TO.get(step)
-            # What is not opened, or over, is told in the table alone: no job passes through it.
+            # The table alone shows directories that were never opened, or are over: no job passes through them.
             if after is None or standing in LATE:
                 continue
             what = step.value.rpartition("; ")[2]

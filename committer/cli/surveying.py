@@ -114,7 +114,7 @@ async def _look(store: Store, layout: JobLayout) -> Look:
 
 
 def _row_of_half(uri: str, info: JobInfo, *, beside: bool) -> JobRow:
-    """What a setup or a removal left; `beside` where a job of its id exists, which a cleanup by that id would end."""
+    """The row of a directory that a setup or a removal left; `beside`: whether a job of the same id exists."""
     advice = advice_on_half(uri, info, beside=beside)
     return JobRow(
         job_id=info.job_id,
@@ -196,7 +196,7 @@ def _shares_id(row: JobRow, rows: list[JobRow]) -> bool:
 
 
 def _name(row: JobRow, rows: list[JobRow]) -> str:
-    """What a row is called: by the job's id, where no other directory is one of that."""
+    """The name of a row: the job's id, or the directory where several have that id."""
     return row.directory if _shares_id(row, rows) else row.job_id
 
 

@@ -58,7 +58,7 @@ def ways_out(uri: str, job_id: str, delivery: str, records: int | None = None) -
 
 
 def advice_on_half(uri: str, info: JobInfo, *, beside: bool) -> Advice:
-    """What settles a directory that a setup or a removal left half done.
+    """The command that removes a directory which a setup or a removal left half done.
 
     Args:
         uri: The destination.

@@ -1,4 +1,4 @@
-"""What follows `outcome=committed`: `_SUCCESS`, kept records, cleanup, the report."""
+"""The end of a committed job: writes `_SUCCESS`, keeps records, cleans up, reports."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def set_of(context: StageContext, output: TaskOutput) -> bytes:
     layout, identity = context.layout, output.identity
     attempt = layout.task_attempt_id(identity.task, identity.attempt)
     record = PendingSet(
-        # Hadoop's driver, which is told this id, refuses any other.
+        # A driver of Hadoop's is given this id, and refuses a record with another.
         jobId=layout.unique_id,
         commits=tuple(pending_of(context, identity, file, attempt=attempt) for file in output.files),
         extraData={TASK_ATTEMPT: attempt, NONCE: identity.nonce},

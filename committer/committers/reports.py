@@ -232,7 +232,7 @@ async def save_report(
 
 
 async def published_before(context: StageContext, state: CommitState) -> Published:
-    """What an earlier driver published, as far as it can still be read."""
+    """The files that an earlier driver published, as `_SUCCESS` or the records name them."""
     told = state.decision
     marker = await read_success(context)
     published = Published(most=context.forms.filenames_limit)

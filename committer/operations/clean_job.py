@@ -51,7 +51,7 @@ NOT_TAKEN_BACK: Final = "it is being taken back, and that was not done to its en
 
 
 class Cleaning(NamedTuple):
-    """What a cleanup is asked for.
+    """The arguments of a cleanup.
 
     Attributes:
         age_s: Keep what is younger; None for a job that the caller named.

@@ -44,7 +44,7 @@ class _Last:
 
 
 class _Registered:
-    """What this process registered with its JVM.
+    """The objects that this process registered with its JVM.
 
     Attributes:
         side: The job side.

@@ -187,7 +187,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         if read is not data:
             data, digest = read, digest_of(read)
         manifest, files, directories = decode_record(context, ref.record, data, digest)
-        # Tasks of Hadoop's committers that take part are told the unique id.
+        # Hadoop's tasks write the unique id, this engine's the job's id.
         if manifest.jobId not in (context.layout.job_id, context.layout.unique_id):
             raise RecordError(
                 f"the record is one of job {manifest.jobId[:128]}, not of {context.layout.job_id}",

@@ -5,8 +5,7 @@ and hit what another job has put there since. So where the store cannot be told 
 renames, to a name that is its own and replaces nothing; then it looks at what it took, and puts it back where it is
 another's. A rename that comes late finds its name taken, or the directory of the name gone, and does nothing.
 
-Here a driver knows the file's identity. In `removal_by_rename` it is a whole directory, and in `committers/file/taking`
-those of a job's tasks.
+Here a driver knows the file's identity. `committers/file/taking` takes directories of a job's tasks in the same way.
 """
 
 from __future__ import annotations

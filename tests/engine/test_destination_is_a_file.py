@@ -173,7 +173,7 @@ async def test_two_overwrites_at_once(profile: str, share: Share) -> None:
 
 @pytest.mark.parametrize("profile", FLAT)
 async def test_what_looks_for_a_file_there_makes_a_setup_wait_no_longer(profile: str) -> None:
-    """It is asked beside the first call of the setup."""
+    """The setup makes that call at the same time as its first."""
     table = Table(profile)
     store = FaultyStore(table.space.store())
     under_way: list[set[str]] = []

@@ -1,6 +1,6 @@
 """A recovery while another job is set up under the id: of one that found no job, and of one that found an earlier one.
 
-A recovery goes by the directory of one setup, never by parts of two. If it does not find that one, it changes nothing,
+A recovery reads the directory of one setup only. If it does not find that directory, it changes nothing,
 and the same call made again finds the new job.
 """
 

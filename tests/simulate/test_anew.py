@@ -29,7 +29,7 @@ def run(kind: str, at_s: float, *, for_s: float, same_names: bool) -> Result:
 @pytest.mark.parametrize("same_names", [False, True], ids=["other names", "same names"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_driver_that_is_late_for_its_id(kind: str, same_names: bool, for_s: float) -> None:
-    """It goes on while the later job of the id is under way, or when that is over."""
+    """The driver wakes while the later job of the id runs, or after that job ended."""
     fates = set()
     for at_s in MOMENTS:
         result = run(kind, at_s, for_s=for_s, same_names=same_names)

@@ -1,4 +1,4 @@
-"""What `_SUCCESS` must say when it appears, and when all jobs of a destination are over."""
+"""Checks `_SUCCESS` when it appears, and when all jobs of a destination are over."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def _draw_anew(
 
 
 def _set_up_beside(seed: int, jobs: tuple[JobPlan, ...]) -> tuple[JobPlan, ...]:
-    """Has some drivers set an id up at about the same time as another one, by numbers of their own."""
+    """Makes two drivers of some runs set up one id at about the same time. Draws from a generator of its own."""
     draw = random.Random(f"beside {seed}")
     if draw.random() >= _BESIDE:
         return jobs
