@@ -14,6 +14,7 @@ beside it)::
     D/_temporary/J~S/work/                  what drivers write first and rename after
     D/_temporary/J~S/work/manifests-frozen/ the listed records, once job commit began
     D/_temporary/J~S/work/superseded/       old files moved aside until cleanup
+    D/_temporary/J~S/work-fenced/           the same once the job is over, where its directory stays
     D/_temporary/J~S/work/tasks-sealed/     what task attempts wrote, once a decision says that it is sealed
     D/_temporary/J~S/NN/tasks/<attempt>-<nonce>/…  what a task attempt writes
     D/_temporary/J~S/NN/manifests/          records under the task's name   (delivery by listing)
@@ -184,6 +185,7 @@ class JobLayout:
         entries: The directory of the entries of all jobs of the destination.
         shared: Directories in `_temporary` that jobs share, the innermost first: they go with the last job.
         drivers: The directory of what drivers of the job write and move aside.
+        drivers_fenced: Where it goes when the job ends and its directory stays.
         setup_name: The nonce of the setup; empty for a job of Hadoop's.
         building: Where the directory is made that setup renames to `job_directory`.
         removed: What `job_directory` is renamed to before it is deleted.
@@ -230,6 +232,7 @@ class JobLayout:
         self.kept: StorePath = self.job_directory / "kept"
         self.job_attempt_directory: StorePath = self.job_directory / f"{job_attempt:02d}"
         self.drivers: StorePath = self.job_directory / WORK if setup else self.job_attempt_directory
+        self.drivers_fenced: StorePath = self.job_directory / f"{WORK}-fenced"
         self.tasks: StorePath = self.job_attempt_directory / "tasks"
         self.recorded_tasks: StorePath = self.tasks
         self.runs: StorePath = self.tasks

@@ -26,8 +26,7 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
     """
     try:
         cleaned, left_alone = await clean_up(context)
-        if cleaned:
-            await remove_job(context, None)
+        await remove_job(context, None, cleaned=cleaned)
     except CommitterError as error:
         error.outcome = "partial"
         step = (
@@ -50,7 +49,7 @@ async def clean_up(context: StageContext) -> tuple[bool, list[str]]:
     try:
         if context.config.cleanup_skipped:
             # What is left pending is paid for, and no listing of files shows it.
-            return True, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
+            return False, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
         return True, await CleanupJob(context).run(None)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
@@ -59,15 +58,15 @@ async def clean_up(context: StageContext) -> tuple[bool, list[str]]:
         return False, []
 
 
-async def remove_job(context: StageContext, kept: JobOutcome | None) -> None:
-    """Runs `RemoveJob`, or only ends the job where nothing is to be removed; a failure is ignored where it says so."""
+async def remove_job(context: StageContext, kept: JobOutcome | None, *, cleaned: bool) -> None:
+    """Runs `RemoveJob`, or only ends the job where `clean_up` left it; a failure is ignored where the job says so."""
     try:
-        if context.config.cleanup_skipped:
+        if cleaned:
+            await RemoveJob(context).run(kept)
+        else:
             if kept is not None:
                 await put_kept(context, kept)
             await end_without_removal(context)
-        else:
-            await RemoveJob(context).run(kept)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             raise

@@ -73,9 +73,8 @@ async def finish_committed(
             await _remove_emptied_directories(context, state)
         cleaned, uploads_left = await clean_up(context)
     await job.save_report()
-    if cleaned:
-        with saying_what_is_left(context):
-            await remove_job(context, job.outcome if context.config.outcome_kept else None)
+    with saying_what_is_left(context):
+        await remove_job(context, job.outcome if context.config.outcome_kept else None, cleaned=cleaned)
     return Finished(uploads_left, job.kept)
 
 

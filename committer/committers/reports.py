@@ -83,16 +83,18 @@ async def _find_report(context: StageContext) -> SuccessData | None:
     found = await _read_summary(context)
     if found is None or not found.success:
         # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
-        marker = await read_success(context)
-        found = marker if marker is not None and is_of_job(marker, context.layout) else found
-    if found is not None and not _is_own(context, found.diagnostics.get(SETUP, "")):
-        return None
+        found = await _read_marker(context) or found
     return found
 
 
-def _is_own(context: StageContext, setup: str) -> bool:
+async def _read_marker(context: StageContext) -> SuccessData | None:
+    marker = await read_success(context)
+    return marker if marker is not None and is_of_job(marker, context.layout) and _is_own(context, marker) else None
+
+
+def _is_own(context: StageContext, found: SuccessData) -> bool:
     """Whether what names a setup is of this job, and not of one that was set up under the id since it was over."""
-    own = context.layout.setup_name
+    setup, own = found.diagnostics.get(SETUP, ""), context.layout.setup_name
     return not (setup and own) or setup == own
 
 
@@ -186,7 +188,7 @@ async def _read_summary(context: StageContext) -> SuccessData | None:
     try:
         data = await store.read(path, limit=LIMITS["success"])
         found = decode_success(data, source=str(path))
-        return found if is_report_of(context, found) else None
+        return found if is_report_of(context, found) and _is_own(context, found) else None
     except (StoreNotFoundError, RecordError):
         return None
     finally:
@@ -234,9 +236,9 @@ async def save_report(
 async def published_before(context: StageContext, state: CommitState) -> Published:
     """The files that an earlier driver published, as `_SUCCESS` or the records name them."""
     told = state.decision
-    marker = await read_success(context)
+    marker = await _read_marker(context)
     published = Published(most=context.forms.filenames_limit)
-    if marker is not None and is_of_job(marker, context.layout) and _is_own(context, marker.diagnostics.get(SETUP, "")):
+    if marker is not None:
         published.filenames = named_uris(marker, context.layout.destination)
         published.lengths = marker.lengths or []
         published.files, published.size = told.files, told.size

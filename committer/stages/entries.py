@@ -25,7 +25,7 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.flow.workers import run_workers
-from committer.layout import DirectoryName, JobLayout, is_job_id
+from committer.layout import WORK, DirectoryName, JobLayout, is_job_id
 from committer.paths import StorePath
 from committer.records.job_state import DecisionHead, Entry, encode_record
 from committer.stages.base import StageContext
@@ -260,7 +260,8 @@ async def _is_orphan(store: Store, layout: JobLayout) -> bool:
 async def _is_live(store: Store, layout: JobLayout) -> bool:
     """Whether a job can still decide, publish or write `_SUCCESS`: its setup record exists, and no decision against it.
 
-    One to 3 calls. The setup record is looked for last: the decision of a job that is gone says nothing.
+    One to 3 calls. The setup record is looked for last: the decision of a job that is gone says nothing. Where a driver
+    that looked before it was deleted can rename what it has in `work`, the job is live as long as that stands.
     """
     try:
         found = await look_at_job(store, layout)
@@ -270,7 +271,9 @@ async def _is_live(store: Store, layout: JobLayout) -> bool:
         if not layout.setup_name:
             # Hadoop's job setup writes no record.
             return found.attempts or found.set_up or found.decided or bool(found.intents)
-        return found.set_up and await exists(store, layout.setup)
+        if found.set_up and await exists(store, layout.setup):
+            return True
+        return store.capabilities.directories and WORK in found.children
     except (JobNotFoundError, StoreNotADirectoryError, ConfigurationError):
         return False
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from committer.errors import (
     CommitterError,
+    JobStateError,
     MultipleError,
     StoreError,
     StoreExistsError,
@@ -52,9 +53,30 @@ async def remove_directory(context: StageContext) -> None:
 
 
 async def end_without_removal(context: StageContext) -> None:
-    """Ends a job whose directory stays: without its setup record it is not live, and no other job waits for it."""
+    """Ends a job whose directory stays: from then on no driver can decide, publish or end it. Idempotent.
+
+    Cost: 2 calls and those of `drop_entries`; one less where directories are not real.
+    """
     await context.store.delete_file(context.layout.setup)
+    await _fence_drivers(context)
     await drop_entries(context)
+
+
+async def _fence_drivers(context: StageContext) -> None:
+    """Renames what drivers rename from and to, so that those which stand still change nothing any more.
+
+    Such a driver looked at the setup record before it was deleted. Until this is done the job's entry counts.
+    """
+    layout, store = context.layout, context.store
+    if not store.capabilities.directories:
+        return
+    try:
+        await looking_again(lambda: store.rename_directory(layout.drivers, layout.drivers_fenced))
+    except StoreNotFoundError:
+        return
+    except (StoreExistsError, UnsupportedError):
+        # Made again by a delayed request; or a disk without a rename that replaces nothing.
+        await store.delete_directory(layout.drivers, recursive=True)
 
 
 async def keep_outcome(context: StageContext) -> None:
@@ -63,14 +85,13 @@ async def keep_outcome(context: StageContext) -> None:
     `opened` stays so that a setup of the same id, which found the directory before the job was opened and then stood
     still, cannot close it.
 
-    Cost: 3 calls, and those that delete what is listed.
+    Cost: those of `end_without_removal`, one listing, and those that delete what is listed.
     """
     layout = context.layout
-    await _delete(context, [FileStatus(layout.setup, False, 0)])
+    await end_without_removal(context)
     kept = {layout.kept, layout.opened}
     children = await children_of(context.store, layout.job_directory)
     await _delete(context, [child for child in children if child.path not in kept])
-    await drop_entries(context)
 
 
 async def remove_leftover(context: StageContext, directory: StorePath) -> None:
@@ -79,7 +100,6 @@ async def remove_leftover(context: StageContext, directory: StorePath) -> None:
         context, directory, directory.parent / f"{directory.name}{REMOVED}"
     ):
         await context.store.delete_directory(directory, recursive=True)
-    await _remove_shared(context)
 
 
 async def remove_leftovers(context: StageContext) -> None:
@@ -172,6 +192,12 @@ async def _remove_by_rename(context: StageContext, directory: StorePath, removed
         await store.delete_directory(removed, recursive=True)
         if renamed:
             return
+    raise JobStateError(
+        f"{directory} was made again each of {_TRIES} times that it was removed",
+        operation="remove_job",
+        path=directory,
+        next_step="find out which process writes there, and end it; then make the call again",
+    )
 
 
 async def _remove_in_order(context: StageContext) -> None:

@@ -92,6 +92,22 @@ async def test_no_marker_when_it_is_off(place: Place) -> None:
     assert sorted(place.files()) == ["part-0", "part-1"]
 
 
+async def test_a_summary_of_its_own_speaks_for_a_job_that_failed_before_the_success_of_a_later_setup(
+    place: Place, elsewhere: MemorySpace
+) -> None:
+    """Both have one id: the marker is of the later one, and says nothing of the other."""
+    first = await place.open_job(job_id="job-1", config=reporting(elsewhere))
+    await place.run_task(first, 0, {"same": b"x"})
+    await place.run_task(first, 1, {"same": b"x"})
+    async with place.attach_job("job-1", config=reporting(elsewhere)) as slow:
+        with pytest.raises(PreflightError):
+            await first.commit()
+        await first.abort()
+        await place.run_job({"part-0": b"y"}, job_id="job-1")
+        with pytest.raises(JobRolledBackError):
+            await slow.commit()
+
+
 async def test_summary_on_another_store(place: Place, elsewhere: MemorySpace) -> None:
     await place.run_job({"part-0": b"x"}, job_id="job-1", config=reporting(elsewhere))
     found = summary(elsewhere, "job-1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,63 @@ async def test_a_driver_that_wakes_while_a_later_job_commits(
         assert table.temporary() == set(), (at, back_at)
         if back_at >= second.calls:
             break
+
+
+STAYING = {
+    "left": CommitterConfig(io_concurrency=1, cleanup_skipped=True),
+    "kept": CommitterConfig(io_concurrency=1, outcome_kept=True),
+}
+
+
+@PROFILES
+@pytest.mark.parametrize("stays", STAYING)
+async def test_a_driver_whose_directory_stays_leaves_the_success_of_a_later_job(profile: str, stays: str) -> None:
+    """Stopped right before its `_SUCCESS`, while a recovery ends its job, or dies on the way, and a later job comes."""
+    at = await call_of_success(profile, STAYING[stays])
+    kept_out = False
+    for dies_at in count(1):
+        table = Table(profile, OLD)
+        first, second = await table.job("past", PAST, STAYING[stays]), await table.job("later", *LATER["replace"])
+        killer = Connection(table.space)
+        killer.faults.append(Fault(kind="crash_before", call=dies_at))
+        died = False
+
+        async def end(table: Table = table, killer: Connection = killer, second: Party = second) -> None:
+            nonlocal died
+            try:
+                await committer.recover(table.dest, "past", storage_options={"store": killer})
+            except SimulatedCrash:
+                died = True
+            await second.commit()
+
+        await interrupted(first, at, end)
+        assert first.error is None, dies_at
+        kept_out = kept_out or second.busy
+        if second.busy:
+            assert died, dies_at
+            await recovered(table)
+            await second.commit()
+        assert second.error is None, (dies_at, second.error)
+        assert marked(table) == "later", dies_at
+        if not died:
+            break
+    assert kept_out
+
+
+@PROFILES
+async def test_a_job_whose_failed_cleanup_is_ignored_keeps_no_replacing_job_out(profile: str) -> None:
+    table = Table(profile, OLD)
+    past = CommitterConfig(io_concurrency=1, cleanup_failures_ignored=True)
+    first, second = await table.job("past", PAST, past), await table.job("later", *LATER["replace"])
+    for operation in ("list_uploads", "delete_directory"):
+        first.store.faults.append(Fault(kind="forbidden", operation=operation, times=None))
+    await first.commit()
+    assert first.error is None
+    await second.commit()
+    assert second.error is None
+    assert marked(table) == "later"
+    await committer.cleanup(table.dest, job_id="past", storage_options=table.options)
+    assert table.temporary() == set()
 
 
 @PROFILES

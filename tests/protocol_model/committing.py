@@ -44,8 +44,14 @@ def busy(world: World, nonce: str, scope: Scope) -> Program:
         if other_nonce == nonce or not meet(scope, other):
             continue
         directory = f"{job_id}~{other_nonce}/"
-        if (yield ("read", directory + "opened")) == "open" and (yield ("read", directory + "setup")) is not None:
+        if (yield ("read", directory + "opened")) != "open":
+            continue
+        if (yield ("read", directory + "setup")) is not None:
             return True
+        if world.kind.rename and "setup-alone-counts" not in world.faults:
+            # a driver that stands still can rename what it has there
+            if (yield ("read", directory + "work")) is not None:
+                return True
     return False
 
 
@@ -114,7 +120,7 @@ def decide(world: World, nonce: str, driver: str, attempt: int, wanted: Decision
 def decided(world: World, nonce: str, driver: str, decision: Decision) -> Program:
     """Looks at `setup` after the decision was read or created: without it the decision says nothing."""
     directory, faults = world.jobs[nonce].directory, world.faults
-    strict = world.kind.strict and (not world.jobs[nonce].kept or "no-kept-look" in faults)
+    strict = world.kind.strict and (not world.jobs[nonce].outlasts or "no-kept-look" in faults)
     if not strict and "no-look" not in faults:
         proof = "decision" if "decision-is-proof" in faults else "setup"
         if (yield ("read", directory + proof)) is None:
@@ -190,7 +196,7 @@ def publish(world: World, nonce: str, driver: str, decision: Decision, number: i
 def says_nothing(world: World, nonce: str, driver: str) -> Program:
     """Deletes what a driver made in a directory that is over."""
     directory = world.jobs[nonce].directory
-    made = (directory + "outcome",) if not world.jobs[nonce].kept else ()
+    made = (directory + "outcome",) if not world.jobs[nonce].outlasts else ()
     yield from done(("delete", (*made, f"{directory}succ-{driver}")))
     return "gone"
 

@@ -34,6 +34,8 @@ def remove(world: World, nonce: str, last: str, *, keeps: bool = False) -> Progr
     directory = job.directory
     if keeps:
         yield from keep(world, nonce)
+    elif job.stays:
+        yield from leave(world, directory)
     elif world.kind.rename:
         yield from remove_directory(directory)
     else:
@@ -65,8 +67,15 @@ def keep(world: World, nonce: str) -> Program:
         return
     if "outcome-is-kept" not in faults and (yield from sure(("put", directory + "kept", 1))) != "ok":
         return  # removed by force
-    yield from done(("delete", (directory + "setup",)))
+    yield from leave(world, directory)
     yield from done(("delete tree", directory, kept_names(world)))
+
+
+def leave(world: World, directory: str) -> Program:
+    """Ends a job whose directory stays: deletes `setup`, then fences what drivers rename from there."""
+    yield from done(("delete", (directory + "setup",)))
+    if world.kind.rename and "no-fence-of-work" not in world.faults:
+        yield from done(("fence", directory, "work", "succ"))
 
 
 @program
@@ -80,7 +89,7 @@ def backward(world: World, nonce: str, driver: str, decision: Decision) -> Progr
     if outcome == "committed":
         return Goto("finish", nonce, driver, decision)
     if (
-        (not kind.strict or (job.kept and "no-kept-look" not in faults))
+        (not kind.strict or (job.outlasts and "no-kept-look" not in faults))
         and "no-look" not in faults
         and (yield ("read", directory + "setup")) is None
     ):
@@ -197,7 +206,7 @@ def act(world: World, job_id: str, nonce: str, wish: str, seen: Seen, decision: 
         decision = yield from create_once(directory + "decision", ("abort", name))
         if decision is None:
             return "gone"
-        strict = world.kind.strict and (not world.jobs[nonce].kept or "no-kept-look" in world.faults)
+        strict = world.kind.strict and (not world.jobs[nonce].outlasts or "no-kept-look" in world.faults)
         if not strict and "no-look" not in world.faults:
             if (yield ("read", directory + "setup")) is None:
                 yield from done(("delete", (directory + "decision",)))
@@ -227,6 +236,7 @@ def act(world: World, job_id: str, nonce: str, wish: str, seen: Seen, decision: 
         yield from done(
             ("delete tree", directory, kept_names(world))
         )  # what a removal that died, or a stale driver, left beside it
+        yield from drop_entries(job_id, nonce)
     return {"report": standing, "refuse": "refused: " + standing}[action]
 
 

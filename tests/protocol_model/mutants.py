@@ -36,6 +36,10 @@ MUTANTS = {
     "entry-late": Mutant("the entry is created after the listing of the others'", "directories", "replace and append"),
     "entry-early": Mutant("entries are deleted before the directory", "directories", "replace and append"),
     "shared-entry": Mutant("drivers of one job share an entry", "directories", "two drivers and a replace"),
+    "setup-alone-counts": Mutant(
+        "an entry counts no longer than `setup`, where `work` stays", "directories", "kept and replace"
+    ),
+    "no-fence-of-work": Mutant("a directory that stays keeps its `work`", "directories", "left and replace"),
     "entry-reused": Mutant("a second try uses the name of the first", "objects", "busy, two tries", 1),
     "entry-rewritten": Mutant("an entry is written again with a wider scope", "objects", "replace and append", 1),
     "narrow-scope": Mutant("the scope leaves out what is replaced", "directories", "replace and append"),

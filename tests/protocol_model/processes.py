@@ -26,12 +26,18 @@ class Job(NamedTuple):
     parts: tuple[str, ...] = ("p1/",)  # directories that it writes a file into
     replaces: tuple[str, ...] = ()  # subtrees that it replaces; "" is the root
     kept: bool = False  # keeps its outcome
+    stays: bool = False  # leaves its directory: only `setup` is deleted
     tries: int = 1  # tries after a busy answer, the first included
     listing: bool = False  # delivery by listing
 
     @property
     def directory(self) -> str:
         return f"{self.id}~{self.nonce}/"
+
+    @property
+    def outlasts(self) -> bool:
+        """Whether its directory can stand without `setup`, where others vanish in one step."""
+        return self.kept or self.stays
 
 
 class World(NamedTuple):

@@ -71,6 +71,8 @@ _ALL = (
         "kept from set-up", (Job("J", "S1", kept=True), Job("J", "S2", kept=True)),
         (("driver", ("S1", "a1")), ("driver", ("S2", "b1"))),
     ),
+    _pair("kept and replace", Job("J", "S1", kept=True), Job("K", "S2", replaces=("",)), "a2"),
+    _pair("left and replace", Job("J", "S1", stays=True), Job("K", "S2", replaces=("",)), "a2"),
     Scenario("kept, two drivers", (Job("J", "S1", kept=True),), (_commit("S1", "a1"), _commit("S1", "a2")), ("S1",)),
     _pair("append and append", APPEND, Job("K", "S2")),
     _pair("replace and append", REPLACE, Job("K", "S2")),
