@@ -68,7 +68,8 @@ async def _fence_drivers(context: StageContext) -> None:
     Such a driver looked at the setup record before it was deleted. Until this is done the job's entry counts.
     """
     layout, store = context.layout, context.store
-    if not store.capabilities.directories:
+    if not (store.capabilities.directories and layout.setup_name):
+        # A job of Hadoop's has no directory for it.
         return
     try:
         await looking_again(lambda: store.rename_directory(layout.drivers, layout.drivers_fenced))
