@@ -12,7 +12,6 @@ beside it)::
     D/_temporary/J~S/outcome                committed or rolled back
     D/_temporary/J~S/kept                   of a committed job that keeps its outcome: all that stays, beside `opened`
     D/_temporary/J~S/work/                  what drivers write first and rename after
-    D/_temporary/J~S/work/manifests-frozen/ the listed records, once job commit began
     D/_temporary/J~S/work/superseded/       old files moved aside until cleanup
     D/_temporary/J~S/work-fenced/           the same once the job is over, where its directory stays
     D/_temporary/J~S/work/tasks-sealed/     what task attempts wrote, once a decision says that it is sealed
@@ -243,7 +242,6 @@ class JobLayout:
         self.manifests: StorePath
         self.uploads: StorePath
         self.manifests, self.uploads = self._place_records()
-        self.manifests_frozen: StorePath = self.drivers / "manifests-frozen"
         self.record_root: StorePath | None = None
         self.attempts: StorePath = self.job_attempt_directory / "attempts"
         self.superseded: StorePath = self.drivers / "superseded"
@@ -269,7 +267,7 @@ class JobLayout:
     def of_attempts(self) -> frozenset[str]:
         """The names of the directories in that of a job attempt, and in `drivers`."""
         of_tasks = (self.tasks, self.sealed, self.tasks_fenced)
-        of_records = (self.manifests, self.manifests_frozen, self.attempts, self.uploads)
+        of_records = (self.manifests, self.attempts, self.uploads)
         return frozenset(place.name for place in (*of_tasks, *of_records, self.superseded, self.superseded_fenced))
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeVar, cast
@@ -30,7 +31,7 @@ from committer.records.job_state import (
     JobSetup,
     decode_facts,
 )
-from committer.records.manifest import TaskManifest
+from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.pending_set import PendingCommit, PendingSet
 from committer.records.pending_uploads import UploadList
 from committer.records.statistics import IOStatistics
@@ -110,12 +111,34 @@ async def _other(session: Session, path: str, error: RecordError, limit: int) ->
             {"path": path, "kind": kind, "record": None, "warnings": [_CLASSIC]}, [line(kind, "bold"), line(_CLASSIC)]
         )
     if place.name.startswith(PLAN):
-        facts = decode_facts(data, source=path)
-        kind = "side file of a decision"
-        return Answer(
-            {"path": path, "kind": kind, "record": facts, "warnings": []}, [line(kind, "bold"), *_facts(facts, limit)]
-        )
+        return _side_file(path, data, limit)
     raise error
+
+
+def _side_file(path: str, data: bytes, limit: int) -> Answer:
+    kind, copies = "side file of a decision", _copies(data, path)
+    record: object = copies
+    if copies:
+        rows = [(f"{len(copy.files):,}", copy.taskAttemptID) for copy in copies]
+        parts = [line("copies of task records", "bold"), _listed(("files", "task attempt"), rows, limit, right=(0,))]
+    else:
+        record = facts = decode_facts(data, source=path)
+        parts = [line(kind, "bold"), *_facts(facts, limit)]
+    return Answer({"path": path, "kind": kind, "record": record, "warnings": []}, parts)
+
+
+def _copies(data: bytes, path: str) -> list[TaskManifest]:
+    """Copies of records, one behind the other; none where it holds something else."""
+    text, at, found = data.decode(errors="surrogateescape"), 0, list[TaskManifest]()
+    try:
+        while at < len(text):
+            end = json.JSONDecoder().raw_decode(text, at)[1]
+            copy = text[at:end].encode(errors="surrogateescape")
+            found.append(decode_task_manifest(copy, source=path))
+            at = end + len(text[end:]) - len(text[end:].lstrip())
+    except (ValueError, RecordError):
+        return []
+    return found
 
 
 def _success(record: SuccessData, limit: int) -> list[Part]:

@@ -116,7 +116,7 @@ async def _owner_of_attempts(store: Store, found: JobDirectory) -> Owner:
                     return "committer"
         except StoreNotFoundError:
             continue
-        if not names or names & {"manifests", "manifests-frozen", "tasks", "tasks-fenced"}:
+        if not names or names & {"manifests", "tasks", "tasks-fenced"}:
             owner = "hadoop"
     return owner
 

@@ -190,7 +190,7 @@ async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
     ==========================================================  ====================================================
 
     The last is no error: a file which that driver published looks like another job's to a preflight. And before it is
-    known that none decided nothing is taken back: what is frozen is so for all drivers of the job.
+    known that none decided nothing is taken back: what was taken counts for all drivers of the job.
     """
     context = call.context
     if isinstance(error, OutcomeUnknownError) and error.operation == DecideCommit.name:

@@ -155,7 +155,7 @@ class Committer(ABC):
         """
         layout, store = context.layout, context.store
         attempt_id = layout.task_attempt_id(task, attempt)
-        candidates = [layout.manifest(task), layout.manifests_frozen / layout.manifest(task).name]
+        candidates = [layout.manifest(task)]
         if context.spec.delivery == "message":
             candidates = [
                 child.path

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from committer.committers.failures import refuse_undecided, say_frozen, say_undecided
+from committer.committers.failures import refuse_undecided, say_taken, say_undecided
 from committer.committers.look import Position
-from committer.committers.preparing import Prepared, find_refs, prepare
+from committer.committers.preparing import Prepared, find_refs, named_among, prepare
 from committer.committers.refused_output import TO_BE_ABORTED
 from committer.committers.results import JobReport, refuse_other_tasks
 from committer.errors import (
@@ -23,13 +23,12 @@ from committer.flow.together import both_in_full
 from committer.readable import count
 from committer.records.job_state import Intent, NamedRecord
 from committer.records.task_commit import TaskCommit
-from committer.stages.base import StageContext
+from committer.stages.base import RecordRef, StageContext
 from committer.stages.intent import CommitIntent, withdraw
 from committer.stages.job_directory import JobDirectory, look_at_job
-from committer.stages.listed_records import FrozenAgainError
 from committer.stages.own_records import read_intent
 from committer.stages.preflight import refuse
-from committer.stages.record_refs import RecordRef, can_freeze, check_attempt_records, refs_of_messages
+from committer.stages.record_refs import check_attempt_records, refs_of_messages
 from committer.stages.success_content import is_of_job, read_success
 
 
@@ -105,23 +104,19 @@ class Deciding:
         return CommitIntent(winners, self.tasks)
 
     async def find(self, context: StageContext) -> list[RecordRef]:
-        """The records that win, frozen where they are listed.
+        """The records that win.
 
         Raises:
             TaskMissingError: Not as many as the job has tasks.
         """
         if not self.recovering:
-            return await find_refs(context, self.messages, self.tasks, freeze=True)
+            return await find_refs(context, self.messages, self.tasks, taking=True)
         if self.winners is not None and context.spec.delivery == "message":
             return [RecordRef(winner.record, winner.digest) for winner in self.winners]
-        listed = await find_refs(context, None, self.tasks, freeze=True)
+        listed = await find_refs(context, None, self.tasks, taking=True)
         if self.winners is None:
             return listed
-        by_name = {ref.record.rpartition("/")[2]: ref for ref in listed}
-        return [
-            replace(by_name.get(winner.record.rpartition("/")[2], RecordRef(winner.record)), digest=winner.digest)
-            for winner in self.winners
-        ]
+        return named_among(listed, [RecordRef(winner.record, winner.digest) for winner in self.winners])
 
     async def find_and_prepare(
         self, context: StageContext, prove: Callable[[], Awaitable[None]]
@@ -151,7 +146,7 @@ class Deciding:
         self, context: StageContext, refs: list[RecordRef], prove: Callable[[], Awaitable[None]]
     ) -> Prepared:
         """Loads the records, looks at the destination, and refuses what stands in the way."""
-        copies = context.spec.delivery == "listing" and not can_freeze(context)
+        copies = context.spec.delivery == "listing"
         prepared = await prepare(context, refs, copy_records=copies, prove=prove, excludes=True)
         try:
             refuse(context, prepared.conflicts)
@@ -200,11 +195,12 @@ def check_forced(context: StageContext, *, force: bool) -> None:
 
 
 async def withdraw_or_say(context: StageContext, error: CommitterError, found: JobDirectory) -> None:
-    """Takes freeze, entry and intent back after a refusal; what fails here must not hide the refusal, which says it.
+    """Takes entry and intent back after a refusal, and gives back what was taken of a job by listing; what fails here
+    must not hide the refusal, which says it.
 
-    The freeze only when no other driver's intent stands: another one may be alive. Of several that are refused at once
-    each sees another one's intent; so each looks again once its own is gone, one call, and the last one undoes the
-    freeze.
+    It gives back only when no other driver's intent stands: another one may be alive. Of several that are refused
+    at once each sees another one's intent; so each looks again once its own is gone, one call, and the last one gives
+    back.
     """
     failure: Exception | None = None
     withdrawn = False
@@ -215,23 +211,20 @@ async def withdraw_or_say(context: StageContext, error: CommitterError, found: J
             own = context.layout.intent(context.driver).name
             if own not in found.intents:
                 return
-            listing, alone = context.spec.delivery == "listing", found.intents == [own]
-            if listing and alone:
-                try:
-                    await context.forms.unfreeze(context)
-                except FrozenAgainError as frozen:
-                    # Another driver that froze them again does not rest on this intent.
-                    failure = frozen
+            took = context.spec.delivery == "listing" and context.forms.takes_records
+            alone = found.intents == [own]
+            if took and alone:
+                await context.forms.give_back(context)
             await withdraw(context)
             withdrawn = True
-            if listing and not alone and await _is_left_open(context):
-                await context.forms.unfreeze(context)
+            if took and not alone and await _is_left_open(context):
+                await context.forms.give_back(context)
         except Exception as hidden:
             failure = hidden
 
     in_time = await run_shielded(undo, bound_s=UNDO_BOUND_S)
     if withdrawn and (failure is not None or not in_time):
-        say_frozen(context, error, failure)
+        say_taken(context, error, failure)
     elif failure is not None or not in_time:
         say_undecided(context, error, "its intent could not be taken back", failure)
     elif isinstance(error, StoreOutcomeUnknownError):

@@ -145,11 +145,11 @@ def say_undecided(context: StageContext, error: CommitterError, why: str, failur
     error.causes = (*error.causes, *([failure] if failure is not None else []))
 
 
-def say_frozen(context: StageContext, error: CommitterError, failure: Exception | None) -> None:
-    """Makes a refusal say that tasks cannot commit yet, because the records stay frozen; no intent stands."""
+def say_taken(context: StageContext, error: CommitterError, failure: Exception | None) -> None:
+    """Makes a refusal say that what tasks committed could not be given back; no intent stands."""
     job_id = context.layout.job_id
     reason = failure.message if isinstance(failure, CommitterError) else str(failure or "it took too long")
-    _log.warning("the records of job %s stay frozen: %s", job_id, reason)
+    _log.warning("what tasks of job %s committed was not given back: %s", job_id, reason)
     error.message = (
         f"{error.message}; nothing was published, but the records of job {job_id} could not be brought back, and may "
         f"be where none of its tasks can commit: {reason}"

@@ -171,7 +171,7 @@ async def _keep_records(context: StageContext) -> None:
         kept_in = directory / layout.unique_name
         other = await store_of(context, directory)
         await other.make_directory(kept_in, parents=True)
-        for source in (layout.manifests_frozen, layout.manifests, layout.attempts):
+        for source in (layout.manifests, layout.attempts):
             await _copy_records(context, context.holding(source), source, other, kept_in)
     except CommitterError as error:
         _log.warning("could not keep the records of job %s: %s", layout.job_id, error)
@@ -187,7 +187,6 @@ async def _copy_records(
         suffixes = (MANIFEST_SUFFIX, context.layout.record_suffix)
         records = [child.path async for child in walk(store, source) if child.path.name.endswith(suffixes)]
     except (StoreNotFoundError, StoreNotADirectoryError):
-        # Where a driver of the job undid its freeze, a file keeps the name of the frozen ones.
         return
 
     async def copy(record: StorePath) -> None:

@@ -31,8 +31,8 @@ async def decide(call: JobCall, position: Position) -> Led:
     context, deciding = call.context, call.deciding
     await call.prove_joined()
     intent = deciding.intent_for(context)
-    # A cancellation from here on leaves freeze, intent and entry: another driver of this job may rest on the freeze,
-    # and abort, recover or another commit takes over from there.
+    # A cancellation from here on leaves intent and entry, and what was taken of a job by listing: another driver of it
+    # may rest on that, and abort, recover or another commit takes over from there.
     deciding.began = True
     await DeclareIntent(context).run(intent)
     # LoadRecords, DeclareScope, RefuseNeighbours, InspectDestination, ListSuperseded, FindTargets, Preflight

@@ -11,18 +11,18 @@ from committer.committers.preparing import Prepared, find_refs, prepare
 from committer.committers.results import CommitPlan
 from committer.errors import CommitterError
 from committer.records.task_commit import TaskCommit, messages_in
-from committer.stages.base import StageContext
+from committer.stages.base import RecordRef, StageContext
 from committer.stages.job_directory import look_at_job
-from committer.stages.record_refs import RecordRef, check_attempt_records
+from committer.stages.record_refs import check_attempt_records
 
 _MOST_NAMED: Final = 100
 
 
 async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> CommitPlan:
-    """Loads and checks without freezing or writing anything."""
+    """Loads and checks without writing anything."""
     with audit(ji=context.layout.job_id):
         await look_at_job(context.store, context.layout)
-        refs = await find_refs(context, messages_in(task_commits), tasks, freeze=False)
+        refs = await find_refs(context, messages_in(task_commits), tasks, taking=False)
         if refs and context.spec.delivery == "message":
             await check_attempt_records(context, refs)
         prepared = await prepare(context, refs, copy_records=False)

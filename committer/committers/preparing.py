@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from committer.committers.making_room import make_room
@@ -15,25 +15,20 @@ from committer.flow.together import both, settled
 from committer.layout import has_nonce
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
-from committer.stages.base import Frozen, StageContext
+from committer.stages.base import RecordRef, StageContext
 from committer.stages.decide import DecisionContent
 from committer.stages.find_targets import TargetsRequest
 from committer.stages.first_files import look_at_blocks, look_at_first_files
 from committer.stages.in_the_way import InTheWay
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
 from committer.stages.intent import DeclareScope, RefuseNeighbours
-from committer.stages.listed_records import list_manifests
 from committer.stages.load_records import LoadedRecords, LoadRecords
 from committer.stages.look_up_identities import LookUpIdentities
 from committer.stages.names import NameFolding, is_absolute
 from committer.stages.planned_files import PlannedFiles
 from committer.stages.preflight import Conflicts, Preflight, PreflightRequest, refused_moves
 from committer.stages.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote
-from committer.stages.record_refs import (
-    RecordRef,
-    check_task_count,
-    refs_of_messages,
-)
+from committer.stages.record_refs import check_task_count, refs_of_messages
 from committer.stages.scopes import scope_of
 from committer.stages.seal import is_sealed_whole
 from committer.stages.superseded import Superseded
@@ -71,11 +66,17 @@ class Prepared:
 
 
 async def find_refs(
-    context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None, *, freeze: bool
+    context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None, *, taking: bool
 ) -> list[RecordRef]:
     """The records that win: those that messages name, or those that a listing finds.
 
     No call for those that messages name: whether they stand is looked up apart (`check_attempt_records`).
+
+    Args:
+        context: The job.
+        task_commits: Messages; None for a listing.
+        tasks: How many tasks the job has, if that is known.
+        taking: See `RecordForms.list_records`.
 
     Raises:
         TaskMissingError: Not as many as the job has tasks.
@@ -86,21 +87,18 @@ async def find_refs(
     if refs is not None:
         check_task_count(context.layout, refs, tasks)
     if context.spec.delivery == "listing":
-        frozen = await context.forms.freeze(context) if freeze else Frozen(await context.forms.is_frozen(context))
-        if refs is None:
-            refs = await list_manifests(context, frozen)
-        else:
-            refs = _in_directory(context, refs, frozen=frozen.done)
+        listed = await context.forms.list_records(context, taking=taking)
+        refs = listed if refs is None else named_among(listed, refs)
     refs = refs or []
     check_task_count(context.layout, refs, tasks)
     return refs
 
 
-def _in_directory(context: StageContext, refs: list[RecordRef], *, frozen: bool) -> list[RecordRef]:
-    layout = context.layout
-    directory = layout.manifests_frozen if frozen else layout.manifests
+def named_among(listed: Iterable[RecordRef], named: Iterable[RecordRef]) -> list[RecordRef]:
+    """Records that messages name, each where a listing found it, if it did."""
+    by_name = {ref.record.rpartition("/")[2]: ref for ref in listed}
     return [
-        RecordRef(layout.record_name(directory / ref.record.rpartition("/")[2]), ref.digest, ref.inline) for ref in refs
+        replace(by_name.get(ref.record.rpartition("/")[2], ref), digest=ref.digest, inline=ref.inline) for ref in named
     ]
 
 
@@ -120,14 +118,14 @@ async def prepare(
     Args:
         context: The job.
         refs: Records that win.
-        copy_records: Copy records that could not be frozen to side files of the decision.
+        copy_records: Copy records to side files of the decision.
         prove: Finds out what the store can do there; asked where files make room that hard links would keep.
         excludes: Exclude other jobs whose scopes meet: the caller commits.
 
     Raises:
         DestinationBusyError: Another job commits where this one does.
     """
-    loaded = await LoadRecords(context, freeze_copies=copy_records).run(refs)
+    loaded = await LoadRecords(context, copies=copy_records).run(refs)
     try:
         _refuse_unnamed(context, loaded)
         scope = scope_of(context.config, loaded.written, NameFolding(context.store.capabilities))
@@ -290,7 +288,7 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool 
         replacing=prepared.superseded.any or bool(view.targets.facts),
         # It lets `validate` compare all that the destination holds with all that was committed.
         was_empty=view.was_empty and not roots,
-        first_plan_file=len(loaded.winners),
+        first_plan_file=loaded.side_files,
         statistics=loaded.statistics.snapshot(),
         roots=roots,
         sealed=sealed,

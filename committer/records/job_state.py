@@ -33,6 +33,7 @@ class Winner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         size: Bytes of data those entries name.
         task: The task's id as in the record.
         task_attempt: The task attempt's id as in the record.
+        offset: Where it begins in a side file that holds copies of several records.
     """
 
     record: str
@@ -42,6 +43,7 @@ class Winner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     size: int
     task: str
     task_attempt: str
+    offset: int = 0
 
 
 class NamedRecord(msgspec.Struct, frozen=True, gc=False):

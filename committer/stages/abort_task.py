@@ -17,7 +17,7 @@ from committer.errors import (
 from committer.events import names
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
-from committer.stages.base import Stage, StageContext
+from committer.stages.base import Stage
 from committer.stages.job_directory import look_at_job
 from committer.stages.listed_records import aborted_name
 from committer.stages.upload_lists import end_uploads
@@ -63,10 +63,6 @@ class AbortTask(Stage[AbortRequest, None]):
     """
 
     name = statistic = names.TASK_STAGE_ABORT_TASK
-
-    def __init__(self, context: StageContext) -> None:
-        super().__init__(context)
-        self._frozen_aside = False
 
     async def execute(self, value: AbortRequest) -> None:
         """Takes records away, looks, deletes."""
@@ -129,9 +125,6 @@ class AbortTask(Stage[AbortRequest, None]):
         except (JobStateError, JobNotFoundError):
             for record, aside in taken:
                 await self._put_back(record, aside)
-            if self._frozen_aside:
-                # The commit goes on without the attempt: nothing is left to refuse.
-                return
             raise
         for _record, aside in taken:
             # Of Hadoop's attempts nothing else may say what they began.
@@ -197,8 +190,8 @@ class AbortTask(Stage[AbortRequest, None]):
             # A later commit's stands there, which counts.
             await store.delete_file(aside)
         except StoreNotFoundError:
-            # A freeze took it away under its new name: that commit did not see it, as if this abort had come first.
-            self._frozen_aside = True
+            # The job was removed.
+            return
 
     async def _is_of(self, path: StorePath, value: AbortRequest) -> bool:
         layout = self.context.layout

@@ -37,17 +37,21 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-@dataclass(frozen=True, slots=True)
-class Frozen:
-    """What putting the records of a job out of reach of late tasks came to.
+@dataclass(slots=True)
+class RecordRef:
+    """A record to load.
 
     Attributes:
-        done: Whether they are; else nothing was done.
-        names: The records by name, where the freeze itself saw which there are; None where a listing is to tell.
+        record: Relative to the job's directory.
+        digest: What it must be; None when a listing found it.
+        inline: Its bytes when a message carried them.
+        length: How many bytes it is said to have; 0 when neither a message nor a listing says.
     """
 
-    done: bool
-    names: AbstractSet[str] | None = None
+    record: str
+    digest: str | None = None
+    inline: bytes | None = None
+    length: int = 0
 
 
 class RecordForms(ABC):
@@ -56,7 +60,7 @@ class RecordForms(ABC):
     Whatever its form, a driver reads a task's record as a task manifest, and its decision rests on that.
 
     Attributes:
-        can_freeze: Whether the directory of the records may be renamed before a decision.
+        takes_records: Whether a job commit by listing first takes away what tasks committed.
         names_directories: Whether records name the directories that files need, for a Java driver that trusts them.
         visible_early: Whether tasks' files stand at the destination before their job is decided.
         forward_only: Whether a decided job can never be taken back, because tasks replaced what stood there.
@@ -66,7 +70,7 @@ class RecordForms(ABC):
         hadoop_name: What `_SUCCESS` calls the committer; empty where Hadoop has none, then its own name.
     """
 
-    can_freeze: bool = True
+    takes_records: bool = False
     names_directories: bool = True
     visible_early: bool = False
     forward_only: bool = False
@@ -110,19 +114,18 @@ class RecordForms(ABC):
         """
 
     @abstractmethod
-    async def freeze(self, context: StageContext) -> Frozen:
-        """Puts the records of a job by listing out of reach of late tasks, into `JobLayout.manifests_frozen`.
+    async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
+        """The records of a job by listing.
 
-        May run again, or beside another driver of the job.
+        Args:
+            context: The job.
+            taking: Take them away from where tasks commit, where `takes_records`. May run again, or beside another
+                driver of the job.
         """
 
-    @abstractmethod
-    async def is_frozen(self, context: StageContext) -> bool:
-        """Whether the records stand where `freeze` puts them."""
-
-    @abstractmethod
-    async def unfreeze(self, context: StageContext) -> None:
-        """Undoes `freeze` for a job that stays undecided."""
+    async def give_back(self, context: StageContext) -> None:
+        """Undoes what `list_records` took, for a job that stays undecided; nothing unless `takes_records`."""
+        return
 
     @abstractmethod
     async def outside(self, context: StageContext) -> list[FileStatus]:

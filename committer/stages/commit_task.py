@@ -25,7 +25,8 @@ from committer.records.manifest import DirectoryEntry
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
-from committer.stages.job_stands import check_job_stands, too_late
+from committer.stages.job_stands import check_job_stands
+from committer.stages.listed_records import no_directory_of_records
 from committer.stages.names import with_ancestors
 from committer.stages.origin import names_not_forced
 from committer.stages.staged_files import attempt_aborted
@@ -49,10 +50,10 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     Files stay where they are. With `durability="fsync"` files, directories and record survive a power loss.
     Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, its record may stand and be
     read by a job commit, so its files must stay: the next attempt's commit replaces it.
-    Cost: 2 calls in one round trip, 3 by listing on stores that make parents up or cannot rename directories; a store
-    that writes first and renames after makes one more, in a second round trip. With `hadoop_driver` one more a
-    directory, as Hadoop does. With `durability="fsync"` one more a directory of the attempt, one for `tasks`, and one a
-    file that was not written through the store; in a job that Hadoop set up, which synced nothing, 5 more.
+    Cost: 2 calls in one round trip, 3 by listing where directories are real; a store that writes first and renames
+    after makes one more, in a second round trip. With `hadoop_driver` one more a directory, as Hadoop does. With
+    `durability="fsync"` one more a directory of the attempt, one for `tasks`, and one a file that was not written
+    through the store; in a job that Hadoop set up, which synced nothing, 5 more.
     Hadoop: ``CommitTaskStage``, ``SaveTaskManifestStage``.
     """
 
@@ -122,10 +123,10 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             # Replacing the same bytes under the same name again is harmless, so a lost answer is simply retried.
             await together(*self._checks(value), retry(save, policy=policy, idempotent=True))
         except StoreNotFoundError as error:
-            # Where the record goes is gone: the job was cleaned up or decided, or is being committed.
-            failure = await self._too_late(path, error)
+            # Where the record goes is gone: the job was cleaned up.
+            failure = await self._why_gone()
             if lost:
-                # A record saved with a lost answer may have been frozen, and count, before it was sent again.
+                # A record saved with a lost answer may have counted before it was sent again.
                 failure.outcome = "unknown"
             raise failure from error
         except JobNotFoundError as error:
@@ -144,18 +145,12 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     def _checks(self, value: TaskOutput) -> list[Coroutine[Any, Any, None]]:
         """What must be looked at beside the save.
 
-        By listing, where the directory of the records is renamed before a decision, deleted with the job, and not made
-        up again by the save, that fails once the job is not open any more. Only the attempt may have been aborted: its
-        record would replace a good one of the same task. By message the record replaces nothing, and a job commit that
-        is given it looks whether its files are there.
+        By listing an attempt may have been aborted: its record would replace a good one of the same task. By message
+        the record replaces nothing, and a job commit that is given it looks whether its files are there.
         """
-        capabilities, by_listing = self.context.store.capabilities, self.context.spec.delivery == "listing"
-        save_tells = by_listing and capabilities.refuses_late_writes
-        checks: list[Coroutine[Any, Any, None]] = []
-        if by_listing and capabilities.directories:
+        checks = [self._check_job_stands()]
+        if self.context.spec.delivery == "listing" and self.context.store.capabilities.directories:
             checks.append(self._check_not_aborted(value))
-        if not (save_tells and capabilities.atomic_directory_rename):
-            checks.append(self._check_job_stands())
         return checks
 
     async def _check_job_stands(self) -> None:
@@ -171,13 +166,12 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
                 next_step="write fewer files a task, or raise the limit for the job",
             )
 
-    async def _too_late(self, path: StorePath, error: StoreNotFoundError) -> CommitterError:
+    async def _why_gone(self) -> CommitterError:
         try:
             await self._check_job_stands()
         except CommitterError as reason:
             return reason
-        how = "its records are frozen, this task attempt came too late"
-        return too_late(self.context.layout, how, operation=self.name, path=path, causes=[error])
+        return no_directory_of_records(self.context.layout, self.name)
 
     async def _check_not_aborted(self, value: TaskOutput) -> None:
         """A driver may abort an attempt that still runs; its record would name files that are gone."""

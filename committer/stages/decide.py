@@ -104,8 +104,7 @@ class DecideCommit(Stage[DecisionContent, Decided]):
 
     Preconditions: preflight found nothing; intent and entry stand.
     Postconditions: the job is decided, and everything needed to finish it or roll it back is on the store.
-    With `durability="fsync"` all of that survives a power loss, with the names of the frozen listing and of the place
-    for what is moved aside.
+    With `durability="fsync"` all of that survives a power loss, with the name of the place for what is moved aside.
     Failure modes: `JobNotFoundError` when the job's directory vanished; nothing was published. `OutcomeUnknownError`
     when it may be decided; every other failure comes before the decision.
     Cost: 2 calls, where the job's directory can outlast its setup record 3; and one a 25,000 facts where they are more
@@ -132,7 +131,7 @@ class DecideCommit(Stage[DecisionContent, Decided]):
                 await make_superseded(self.context)
             else:
                 plan, _made = await both(self._write_plan(value, noted), make_superseded(self.context))
-            # The decision rests on the names in there: frozen records, and the place for what is moved aside.
+            # The decision rests on a name in there: the place for what is moved aside.
             await sync_directories(self.context, [layout.drivers])
         except StoreNotFoundError as error:
             raise vanished(self.context) from error

@@ -17,17 +17,17 @@ from committer.flow.budget import Budget
 from committer.flow.numbered import NumberedSpill
 from committer.flow.repeats import Repeats
 from committer.flow.workers import run_workers
+from committer.paths import StorePath
 from committer.records.job_state import BY_PATH, Winner
 from committer.records.manifest import TaskManifest
 from committer.records.task_commit import digest_of
-from committer.stages.base import Stage, StageContext
+from committer.stages.base import RecordRef, Stage, StageContext
 from committer.stages.linked_sources import LinkedSources
 from committer.stages.names import NameFolding, name_problems, with_ancestors
 from committer.stages.noted_facts import NotedFacts
 from committer.stages.planned_file import KeptEntries, PlannedFile, RecordEntries
-from committer.stages.planned_files import BYTES_IN_FLIGHT, decode_record, read_record
+from committer.stages.planned_files import BYTES_IN_FLIGHT, BYTES_OF_COPIES, decode_record, read_record
 from committer.stages.promotions import may_promote, note_owners
-from committer.stages.record_refs import RecordRef
 
 # Entries kept in memory, some 500 bytes each; those of a larger job are kept on the disk.
 ENTRIES_IN_MEMORY = 100_000
@@ -80,6 +80,7 @@ class LoadedRecords:
         unstorable: Destinations that the store cannot hold, one sentence each.
         repeats: Destinations by folded name, for the search for duplicates.
         statistics: The tasks' own, for the job's once these records count: a commit may have to load twice.
+        side_files: How many hold copies of the records.
     """
 
     winners: list[Winner] = field(default_factory=list)
@@ -100,6 +101,7 @@ class LoadedRecords:
     unstorable: list[str] = field(default_factory=list)
     repeats: Repeats = field(default_factory=Repeats)
     statistics: Statistics = field(default_factory=Statistics)
+    side_files: int = 0
 
     async def close(self) -> None:
         """Frees what the driver's disk holds of it. Safe to call twice."""
@@ -112,22 +114,22 @@ class LoadedRecords:
 class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     """Reads and checks every record, many at once.
 
-    Preconditions: the records cannot change any more, or their digests are known.
+    Preconditions: the digests of the records are known, or they are copied.
     Postconditions: every entry lies inside, and no link leads its source out (G10); counts agree with the records;
-    records that could not be frozen are copied to side files of the decision.
+    records that a listing found are copied to side files of the decision, if asked.
     Failure modes: a `RecordError` names the file and the member; nothing changed.
-    Cost: one read a record (none for one that its message carries), one write for one that cannot be frozen; where
-    links can stand one look at every thousand source directories.
-    Memory: entries up to a bound, beyond it on disk, up to another one; directories always; 8 MiB of records at a time,
-    or one; names as hashes, on disk where they are many.
+    Cost: one read a record (none for one that its message carries), one write for each 4 MiB of copies; where links can
+    stand one look at every thousand source directories.
+    Memory: copies up to 4 MiB and a record; entries up to a bound, beyond it on disk, up to another one; directories
+    always; 8 MiB of records at a time, or one; names as hashes, on disk where they are many.
     Hadoop: ``LoadManifestsStage``.
     """
 
     name = statistic = names.JOB_STAGE_LOAD_MANIFESTS
 
-    def __init__(self, context: StageContext, *, freeze_copies: bool = False) -> None:
+    def __init__(self, context: StageContext, *, copies: bool = False) -> None:
         super().__init__(context)
-        self._freeze_copies = freeze_copies
+        self._copies = _Copies(context) if copies else None
         self._folding = NameFolding(context.store.capabilities)
         self._linked = LinkedSources(context)
         self._in_flight = Budget(BYTES_IN_FLIGHT)
@@ -158,6 +160,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 await run_workers(
                     enumerate(value), load, workers=self.context.config.io_concurrency, operation=self.name
                 )
+            if self._copies is not None:
+                loaded.side_files = await self._copies.end()
             await self._linked.look()
             loaded.winners = [winners[number] for number in range(len(value))]
             # In the order in which a driver that finishes the job reads them: facts of a decision go by it.
@@ -196,13 +200,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 operation=self.name,
                 next_step="find out who writes into the job's directory",
             )
-        record = ref.record
-        if self._freeze_copies:
-            # The driver's name keeps two drivers that race for the decision out of each other's files.
-            copy = context.layout.plan_file(number, context.driver)
-            temporary = context.layout.temporary_of(copy, context.driver)
-            await context.store.put(copy, data, temporary=temporary, durable=context.durable)
-            record = copy.name
+        record, offset = (ref.record, 0) if self._copies is None else await self._copies.add(data)
         self._gather(number, files, directories, loaded)
         await self._check_sources(ref.record, manifest, files, loaded)
         await self._keep(number, files, digest, len(data), loaded)
@@ -223,6 +221,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             size=size,
             task=manifest.taskID,
             task_attempt=manifest.taskAttemptID,
+            offset=offset,
         )
 
     async def _check_sources(
@@ -306,6 +305,50 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             return False
         foreseen = entries * self._all_bytes // (self._kept_bytes or 1)
         return entries > ENTRIES_IN_MEMORY or foreseen > ENTRIES_IN_MEMORY * _FORESEEN_BEYOND
+
+
+class _Copies:
+    """Copies of records in side files of the decision: a task that commits later replaces what was listed."""
+
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        self._waiting: list[bytes] = []
+        self._length = self._files = 0
+
+    async def add(self, data: bytes) -> tuple[str, int]:
+        """Takes a record.
+
+        Returns:
+            The side file's name, and where in it the copy begins.
+        """
+        name, offset = self._path.name, self._length
+        self._waiting.append(data)
+        self._length += len(data)
+        if self._length >= BYTES_OF_COPIES:
+            await self._write()
+        return name, offset
+
+    async def end(self) -> int:
+        """Writes what is left.
+
+        Returns:
+            How many side files there are.
+        """
+        if self._waiting:
+            await self._write()
+        return self._files
+
+    @property
+    def _path(self) -> StorePath:
+        # The driver's name keeps two drivers that race for the decision out of each other's files.
+        return self._context.layout.plan_file(self._files, self._context.driver)
+
+    async def _write(self) -> None:
+        context, path, data = self._context, self._path, b"".join(self._waiting)
+        self._waiting, self._length, self._files = [], 0, self._files + 1
+        await context.store.put(
+            path, data, temporary=context.layout.temporary_of(path, context.driver), durable=context.durable
+        )
 
 
 def _attempts_of(sources: list[str]) -> set[str]:

@@ -15,9 +15,8 @@ from committer.records.manifest import (
     decode_task_manifest,
     encode_task_manifest,
 )
-from committer.stages.base import Frozen, RecordForms, StageContext
-from committer.stages.listed_records import freeze_manifests, is_frozen, unfreeze_manifests
-from committer.stages.record_refs import can_freeze
+from committer.stages.base import RecordForms, RecordRef, StageContext
+from committer.stages.listed_records import list_manifests
 from committer.stages.task_output import TaskOutput
 from committer.stages.upload_lists import listed_uploads
 from committer.stores.base import FileStatus
@@ -78,17 +77,9 @@ class ManifestForms(RecordForms):
         """One read."""
         return await context.holding(path).read(path, limit=context.config.record_size_limit)
 
-    async def freeze(self, context: StageContext) -> Frozen:
-        """One rename."""
-        return Frozen(await freeze_manifests(context))
-
-    async def is_frozen(self, context: StageContext) -> bool:
-        """At most one call."""
-        return can_freeze(context) and await is_frozen(context)
-
-    async def unfreeze(self, context: StageContext) -> None:
-        """3 calls; more where late tasks committed meanwhile."""
-        await unfreeze_manifests(context)
+    async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
+        """One listing."""
+        return await list_manifests(context)
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
         """What it keeps beside; no call."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import suppress
+from types import MappingProxyType
 
 from committer.errors import RecordError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events import names
 from committer.flow.numbered import NumberedSpill
 from committer.flow.workers import run_workers
-from committer.layout import JobLayout, has_nonce
+from committer.layout import PLAN, JobLayout, has_nonce
+from committer.paths import StorePath
 from committer.records.job_state import Fact, Winner
 from committer.records.manifest import TaskManifest, cut_names, decode_task_manifest, relative_names
 from committer.records.task_commit import digest_of
@@ -26,6 +27,9 @@ BYTES_IN_FLIGHT = 8 << 20
 # The same of a second pass, in which all that a run of records names is kept until it is published.
 BYTES_IN_A_RUN = 4 << 20
 
+# Copies of records that share a side file of the decision.
+BYTES_OF_COPIES = BYTES_IN_A_RUN
+
 # Files that are made of what was kept before whatever else waits for the event loop runs.
 _FILES_A_TURN = 5_000
 
@@ -35,6 +39,27 @@ _FIND_WRITER = "find out who writes into the job's directory"
 async def read_record(context: StageContext, record: str) -> bytes:
     """The bytes of a record, by its name: one call, but for records that are directories."""
     return await context.forms.read(context, context.layout.record_path(record))
+
+
+async def read_copies(context: StageContext, record: str) -> bytes:
+    """A side file of the decision that holds copies of records: one call."""
+    limit = context.config.record_size_limit + BYTES_OF_COPIES
+    return await context.store.read(context.layout.job_directory / record, limit=limit)
+
+
+def are_copies(record: str) -> bool:
+    """Whether what a winner names is a side file of the decision."""
+    return record.startswith(PLAN)
+
+
+async def read_winner(
+    context: StageContext, winner: Winner, copies: Mapping[str, bytes] = MappingProxyType({})
+) -> bytes:
+    """The bytes of a winner's record: from a side file that was read, else one call."""
+    if not are_copies(winner.record):
+        return await read_record(context, winner.record)
+    data = copies[winner.record] if winner.record in copies else await read_copies(context, winner.record)
+    return data[winner.offset : winner.offset + winner.length]
 
 
 def decode_record(
@@ -164,6 +189,7 @@ class PlannedFiles:
 
     async def _read_again(self) -> AsyncIterator[list[PlannedFile]]:
         kept = self._on_disk.in_turn() if self._on_disk is not None else None
+        copies: dict[str, bytes] = {}
         first, most = 0, self._context.config.manifest_queue_capacity
         for winners in _by_length(self._winners, most if kept is None else len(self._winners)):
             linked = LinkedSources(self._context)
@@ -173,7 +199,7 @@ class PlannedFiles:
                 decoded = await self._restore(first, winners, found, linked)
             first += len(winners)
             if len(decoded) < len(winners):
-                await self._load(winners, decoded, linked)
+                await self._load(winners, decoded, linked, copies)
             await linked.look()
             yield [file for number in range(len(winners)) for file in decoded.pop(number)]
 
@@ -197,12 +223,35 @@ class PlannedFiles:
                 await asyncio.sleep(0)
         return restored
 
-    async def _load(self, winners: list[Winner], decoded: dict[int, list[PlannedFile]], linked: LinkedSources) -> None:
-        """Reads those of a run of records whose files are not at hand."""
+    async def _load(
+        self,
+        winners: list[Winner],
+        decoded: dict[int, list[PlannedFile]],
+        linked: LinkedSources,
+        copies: dict[str, bytes],
+    ) -> None:
+        """Reads those of a run of records whose files are not at hand.
+
+        Args:
+            winners: The run.
+            decoded: The files of each, by its place in the run.
+            linked: Is told the sources.
+            copies: The side files that the run before this one read. Replaced by those that this one reads.
+        """
+        wanted = {winners[number].record for number in range(len(winners)) if number not in decoded}
+        for record in copies.keys() - wanted:
+            del copies[record]
+        workers = min(self._context.config.io_concurrency, self._context.config.manifest_queue_capacity)
+
+        async def read(record: str) -> None:
+            copies[record] = await self._read_copies(record)
+
+        missing = sorted(filter(are_copies, wanted - copies.keys()))
+        await run_workers(missing, read, workers=workers, operation="job_stage_load_manifests")
 
         async def load(number: int) -> None:
             winner = winners[number]
-            data = await self._read_winner(winner)
+            data = await self._read(winner, copies)
             if digest_of(data) != winner.digest:
                 raise RecordError(
                     "the record changed after the job was decided",
@@ -223,28 +272,33 @@ class PlannedFiles:
         await run_workers(
             [number for number in range(len(winners)) if number not in decoded],
             load,
-            workers=min(self._context.config.io_concurrency, self._context.config.manifest_queue_capacity),
+            workers=workers,
             operation="job_stage_load_manifests",
         )
 
-    async def _read_winner(self, winner: Winner) -> bytes:
-        layout = self._context.layout
+    async def _read(self, winner: Winner, copies: Mapping[str, bytes]) -> bytes:
+        path = self._context.layout.record_path(winner.record)
         try:
-            data = await read_record(self._context, winner.record)
-            # Only where nothing is decided yet: a decision rests on copies.
-            return self._context.forms.as_manifest(self._context, layout.record_path(winner.record), data)
+            data = await read_winner(self._context, winner, copies)
         except (StoreNotFoundError, StoreNotADirectoryError) as error:
-            name, path = winner.record.rpartition("/")[2], layout.record_path(winner.record)
-            if path == layout.manifests_frozen / name:
-                # A driver of this job that stayed undecided may undo the freeze after another one decided.
-                with suppress(StoreNotFoundError):
-                    return await read_record(self._context, (layout.manifests / name).relative_to(layout.job_directory))
-            raise StoreNotFoundError(
-                f"the record of task {winner.task} is gone, which says what the task committed",
-                operation="job_stage_load_manifests",
-                path=path,
-                next_step="put it back where it was" + self._else_give_up(),
-            ) from error
+            raise self._gone(path, f"the record of task {winner.task}") from error
+        # Only where nothing is decided yet: a decision rests on copies.
+        return self._context.forms.as_manifest(self._context, path, data)
+
+    async def _read_copies(self, record: str) -> bytes:
+        try:
+            return await read_copies(self._context, record)
+        except (StoreNotFoundError, StoreNotADirectoryError) as error:
+            path = self._context.layout.job_directory / record
+            raise self._gone(path, "a side file of the decision") from error
+
+    def _gone(self, path: StorePath, what: str) -> StoreNotFoundError:
+        return StoreNotFoundError(
+            f"{what} is gone, which says what tasks committed",
+            operation="job_stage_load_manifests",
+            path=path,
+            next_step="put it back where it was" + self._else_give_up(),
+        )
 
     def _else_give_up(self) -> str:
         """What a decided job comes to whose records another program took away or changed, as the end of a sentence."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from committer.advice import COMMIT_AGAIN
@@ -11,35 +10,13 @@ from committer.errors import JobNotFoundError, RecordError, StoreNotFoundError, 
 from committer.layout import JobLayout
 from committer.readable import count
 from committer.records.task_commit import TaskCommit
-from committer.stages.base import StageContext
+from committer.stages.base import RecordRef, StageContext
 
 RIGHT_NUMBER: Final = "give their right number"
 """How the next step begins where more tasks committed than the commit was told of: none has to run again."""
 
 # Tasks that one sentence names.
 MOST_NAMED = 20
-
-
-@dataclass(slots=True)
-class RecordRef:
-    """A record to load.
-
-    Attributes:
-        record: Relative to the job's directory.
-        digest: What it must be; None when a listing found it.
-        inline: Its bytes when a message carried them.
-        length: How many bytes it is said to have; 0 when neither a message nor a listing says.
-    """
-
-    record: str
-    digest: str | None = None
-    inline: bytes | None = None
-    length: int = 0
-
-
-def can_freeze(context: StageContext) -> bool:
-    """Whether one rename puts the listing out of reach of late tasks."""
-    return context.store.capabilities.atomic_directory_rename and context.forms.can_freeze
 
 
 def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) -> list[RecordRef]:
@@ -89,10 +66,8 @@ def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) 
 def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
     layout = context.layout
     if context.spec.delivery == "listing":
-        # The record lies under the task's name, and moves when the listing is frozen.
-        directory = layout.manifests_frozen if can_freeze(context) else layout.manifests
-        path = directory / layout.manifest(message.task).name
-        return RecordRef(layout.record_name(path), message.digest, length=message.length)
+        # The record lies under the task's name.
+        return RecordRef(layout.record_name(layout.manifest(message.task)), message.digest, length=message.length)
     path = layout.attempt_record(message.task, message.attempt, message.nonce)
     if message.record != path.uri:
         raise RecordError(

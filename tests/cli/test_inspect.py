@@ -99,7 +99,7 @@ def test_every_record_of_this_engine(run: Run, lake: Lake, monkeypatch: pytest.M
             "entry of a job that commits": entry,
             "success record": lake.path / "_SUCCESS",
             "task manifest": next(lake.in_job("begun").rglob("*-manifest.json")),
-            "side file of a decision": next(lake.in_job("decided").glob("plan-*")),
+            "side file of a decision": next(lake.in_job("decided").glob("plan-00001-*")),
         }.items()
     }
     assert {kind: kind for kind in found} == found

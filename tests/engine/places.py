@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from itertools import count
@@ -74,12 +73,6 @@ class Place(ABC):
     @abstractmethod
     def all_files(self) -> dict[str, bytes]:
         """Every file below the destination, by relative name."""
-
-    def but_withdrawn(self) -> dict[str, bytes]:
-        """The same without what drivers leave that withdrew: where directories are real their intents stay aside until
-        cleanup, and a file keeps the name of the frozen records."""
-        aside = re.compile(r"/work/(intent-of|taken)-|/manifests-frozen$")
-        return {name: data for name, data in self.all_files().items() if not aside.search(name)}
 
     @abstractmethod
     def directories(self) -> set[str]:

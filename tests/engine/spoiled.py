@@ -82,24 +82,32 @@ async def _replaced(table: Path) -> None:
     (table / "a").write_bytes(b"another's")
 
 
+def _copies(table: Path) -> Path:
+    """The side file with copies of the records."""
+    return next(in_job(table, "j").glob("plan-00000-*"))
+
+
 async def _records_gone(table: Path) -> None:
     await half_published(table)
-    shutil.rmtree(place_in_job(table, "manifests-frozen"))
+    _copies(table).unlink()
 
 
 async def _records_moved(table: Path) -> None:
     await half_published(table)
-    place_in_job(table, "manifests-frozen").rename(table.parent / "moved")
+    copies = _copies(table)
+    (table.parent / "moved").mkdir()
+    copies.rename(table.parent / "moved" / copies.name)
 
 
 def _put_records_back(table: Path, _advice: str) -> None:
-    (table.parent / "moved").rename(place_in_job(table, "manifests-frozen"))
+    [copies] = (table.parent / "moved").iterdir()
+    copies.rename(in_job(table, "j", copies.name))
 
 
 async def _record_changed(table: Path) -> None:
     await half_published(table)
-    with next(iter(place_in_job(table, "manifests-frozen").iterdir())).open("ab") as file:
-        file.write(b"\n")
+    copies = _copies(table)
+    copies.write_bytes(copies.read_bytes().replace(b"{", b" {"))
 
 
 async def _aside_taken(table: Path) -> None:

@@ -119,40 +119,6 @@ async def test_job_commit_at_every_call_of_an_abort(delivery: Delivery, profile:
     assert "aborted" in seen
 
 
-@pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
-async def test_abort_whose_record_a_freeze_did_not_see_is_no_refusal(profile: str) -> None:
-    """A commit freezes the records while this one is taken away: it goes on without the attempt, which is aborted."""
-    place = MemoryPlace(profile)
-    job = await place.open_job(job_id="job-1")
-    await place.run_task(job, 0, FILES)
-    await place.run_task(job, 1, OTHERS)
-    slow = FaultyStore(place.space.store())
-    driver = await committer.attach_job(job.spec, storage_options={"store": slow})
-    frozen, go_on = asyncio.Event(), asyncio.Event()
-
-    async def before_driver(call: Call) -> None:
-        if call.operation == "put" and call.path.name == "decision":
-            frozen.set()
-            await go_on.wait()
-
-    slow.before_call = before_driver
-    committing: list[asyncio.Task[committer.JobReport]] = []
-
-    async def before_abort(call: Call) -> None:
-        taken = [name for name in place.all_files() if "/manifests/" in name and name.endswith(".tmp")]
-        if taken and not committing:
-            committing.append(asyncio.create_task(driver.commit()))
-            await frozen.wait()
-
-    store = FaultyStore(place.space.store())
-    other = await committer.attach_job(job.spec, storage_options={"store": store})
-    store.before_call = before_abort
-    await other.abort_task(0, 0)
-    go_on.set()
-    assert (await committing[0]).files_committed == len(OTHERS)
-    assert place.files() == OTHERS
-
-
 @BOTH
 @pytest.mark.parametrize("profile", ["gcs", "s3", "azure-flat"])
 async def test_an_attempt_that_goes_on_after_its_abort_is_refused_whatever_its_files_are_called(

@@ -28,12 +28,12 @@ async def test_rollback_is_exact(place: Place, mode: str) -> None:
     for name in ("p=1/old", "p=9/old"):
         put(place, name, b"old")
     place.write("p=1/old", b"old")
-    before, here = outside(place, directories=True), place.but_withdrawn()
+    before, here = outside(place, directories=True), place.all_files()
     await decided(place, conflict_mode=mode)
     report = await place.recover("j-1", rollback=True, force=True, config=config(place))
     assert not report.success
     assert outside(place, directories=True) == before
-    assert place.but_withdrawn() == here
+    assert place.all_files() == here
 
 
 async def test_rollback_puts_replaced_files_back(memory: MemoryPlace) -> None:
@@ -64,7 +64,7 @@ async def test_decided_job_is_refused_without_its_roots(
     place: Place, given: CommitterConfig | None, rollback: bool
 ) -> None:
     await decided(place)
-    before = place.but_withdrawn(), outside(place, directories=True)
+    before = place.all_files(), outside(place, directories=True)
     with pytest.raises(ConfigurationError, match="outside its destination") as caught:
         await place.recover("j-1", rollback=rollback, force=True, config=given)
     assert caught.value.outcome == "unchanged"
@@ -72,11 +72,11 @@ async def test_decided_job_is_refused_without_its_roots(
     again = call("recover", where, "j-1", rollback=rollback, force=True, config={"absolute_roots": [uri(place)]})
     # The call goes on with the storage options of the one that failed.
     assert again.removesuffix(")`") in caught.value.next_step
-    assert (place.but_withdrawn(), outside(place, directories=True)) == before
+    assert (place.all_files(), outside(place, directories=True)) == before
     async with place.attach_job("j-1") as job:
         with pytest.raises(ConfigurationError, match="outside its destination"):
             await job.commit()
-    assert (place.but_withdrawn(), outside(place, directories=True)) == before
+    assert (place.all_files(), outside(place, directories=True)) == before
     await place.recover("j-1", rollback=rollback, force=True, config=config(place))
     assert outside(place) == ({} if rollback else NEW)
 
@@ -173,7 +173,7 @@ async def with_destination(place: Place, target: str, **choices: object) -> Job:
     """A job whose record an enemy changed."""
     job = await place.open_job(job_id="j-1", config=config(place, **choices))
     await run_task(place, job, 0, {"x": b"x"})
-    [name] = [name for name in place.but_withdrawn() if name.endswith("-manifest.json")]
+    [name] = [name for name in place.all_files() if name.endswith("-manifest.json")]
     manifest: TaskManifest = decode_task_manifest(place.read(name), source=name)
     [entry] = manifest.files
     changed = msgspec.structs.replace(manifest, files=[msgspec.structs.replace(entry, d=target)])
@@ -203,11 +203,11 @@ async def test_record_that_names_a_place_the_roots_do_not_hold(place: Place, bel
     root = StorePath.of(uri(place)).uri
     job = await with_destination(place, f"{root}{below}", existing_target="replace")
     put(place, "t/_temporary/j/decision", b"not mine")
-    before = place.but_withdrawn(), outside(place)
+    before = place.all_files(), outside(place)
     with pytest.raises(RecordError) as caught:
         await job.commit()
     assert caught.value.field.startswith("files[0].d")
-    assert (place.but_withdrawn(), outside(place)) == before
+    assert (place.all_files(), outside(place)) == before
     await job.abort()
 
 
@@ -236,10 +236,10 @@ async def test_facts_that_name_places_the_roots_do_not_hold(place: Place, kind: 
         place.write(in_job(place, "j-1", "plan-00009-evil"), data)
         plan = [PlanFile(name="plan-00009-evil", digest=digest_of(data), lines=1)]
         place.write(record, encode_record(msgspec.structs.replace(decision, plan=plan)))
-        before = place.but_withdrawn(), outside(place)
+        before = place.all_files(), outside(place)
         with pytest.raises(RecordError):
             await place.recover("j-1", rollback=rollback, force=True, config=config(place))
-        assert (place.but_withdrawn(), outside(place)) == before
+        assert (place.all_files(), outside(place)) == before
 
 
 async def test_decision_and_setup_cannot_say_where_else_to_write(place: Place) -> None:

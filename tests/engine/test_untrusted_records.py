@@ -43,7 +43,7 @@ async def job_with(place: Place, change, config: CommitterConfig | None = None) 
     """A job whose one record was changed by an enemy."""
     job = await place.open_job(job_id="job-1", config=config)
     await place.run_task(job, 0, {"part-0": b"x"})
-    [name] = [name for name in place.but_withdrawn() if name.endswith("-manifest.json")]
+    [name] = [name for name in place.all_files() if name.endswith("-manifest.json")]
     manifest = decode_task_manifest(place.read(name), source=name)
     place.write(name, encode_task_manifest(change(manifest)))
     return job
@@ -91,15 +91,15 @@ async def test_destination_outside(place: Place, which: str, config: CommitterCo
     place.write(in_job(place, "other", "decision"), b"not mine")
     uri = outside(place)[which]
     job = await job_with(place, lambda manifest: with_file(manifest, d=uri), config)
-    before = place.but_withdrawn()
+    before = place.all_files()
     with pytest.raises(RecordError) as caught:
         await job.commit()
     assert caught.value.outcome == "unchanged"
     assert "manifest.json" in caught.value.path
     assert caught.value.field.startswith("files[0].d")
-    assert place.but_withdrawn() == before
+    assert place.all_files() == before
     await job.abort()
-    assert place.but_withdrawn() == {in_job(place, "other", "decision"): b"not mine"}
+    assert place.all_files() == {in_job(place, "other", "decision"): b"not mine"}
 
 
 @pytest.mark.parametrize("name", ["0", "zzz", "{own}!", "{own}0"])
@@ -116,12 +116,12 @@ async def test_source_of_another_task_attempt(place: Place, name: str) -> None:
         return msgspec.structs.replace(manifest, files=[file, *others])
 
     job = await job_with(place, stray)
-    before = place.but_withdrawn()
+    before = place.all_files()
     with pytest.raises(RecordError, match="more than one task attempt") as caught:
         await job.commit()
     assert caught.value.outcome == "unchanged"
     # Where nothing can be frozen the record was copied for the decision that was not made.
-    assert {name: data for name, data in place.but_withdrawn().items() if "/plan-" not in name} == before
+    assert {name: data for name, data in place.all_files().items() if "/plan-" not in name} == before
 
 
 @pytest.mark.parametrize("which", list(outside(MemoryPlace())))
@@ -129,11 +129,11 @@ async def test_source_outside(place: Place, which: str) -> None:
     place.write(in_job(place, "other", "decision"), b"not mine")
     uri = outside(place)[which]
     job = await job_with(place, lambda manifest: with_file(manifest, s=uri))
-    before = place.but_withdrawn()
+    before = place.all_files()
     with pytest.raises(RecordError) as caught:
         await job.commit()
     assert caught.value.field.startswith("files[0].s")
-    assert place.but_withdrawn() == before
+    assert place.all_files() == before
 
 
 async def test_source_in_another_part_of_the_job(place: Place) -> None:
@@ -143,7 +143,7 @@ async def test_source_in_another_part_of_the_job(place: Place) -> None:
         with pytest.raises(RecordError):
             await job.commit()
         await job.abort()
-    assert place.but_withdrawn() == {}
+    assert place.all_files() == {}
 
 
 @pytest.mark.parametrize("which", [name for name in outside(MemoryPlace()) if name != "itself"])
@@ -152,24 +152,24 @@ async def test_directory_outside(place: Place, which: str) -> None:
     job = await job_with(
         place, lambda manifest: msgspec.structs.replace(manifest, directories=[DirectoryEntry(d=uri, t=0, l=1)])
     )
-    before = place.but_withdrawn()
+    before = place.all_files()
     with pytest.raises(RecordError) as caught:
         await job.commit()
     assert caught.value.field.startswith("directories[0].d")
-    assert place.but_withdrawn() == before
+    assert place.all_files() == before
 
 
 async def test_records_that_are_broken(place: Place) -> None:
     for data in (b"", b"{", b"{}", b"null", b"[]", b"\xff\xfe", b'{"type":"x","version":1}'):
         job = await place.open_job(job_id="job-1")
         await place.run_task(job, 0, {"part-0": b"x"})
-        [name] = [name for name in place.but_withdrawn() if name.endswith("-manifest.json")]
+        [name] = [name for name in place.all_files() if name.endswith("-manifest.json")]
         place.write(name, data)
         with pytest.raises(RecordError) as caught:
             await job.commit()
         assert caught.value.outcome == "unchanged"
         await job.abort()
-    assert place.but_withdrawn() == {}
+    assert place.all_files() == {}
 
 
 async def test_record_over_the_size_limit(place: Place) -> None:
@@ -213,7 +213,7 @@ async def test_damaged_records_keep_no_other_job_from_anything(place: Place, rec
     report = await committer.cleanup(place.dest, older_than=0, storage_options=place.options)
     assert report.removed == ["job-2"]
     await committer.cleanup(place.dest, job_id="job-1", force=True, storage_options=place.options)
-    assert not [name for name in place.but_withdrawn() if name.startswith("_temporary")]
+    assert not [name for name in place.all_files() if name.startswith("_temporary")]
 
 
 async def decided_job(place: Place) -> committer.Job:
@@ -248,10 +248,10 @@ async def test_facts_that_name_places_outside(place: Place, name: str, kind: str
         change_decision(place, facts=[], plan=[PlanFile(name="plan-00009-evil", digest=digest_of(data), lines=1)])
     else:
         change_decision(place, facts=facts)
-    before = place.but_withdrawn()
+    before = place.all_files()
     with pytest.raises(RecordError):
         await place.recover("job-1", rollback=rollback, force=True)
-    assert place.but_withdrawn() == before
+    assert place.all_files() == before
 
 
 @pytest.mark.parametrize("in_decision", [0, 1, 1000])
@@ -277,7 +277,7 @@ async def test_side_file_that_was_changed(place: Place, monkeypatch: pytest.Monk
     monkeypatch.setattr(decide, "FACTS_IN_DECISION", 0)
     place.write("part-0", b"old")
     await decided_job(place)
-    [name] = [name for name in place.but_withdrawn() if "/plan-" in name and place.read(name).startswith(b'{"kind')]
+    [name] = [name for name in place.all_files() if "/plan-" in name and place.read(name).startswith(b'{"kind')]
     place.write(name, place.read(name).replace(b"part-0", b"part-1"))
     with pytest.raises(RecordError) as caught:
         await place.recover("job-1")
@@ -287,13 +287,13 @@ async def test_side_file_that_was_changed(place: Place, monkeypatch: pytest.Monk
 async def test_a_rollback_that_cannot_read_what_to_take_back_ends_nothing(place: Place) -> None:
     """Neither fence nor outcome stands then, so the job can still be finished once its records are in order."""
     await decided_job(place)
-    (name,) = [name for name in place.but_withdrawn() if "plan-" in name or name.endswith("-manifest.json")][-1:]
+    [name] = [name for name in place.all_files() if "plan-" in name]
     record = place.read(name)
     place.write(name, record.replace(b"part-2", b"part-9"))
-    before = place.but_withdrawn()
+    before = place.all_files()
     with pytest.raises(RecordError):
         await place.recover("job-1", rollback=True, force=True)
-    assert place.but_withdrawn() == before
+    assert place.all_files() == before
     assert await place.states() == {"job-1": "committing"}
     place.write(name, record)
     place.store.faults.clear()
@@ -310,10 +310,10 @@ async def test_winners_outside_the_jobs_directory(place: Place, record: str) -> 
         winners=[Winner(record=record, digest=digest_of(data), length=2, files=0, size=0, task="t", task_attempt="a")],
         plan=[],
     )
-    before = place.but_withdrawn()
+    before = place.all_files()
     with pytest.raises(CommitterError):
         await place.recover("job-1")
-    assert place.but_withdrawn() == before
+    assert place.all_files() == before
 
 
 @pytest.mark.parametrize("name", ["../plan", "../other/setup", "/etc/passwd", "a/b"])
@@ -390,4 +390,4 @@ async def test_negative_sizes_and_duplicates(place: Place) -> None:
         with pytest.raises(RecordError):
             await job.commit()
         await job.abort()
-    assert place.but_withdrawn() == {}
+    assert place.all_files() == {}

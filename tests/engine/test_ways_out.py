@@ -10,7 +10,7 @@ import committer
 from committer.errors import CommitterError
 from committer.testing.faults import Fault, SimulatedCrash
 from tests.engine.places import MemoryPlace
-from tests.engine.spoiled import SPOILED, place_in_job, visible
+from tests.engine.spoiled import SPOILED, visible
 from tests.engine.test_advice import calls_in, follow
 from tests.job_paths import in_job
 
@@ -34,7 +34,7 @@ async def test_what_is_given_up_is_said(tmp_path: Path) -> None:
     with pytest.raises(CommitterError) as caught:
         await committer.recover(table, "j", rollback=True)
     assert "what it published stays; what it did not publish" in caught.value.next_step
-    assert Path(caught.value.path.removeprefix("file:")).parent == place_in_job(table, "manifests-frozen")
+    assert Path(caught.value.path).name.startswith("plan-00000-")
 
 
 @pytest.mark.parametrize("profile", ["hdfs", "adls", "gcs"])

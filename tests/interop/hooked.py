@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from committer.paths import StorePath
+from committer.stores.base import FileStatus
 from committer.stores.local import LocalStore
 
 
 class HookedStore(LocalStore):
-    """The local store. Once, at the first rename to a name, it lets something else happen.
-
-    Right before a file is renamed to it, or right after a directory was.
-    """
+    """The local store. Once, right before a file of a name is created or renamed to it, it lets something else happen."""
 
     def arm(self, name: str, action: Callable[[], Awaitable[None]]) -> HookedStore:
         """Sets the name and what happens."""
@@ -27,10 +26,10 @@ class HookedStore(LocalStore):
         await self._maybe(destination)
         await super().rename_file(source, destination, replace=replace, identity=identity)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Renames, then maybe acts."""
-        await super().rename_directory(source, destination)
-        await self._maybe(destination)
+    async def put(self, path: StorePath, data: bytes, **choices: Any) -> FileStatus:
+        """Maybe acts, then writes."""
+        await self._maybe(path)
+        return await super().put(path, data, **choices)
 
     async def _maybe(self, destination: StorePath) -> None:
         if destination.name == self._name and not self.fired:

@@ -153,21 +153,6 @@ async def test_java_job_id_is_sparks_uuid_but_task_ids_are_mapreduces(hadoop: Ha
     assert (success["jobId"], success["jobIdSource"]) == (uuid, "spark.sql.sources.writeJobUUID")
 
 
-async def test_java_driver_finds_nothing_to_commit_once_manifests_are_frozen(hadoop: Hadoop, tmp_path: Path) -> None:
-    """The freeze fences a Java driver off too: it fails before it publishes anything."""
-    job = hadoop.job(tmp_path / "dest")
-    await job.setup()
-    await job.run_task(0, contents("f"))
-    await asyncio.to_thread(job.manifests.rename, job.manifests.with_name("manifests-frozen"))
-    with pytest.raises(JavaError) as frozen:
-        await job.commit()
-    assert frozen.value.kind == "FileNotFoundException"
-    assert await on_disk(job.destination) == ({}, set())
-    # Its abort, which Spark calls next, then takes the whole of _temporary away.
-    await job.abort()
-    assert not await exists(job.destination / "_temporary")
-
-
 async def test_java_reads_nothing_but_manifests_beside_manifests(hadoop: Hadoop, tmp_path: Path) -> None:
     """What this engine keeps in a job's directory disturbs no Java driver."""
     job = hadoop.job(tmp_path / "dest")

@@ -9,7 +9,6 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import TaskMissingError
 
 from .hadoop import Hadoop, JavaJob
 from .hooked import HookedStore
@@ -92,9 +91,6 @@ async def test_files_that_java_wrote_into_a_python_task(hadoop: Hadoop, tmp_path
     assert without_sidecars(await hadoop.read_files(job.destination)).keys() == files.keys() | {"_SUCCESS"}
 
 
-FROZEN = "manifests-frozen"
-
-
 def late_commit(job: JavaJob, task: int, attempt: int, *, at: str) -> HookedStore:
     """A store in which a Java task attempt commits while Python commits the job."""
 
@@ -105,7 +101,7 @@ def late_commit(job: JavaJob, task: int, attempt: int, *, at: str) -> HookedStor
     return HookedStore().arm(at, act)
 
 
-@pytest.mark.parametrize("moment", [FROZEN, "a.csv"], ids=["after the freeze", "amid publishing"])
+@pytest.mark.parametrize("moment", ["decision", "a.csv"], ids=["before the decision", "amid publishing"])
 @pytest.mark.parametrize(("late_task", "attempt"), [(1, 0), (0, 1)], ids=["another task", "another attempt"])
 async def test_java_task_that_commits_while_python_commits_the_job(
     hadoop: Hadoop, tmp_path: Path, late_task: int, attempt: int, moment: str
@@ -129,12 +125,8 @@ async def test_java_task_that_commits_after_python_committed_the_job(hadoop: Had
     await job.run_task(0, contents("a.csv"))
     await hadoop.write(await job.setup_task(1), contents("late.csv"))
     await commit(job, CommitterConfig(cleanup_skipped=True))
-    assert not await exists(job.manifests)
     await job.commit_task(1)
     assert await exists(job.manifest(1))
-    async with committer.attach_job(spec_of(job)) as attached:
-        assert [name.removeprefix("file:") for name in (await attached.plan()).stray] == [str(job.manifest(1))]
-
     expected = (contents("a.csv"), set[str]())
     assert (await committer.recover(job.destination, job.id)).files_committed == 1
     assert await on_disk(job.destination) == expected
@@ -159,24 +151,3 @@ async def test_what_a_java_task_that_outlives_its_job_leaves(hadoop: Hadoop, tmp
     assert (await on_disk(job.destination))[0] == contents("a.csv")
     assert (await hadoop.load_success(job.destination / "_SUCCESS"))["filenames"] == [f"file:{job.destination}/a.csv"]
     assert not await exists(job.destination / "_temporary")
-
-
-@pytest.mark.parametrize("driver", ["java", "python"])
-async def test_java_task_that_commits_while_python_refuses_the_job(
-    hadoop: Hadoop, tmp_path: Path, driver: Driver
-) -> None:
-    """The job stays undecided, so both records must be where the next driver, of either kind, looks for them."""
-    job = hadoop.job(tmp_path / "dest")
-    await job.setup()
-    await job.run_task(0, contents("a.csv"))
-    await job.run_task(1, contents("first.csv"))
-    await hadoop.write(await job.setup_task(1, 1), contents("second.csv"))
-    store = late_commit(job, 1, 1, at=FROZEN)
-    async with committer.attach_job(spec_of(job), storage_options={"store": store}) as attached:
-        with pytest.raises(TaskMissingError):
-            await attached.commit(tasks=3)
-    assert store.fired == 1
-    await job.run_task(2, contents("c.csv"))
-    await commit_by(driver, job)
-    # The last commit of task 1 wins, as ever.
-    assert without_sidecars((await on_disk(job.destination))[0]) == contents("a.csv", "second.csv", "c.csv")

@@ -84,7 +84,7 @@ async def test_python_driver_refuses_by_default_and_java_may_commit_after(
         assert isinstance(refused.value, TargetExistsError)
     assert await on_disk(job.destination) == before
 
-    # What was frozen is back where a Java driver looks for it.
+    # The records are where a Java driver looks for them.
     counters = await job.commit()
     assert counters["committer_files_committed"] == len(FILES)
     assert FILES.items() <= (await on_disk(job.destination))[0].items()

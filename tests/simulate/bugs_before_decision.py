@@ -10,16 +10,15 @@ from committer.errors import CommitterError, StoreNotFoundError
 from committer.layout import MANIFEST_SUFFIX, DirectoryName, JobLayout
 from committer.paths import StorePath
 from committer.stages import entries
-from committer.stages.base import StageContext
+from committer.stages.base import RecordRef, StageContext
 from committer.stages.commit_task import CommitTask
 from committer.stages.decide import DecideCommit
 from committer.stages.entries import drop_entries, refuse_neighbours
 from committer.stages.job_directory import JobDirectory, list_job_directories
 from committer.stages.job_stands import has_setup
-from committer.stages.listed_records import freeze_manifests
+from committer.stages.load_records import LoadRecords
 from committer.stages.own_records import read_outcome
 from committer.stages.preflight import Conflicts, Preflight
-from committer.stages.record_refs import RecordRef
 from committer.stages.scopes import Scope, scope_of
 from committer.stages.setup_job import SetupJob, exists_error
 from committer.stores.base import Store
@@ -52,9 +51,9 @@ def listing_trusted(patches: Patches) -> None:
     """Where messages name the winners, the last record listed of each task wins all the same."""
     from committer.committers.preparing import find_refs
 
-    async def listed(context: StageContext, task_commits: object, tasks: object, *, freeze: bool) -> list[RecordRef]:
+    async def listed(context: StageContext, task_commits: object, tasks: object, *, taking: bool) -> list[RecordRef]:
         if context.spec.delivery == "listing":
-            return await find_refs(context, None, None, freeze=freeze)
+            return await find_refs(context, None, None, taking=taking)
         last: dict[str, str] = {}
         async for child in context.store.list(context.layout.attempts):
             name = child.path.name
@@ -67,13 +66,14 @@ def listing_trusted(patches: Patches) -> None:
     patches.function(find_refs, listed)
 
 
-def no_freeze(patches: Patches) -> None:
+def no_copies(patches: Patches) -> None:
     """What was listed can be replaced until the job is over."""
+    original = LoadRecords.__init__
 
-    async def freeze(context: StageContext) -> bool:
-        return False
+    def without(self: LoadRecords, context: StageContext, *, copies: bool = False) -> None:
+        original(self, context)
 
-    patches.function(freeze_manifests, freeze)
+    patches.method(LoadRecords, "__init__", without)
 
 
 def entries_ignored(patches: Patches) -> None:
@@ -212,7 +212,7 @@ BEFORE_DECISION: tuple[Callable[[Patches], None], ...] = (
     skip_preflight,
     manifest_deleted_before_rename,
     listing_trusted,
-    no_freeze,
+    no_copies,
     entries_ignored,
     unfinished_neighbours_ignored,
     entry_deleted_before_the_directory,

@@ -33,7 +33,7 @@ BEGIN = {
     "lost-answers-ignored": 540,
     "manifest-deleted-before-rename": 635,
     "no-fence": 40,
-    "no-freeze": 130,
+    "no-copies": 130,
     "opened-not-exclusive": 210,
     "outcome-not-exclusive": 10,
     "publish-errors-ignored": 40,

@@ -114,7 +114,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
         knew that it could give back.
         """
         task_name = self._layout.task_id(value.identity.task)
-        return await exists(self.context.store, self._layout.manifests_frozen / task_name)
+        return await exists(self.context.store, self._layout.tasks / task_name)
 
     async def _look_again(self, value: TaskOutput) -> None:
         """Whether a driver may have looked for committed tasks before this one was there."""

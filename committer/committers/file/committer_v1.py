@@ -157,7 +157,7 @@ class FileCommitterV1(FileOutputCommitter):
             # Also where an earlier call renamed it, whose answer was lost. Where it went before where it was.
             await sync_directories(context, [layout.manifests, layout.temporary], missing_ok=True)
             await sync_directories(context, [earlier], missing_ok=True)
-        for place in (committed, layout.manifests_frozen / committed.name):
+        for place in (committed, layout.tasks / committed.name):
             with suppress(StoreNotFoundError):
                 record = await context.forms.read(context, place)
                 nonce = await _whose(context, layout, task, attempt, record)

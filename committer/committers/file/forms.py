@@ -9,7 +9,7 @@ from committer.committers.file.layout import CommittedLayout, FileLayout
 from committer.committers.file.taking import take
 from committer.committers.file.walking import record_of_directory
 from committer.paths import StorePath
-from committer.stages.base import Frozen, StageContext
+from committer.stages.base import RecordRef, StageContext
 from committer.stages.manifest_forms import ManifestForms
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of
@@ -21,7 +21,7 @@ class FileForms(ManifestForms):
     A decision rests on copies: the manifests that the directories amount to.
     """
 
-    can_freeze: bool = False
+    takes_records: bool = True
     names_directories: bool = False
 
     async def read(self, context: StageContext, path: StorePath) -> bytes:
@@ -34,15 +34,19 @@ class FileForms(ManifestForms):
             return await super().read(context, path)
         return await record_of_directory(context, path)
 
-    async def freeze(self, context: StageContext) -> Frozen:
-        """Takes the directory of each task away from where tasks commit: one rename a task, and three listings."""
-        return Frozen(True, await take(context, layout_of(context)))
+    async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
+        """The directory of each task; taking, one rename a task and three listings more."""
+        layout = layout_of(context)
+        if taking:
+            names = await take(context, layout)
+        else:
+            names = {child.path.name for child in await children_of(context.store, layout.tasks)}
+            if not names:
+                return await super().list_records(context, taking=False)
+        records = sorted(filter(layout.is_record, names))
+        return [RecordRef(layout.record_name(layout.tasks / name)) for name in records]
 
-    async def is_frozen(self, context: StageContext) -> bool:
-        """One listing."""
-        return bool(await children_of(context.store, context.layout.manifests_frozen))
-
-    async def unfreeze(self, context: StageContext) -> None:
+    async def give_back(self, context: StageContext) -> None:
         """One rename a task."""
         await put_back(context, layout_of(context))
 

@@ -104,7 +104,6 @@ class CommittedLayout(FileLayout):
         # A job commit takes the directories away from where tasks can reach them, to where it publishes from: a driver
         # that outlived its job takes nothing of another job that has the id since.
         self.tasks: StorePath = self.drivers / "tasks"
-        self.manifests_frozen: StorePath = self.tasks
         self.returning: StorePath = self.drivers / "returning"
 
     def _place_records(self) -> tuple[StorePath, StorePath]:
@@ -138,7 +137,7 @@ class CommittedLayout(FileLayout):
 
     def is_directory_of_task(self, path: StorePath) -> bool:
         """Whether that is where a task's directory stands, before a job commit takes it or after."""
-        return path.parent in (self.manifests, self.manifests_frozen) and self.is_record(path.name)
+        return path.parent in (self.manifests, self.tasks) and self.is_record(path.name)
 
     def in_place(self) -> CommittedLayout:
         """The same for a process that only looks: what would be published is still where tasks committed it."""

@@ -30,7 +30,6 @@ class MessageForms(ManifestForms):
 class PendingSetForms(ManifestForms):
     """Pending sets in the job's magic directory, where Hadoop's tasks and drivers look for them."""
 
-    can_freeze = False
     names_directories = False
 
     def __init__(self) -> None:

@@ -21,7 +21,6 @@ class PlacedForms(ManifestForms):
     Where the place is not open, as for a caller who did not name it, nothing there is looked at.
     """
 
-    can_freeze = False
     names_directories = False
 
     def __init__(self, name: str) -> None:

@@ -12,7 +12,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Decision, JobOutcome, JobSetup, Winner
 from committer.stages.base import StageContext
 from committer.stages.own_records import read_decision, read_outcome, read_setup
-from committer.stages.planned_files import decode_record, read_record
+from committer.stages.planned_files import decode_record, read_winner
 from committer.stages.upload_lists import contained, end_uploads, parts_of_list
 from committer.stores.uploads import UPLOADS
 
@@ -122,7 +122,7 @@ async def _but_winners(context: StageContext, decision: Decision, runs: list[Sto
 async def _run_of(context: StageContext, winner: Winner) -> str:
     """The run that wrote a winner's files; empty where its record cannot be read any more."""
     try:
-        data = await read_record(context, winner.record)
+        data = await read_winner(context, winner)
         sources = decode_record(context, winner.record, data, winner.digest)[1].sources
     except (StoreNotFoundError, RecordError):
         return ""
