@@ -25,6 +25,8 @@ _RESERVED_SEGMENT: Final = re.compile(rf"/(_SUCCESS(?=/|\Z)|{_WORKING})", re.IGN
 _GIVE_ANOTHER: Final = (
     "give another name: _SUCCESS says that a job committed, and jobs work in _temporary, __magic and __magic_job-*"
 )
+# A UUID, or the nonce of a job's setup (`committer.stages.setup_job.SETUP_BYTES`).
+_USED_ONCE: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|-[0-9a-f]{20}(?![0-9a-f])")
 _MARKER: Final = re.compile(r"_SUCCESS(?=/|\Z)", re.IGNORECASE)
 
 
@@ -151,6 +153,11 @@ def unique_name(name: str, token: str) -> str:
     directory, slash, file_name = name.rpartition("/")
     stem, period, extension = file_name[1:].partition(".")
     return f"{directory}{slash}{file_name[0]}{stem}-{token}{period}{extension}"
+
+
+def is_used_once(name: str) -> bool:
+    """Whether a file's name holds a UUID, or the nonce of a job's setup: no writer uses such a name again."""
+    return _USED_ONCE.search(name.rpartition("/")[2]) is not None
 
 
 def reserved_part(path: str) -> int:

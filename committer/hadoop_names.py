@@ -18,7 +18,7 @@ _DIRECT = (
     "use 'stocator' on an object store: its tasks write where readers see it, too, and `_SUCCESS` names the files that "
     "count; else leave the name out"
 )
-_OSS = "write to another store: no jobs run on Alibaba Cloud OSS"
+_OSS = "leave the name out: `oss:` paths have the committer `magic`, as JindoOSS has by default"
 _IN_TASKS = "use 'magic': it completes the same uploads when the job commits, not when tasks do"
 _MARKERS = "leave the name out: its readers go by markers that no other reader knows"
 

@@ -83,13 +83,16 @@ def open_job(
         store, owned = await find_store(destination, storage_options), is_owned(storage_options)
         async with closed_on_failure(store, owned=owned):
             chosen = committer_for(committer or default_committer(store.capabilities))
+            chosen_config = chosen.choices(choices or CommitterConfig())
+            if store.capabilities.deletes_by_name:
+                chosen_config = chosen_config.replace(unique_names=True)
             spec = chosen.settle(
                 JobSpec(
                     destination=destination.uri,
                     job_id=check_job_id(job_id if job_id is not None else current_runtime().uuid()),
                     committer=chosen.name,
                     delivery=delivery,
-                    config=chosen.choices(choices or CommitterConfig()),
+                    config=chosen_config,
                     setup=current_runtime().nonce(SETUP_BYTES),
                 )
             )

@@ -186,6 +186,7 @@ class JobLayout:
         drivers: The directory of what drivers of the job write and move aside.
         drivers_fenced: Where it goes when the job ends and its directory stays.
         setup_name: The nonce of the setup; empty for a job of Hadoop's.
+        name_token: What a file name holds that no other setup uses (`Capabilities.deletes_by_name`).
         building: Where the directory is made that setup renames to `job_directory`.
         removed: What `job_directory` is renamed to before it is deleted.
         roots: Their absolute paths; one below another is left out.
@@ -217,6 +218,7 @@ class JobLayout:
         self.job_attempt = job_attempt
         self.setup_name: str = check_setup(setup)
         self.unique_id: str = f"{job_id}~{setup}" if setup else job_id
+        self.name_token: str = f"{job_id}-{setup}" if setup else job_id
         self.temporary: StorePath = destination / TEMPORARY
         self.success: StorePath = destination / SUCCESS
         self.entries: StorePath = self.temporary / COMMITTING

@@ -91,7 +91,7 @@ _MANIFEST_OPERATIONS = (
     f"{_MANIFEST_PACKAGE}.impl.ManifestStoreOperationsThroughFileSystem",
     f"{_ABFS_PACKAGE}.AbfsManifestStoreOperations",
 )
-_NO_OSS = "no jobs run on Alibaba Cloud OSS"
+_OF_JINDO = "`oss:` paths have the committer `magic`"
 _OF_THE_STORE = "a storage option, which the store reads"
 _OWN_UPLOADS = "true means the job's own uploads here, with a warning: those of others may be of jobs that run"
 _OWN_UPLOADS_WARNING = (
@@ -234,8 +234,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         f"{OUTPUT_COMMITTER}named.classname", note=_NO_CLASSES, harmless=(f"{_MANIFEST_PACKAGE}.ManifestCommitter",)
     ),
-    Option(f"{OSS}magic.enabled", note=_NO_OSS, harmless=()),
-    Option(f"{OSS}threads", note=_NO_OSS, harmless=()),
+    Option(f"{OSS}magic.enabled", note=_OF_JINDO, harmless=()),
+    Option(f"{OSS}threads", note=_OF_JINDO, harmless=()),
     Option(JOB_ATTEMPT, note=_IDENTITY),
     Option(WRITE_JOB_UUID, note=_IDENTITY),
     Option(f"{NATIVE}conflict_mode", "conflict_mode"),

@@ -62,7 +62,8 @@ class TaskNames:
 
     def _take(self, destination: str) -> tuple[str, str]:
         if self._context.config.unique_names:
-            destination = unique_name(destination, self._context.layout.job_id)
+            layout, can = self._context.layout, self._context.store.capabilities
+            destination = unique_name(destination, layout.name_token if can.deletes_by_name else layout.job_id)
         # Of a file that goes outside the destination a name that no relative one can have.
         staged = f"{TEMPORARY}/absolute/{len(self._taken) + 1}" if is_absolute(destination) else destination
         self.check(destination, staged, "open")

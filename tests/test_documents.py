@@ -158,7 +158,7 @@ COMMITTERS: dict[str, str] = {
     "staging": "'directory' or 'partitioned'",
     "magicv2": "'magic'",
     "direct": "'stocator'",
-    "jindo": "another store",
+    "jindo": "magic",
     "emrfs": "'magic'",
     "dbio": "leave the name out",
     LIB + "FileOutputCommitter": "'file-v1'",
@@ -183,8 +183,8 @@ COMMITTERS: dict[str, str] = {
     "DirectOutputCommitter": "'stocator'",
     SPARK + "BindingParquetOutputCommitter": "leave the name out",
     SPARK + "PathOutputCommitProtocol": "leave the name out",
-    "com.aliyun.emr.fs.oss.commit.JindoOssCommitter": "another store",
-    JINDO_FACTORY: "another store",
+    "com.aliyun.emr.fs.oss.commit.JindoOssCommitter": "magic",
+    JINDO_FACTORY: "magic",
 }
 
 
@@ -206,7 +206,7 @@ def test_every_committer_here_is_in_the_table() -> None:
 
 
 def test_a_class_of_java_is_warned_of_with_what_to_use() -> None:
-    with pytest.warns(UserWarning, match="no jobs run on Alibaba Cloud OSS"):
+    with pytest.warns(UserWarning, match="`oss:` paths have the committer `magic`"):
         CommitterConfig.from_hadoop({OC + "factory.scheme.oss": JINDO_FACTORY})
 
 

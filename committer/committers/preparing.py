@@ -9,7 +9,7 @@ from itertools import islice
 from committer.committers.making_room import make_room
 from committer.committers.trusted_config import refuse_records_out_of_sight
 from committer.errors import UnsupportedError
-from committer.file_names import root_of
+from committer.file_names import is_used_once, root_of
 from committer.flow.portions import portions
 from committer.flow.together import both, settled
 from committer.layout import has_nonce
@@ -26,7 +26,7 @@ from committer.stages.load_records import LoadedRecords, LoadRecords
 from committer.stages.look_up_identities import LookUpIdentities
 from committer.stages.names import NameFolding, is_absolute
 from committer.stages.planned_files import PlannedFiles
-from committer.stages.preflight import Conflicts, Preflight, PreflightRequest, refused_moves
+from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
 from committer.stages.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote
 from committer.stages.record_refs import check_task_count, refs_of_messages
 from committer.stages.scopes import scope_of
@@ -191,7 +191,24 @@ async def _look_at_destination(
         conflicts.rights_step = _steps(superseded.refused)
     conflicts.rights.extend(refused_moves(superseded.refused))
     conflicts.targets.extend(superseded.unnameable)
+    if context.store.capabilities.deletes_by_name:
+        await _refuse_reused_names(view, superseded, conflicts)
     return Prepared(loaded, files, view, superseded, conflicts, room.metadata)
+
+
+async def _refuse_reused_names(view: DestinationView, superseded: Superseded, conflicts: Conflicts) -> None:
+    """Refuses to delete old files by names that a program may use again."""
+    names = [name for name in view.blocking if not is_used_once(name)]
+    async for facts in superseded.facts.batches():
+        names.extend(fact.path for fact in facts if not is_used_once(fact.path))
+        if len(names) >= MOST_CONFLICTS:
+            break
+    if names and not conflicts.targets:
+        conflicts.next_step = "delete those old files yourself, or write to another directory"
+    conflicts.targets.extend(
+        f"{name} would be deleted by its name, which its writer may use again: it holds no UUID"
+        for name in names[:MOST_CONFLICTS]
+    )
 
 
 def _refuse_unnamed(context: StageContext, loaded: LoadedRecords) -> None:

@@ -20,7 +20,7 @@ from committer.stages.validate_output import ValidateOutput
 UPLOADS_NEED: Final[Mapping[str, str]] = {
     "multipart": "withhold the completion of an upload",
     "exclusive_put": "create a file exclusively",
-    "conditional_delete": "delete a file on the condition that it is still the one that was seen",
+    "spares_others": "delete a file on the condition that it is still the one that was seen",
 }
 """What a committer whose files wait in uploads needs of a store (`Committer.needs`)."""
 

@@ -177,7 +177,9 @@ class AbortTask(Stage[AbortRequest, None]):
     async def _take(self, record: StorePath, aside: StorePath) -> list[tuple[StorePath, StorePath]]:
         """Moves a record to a name that is no record's; nothing when it is gone."""
         try:
-            await move_file(self.context.holding(record), record, aside, replace=True)
+            # By message the record's name holds a nonce: no other attempt uses it.
+            by_name = self.context.spec.delivery == "message"
+            await move_file(self.context.holding(record), record, aside, replace=True, by_name=by_name)
         except StoreNotFoundError:
             return []
         return [(record, aside)]
@@ -185,7 +187,7 @@ class AbortTask(Stage[AbortRequest, None]):
     async def _put_back(self, record: StorePath, aside: StorePath) -> None:
         store = self.context.holding(record)
         try:
-            await move_file(store, aside, record)
+            await move_file(store, aside, record, by_name=True)
         except StoreExistsError:
             # A later commit's stands there, which counts.
             await store.delete_file(aside)

@@ -18,7 +18,7 @@ from committer.file_names import job_id_in, root_of
 from committer.flow.spill import SpillFile
 from committer.flow.together import both
 from committer.flow.workers import run_workers
-from committer.layout import COMMITTING, has_nonce
+from committer.layout import COMMITTING, JobLayout, has_nonce
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stages.base import Stage
@@ -111,7 +111,7 @@ class AbortUploads(Stage[None, list[str]]):
             maybe.clear()
 
         async for upload in pending.read():
-            if not _is_named(upload, self.context.layout.job_id, since):
+            if not _is_named(upload, self.context.layout, since):
                 await unnamed.append(upload)
                 continue
             maybe.append(upload)
@@ -208,11 +208,12 @@ class AbortUploads(Stage[None, list[str]]):
         return setup.modified if setup is not None and setup.modified is not None else math.inf
 
 
-def _is_named(upload: PendingUpload, job_id: str, since: float) -> bool:
+def _is_named(upload: PendingUpload, layout: JobLayout, since: float) -> bool:
     """Whether a pending upload is the job's by its name, as `unique_name` or Spark's binding makes it, and its age."""
+    job_id, token = layout.job_id, layout.name_token.removeprefix(layout.job_id)
     if not _UUID.search(job_id) or upload.initiated < _second(since):
         return False
-    return re.search(rf"-{re.escape(job_id)}(?:-c[0-9]+|_[0-9]{{5,}})?(?:\.|$)", upload.path.name) is not None
+    return re.search(rf"-{re.escape(job_id)}(?:-c[0-9]+|_[0-9]{{5,}}|{token})?(?:\.|$)", upload.path.name) is not None
 
 
 def _second(time_s: float) -> float:

@@ -14,9 +14,9 @@ from committer.stages.commit_state import looking_again
 from committer.stages.decided_facts import Facts
 from committer.stores.conditions import (
     CONDITIONAL_BATCH_DELETE,
-    CONDITIONAL_DELETE,
     SupportsConditionalBatchDelete,
 )
+from committer.stores.helpers import delete_seen
 
 # Calls for many files that are made at a time. Each costs as much of the endpoint's rate as it names files, and other
 # jobs of the process wait behind it.
@@ -86,8 +86,6 @@ class DeleteSuperseded(Stage[Facts, None]):
         if fact.is_directory or fact.identity is None:
             return False
         try:
-            return await CONDITIONAL_DELETE.required(store, "delete_file_if", path).delete_file_if(
-                path, identity=fact.identity
-            )
+            return await delete_seen(store, path, identity=fact.identity)
         except StorePreconditionError:
             return False

@@ -271,6 +271,11 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         if len(loaded.unstorable) < MOST_PROBLEMS:
             capabilities = self.context.store.capabilities
             loaded.unstorable += islice(name_problems(destinations, capabilities, self._prefix_bytes), MOST_PROBLEMS)
+            if capabilities.deletes_by_name:
+                token = self.context.layout.name_token
+                alien = (name for name in destinations if token not in name.rpartition("/")[2])
+                why = f"the service deletes by name, and this name lacks the job's token {token}"
+                loaded.unstorable += islice((f"{name[:200]}: {why}" for name in alien), MOST_PROBLEMS)
 
     async def _keep(self, number: int, files: RecordEntries, digest: str, length: int, loaded: LoadedRecords) -> None:
         """Keeps the files of a record for the passes to come: in memory, of a large job on the disk."""

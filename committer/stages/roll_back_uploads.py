@@ -11,8 +11,7 @@ from committer.stages.commit_state import CommitState, looking_again
 from committer.stages.identity import is_file_of
 from committer.stages.planned_file import PlannedFile
 from committer.stages.roll_back import RollBack, RollBackRequest
-from committer.stores.conditions import CONDITIONAL_DELETE
-from committer.stores.helpers import status_or_none
+from committer.stores.helpers import delete_seen, status_or_none
 from committer.stores.upload_ends import end_upload, is_pending
 
 
@@ -93,9 +92,8 @@ class RollBackUploads(RollBack):
         status = await status_or_none(self.context.store, target)
         if status is None or status.identity is None or not is_file_of(status, file):
             return False
-        able = CONDITIONAL_DELETE.required(self.context.store, "delete_file_if", target)
         try:
-            await able.delete_file_if(target, identity=status.identity)
+            await delete_seen(self.context.store, target, identity=status.identity)
         except StorePreconditionError:
             # Another process replaced it since it was looked at.
             return True

@@ -45,7 +45,7 @@ class SetAsideSuccess(Stage[Decision, None]):
         aside = layout.superseded / SUCCESS
         by_name = identity is None or not is_told(store)
         try:
-            await move_file(store, layout.success, aside, identity=None if by_name else identity)
+            await move_file(store, layout.success, aside, identity=None if by_name else identity, by_name=True)
         except (StorePreconditionError, StoreIsADirectoryError):
             return
         except StoreNotFoundError as error:

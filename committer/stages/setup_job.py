@@ -480,13 +480,24 @@ def check_store(context: StageContext, needs: Mapping[str, str], *, operation: s
     Raises:
         UnsupportedError: The store lacks some of them.
     """
-    can = context.store.capabilities
+    can, spec = context.store.capabilities, context.spec
     missing = [text for ability, text in needs.items() if not getattr(can, ability)]
+    if not missing and can.deletes_by_name and not (spec.config.unique_names and spec.setup):
+        raise UnsupportedError(
+            f"files of job {spec.job_id} may have names that other jobs use, and this service deletes whatever has a"
+            " name: a late delete could take another job's file",
+            operation=operation,
+            path=context.layout.destination,
+            next_step="set the job up with committer.open_job, which gives each file a name of its own",
+        )
     if missing:
+        step = "leave `committer` out, which takes the one that suits the store, or write to another store"
+        if needs.get("spares_others") in missing:
+            step = "give the storage option service ('minio' or 'oss') if it is one of them, or write to another store"
         raise UnsupportedError(
             f"committer {context.spec.committer!r} needs a store that can {' and '.join(missing)}; "
             f"{context.store.scheme}:// cannot",
             operation=operation,
             path=context.layout.destination,
-            next_step="leave `committer` out, which takes the one that suits the store, or write to another store",
+            next_step=step,
         )

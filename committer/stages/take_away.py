@@ -107,7 +107,7 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
     store = context.store
     conditional = identity is not None and is_told(store)
     try:
-        await move_file(store, path, place, identity=identity)
+        await move_file(store, path, place, identity=identity, by_name=True)
     except (StoreNotFoundError, StoreNotADirectoryError, StorePreconditionError):
         return False
     except StoreOutcomeUnknownError:

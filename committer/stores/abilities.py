@@ -58,6 +58,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         block_lists: The store implements `committer.stores.uploads.SupportsBlockLists`.
         conditional_delete: The store implements `committer.stores.conditions.SupportsConditionalDelete`.
         conditional_replace: The store implements `committer.stores.conditions.SupportsConditionalReplace`.
+        deletes_by_name: The user declared that the service knows no conditional delete. Published files are deleted by
+            name, so a job gives each file a name that no other job uses.
         batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
         conditional_batch_delete: The store implements
             `committer.stores.conditions.SupportsConditionalBatchDelete`, and the service hears each file's condition:
@@ -106,6 +108,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     block_lists: bool = False
     conditional_delete: bool = False
     conditional_replace: bool = False
+    deletes_by_name: bool = False
     batch_delete: bool = False
     conditional_batch_delete: bool = False
     batch_rename: bool = False
@@ -131,6 +134,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     def refuses_late_writes(self) -> bool:
         """Whether a write fails once the directory it goes to is gone, as that of a job that was cleaned up."""
         return self.directories and not self.implicit_parents
+
+    @property
+    def spares_others(self) -> bool:
+        """Whether a delayed delete of a published file can never meet another job's file."""
+        return self.conditional_delete or self.deletes_by_name
 
     @property
     def publishes_uploads(self) -> bool:

@@ -251,6 +251,7 @@ async def move_file(
     replace: bool = False,
     identity: str | None = None,
     limit: int = _COPIED_BYTES,
+    by_name: bool = False,
 ) -> None:
     """Moves a small file, such as a record: by a rename or, on a store without any, by a copy and a conditional delete.
 
@@ -265,6 +266,8 @@ async def move_file(
         replace: Replace a file that stands there; else fail, unless it holds the very same bytes.
         identity: What the source must be; without renames it is always compared, else as `Store.rename_file` does.
         limit: Longest content that is copied, in bytes.
+        by_name: Delete the source by its name where the store has no conditional delete: a file that another job puts
+            there meanwhile is deleted.
 
     Raises:
         StoreNotFoundError: The source is missing.
@@ -275,8 +278,7 @@ async def move_file(
     if store.capabilities.atomic_file_rename:
         await store.rename_file(source, destination, replace=replace, identity=identity)
         return
-    able = CONDITIONAL_DELETE.of(store)
-    if able is None:
+    if CONDITIONAL_DELETE.of(store) is None and not by_name:
         raise UnsupportedError(
             "the store neither renames nor deletes on a condition", operation="move_file", path=source
         )
@@ -290,7 +292,26 @@ async def move_file(
         await store.put(destination, data)
     elif await create_exclusively(store, destination, data, limit=limit) != data:
         raise StoreExistsError("something stands there already", operation="move_file", path=destination)
-    await able.delete_file_if(source, identity=found)
+    await delete_seen(store, source, identity=found)
+
+
+async def delete_seen(store: Store, path: StorePath, *, identity: str) -> bool:
+    """Deletes a file on the condition that it is the one that was seen; by name, after a look, where the store has no
+    conditional delete (`Capabilities.deletes_by_name`).
+
+    Returns:
+        True when there was one; False when nothing is there.
+
+    Raises:
+        StorePreconditionError: Another file is there; it was not deleted.
+    """
+    able = CONDITIONAL_DELETE.of(store)
+    if able is not None:
+        return await able.delete_file_if(path, identity=identity)
+    found = await status_or_none(store, path)
+    if found is not None and found.identity != identity:
+        raise StorePreconditionError("another file is there", operation="delete_file", path=path)
+    return found is not None and await store.delete_file(path)
 
 
 async def put_described(store: Store, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:

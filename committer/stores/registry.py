@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeAlias, cast
 
-from committer.documentation import page
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
@@ -31,6 +30,7 @@ _BUILT_IN: Final = {
     "gs": EntryPoint("gs", "committer.stores.gcs:GcsStore", GROUP),
     "hdfs": EntryPoint("hdfs", "committer.stores.hdfs:HdfsStore", GROUP),
     "memory": EntryPoint("memory", "committer.stores.memory:MemoryStore", GROUP),
+    "oss": EntryPoint("oss", "committer.stores.s3:S3Store", GROUP),
     "s3": EntryPoint("s3", "committer.stores.s3:S3Store", GROUP),
     "s3a": EntryPoint("s3a", "committer.stores.s3:S3Store", GROUP),
     "wasb": EntryPoint("wasb", "committer.stores.azure_blob:AzureBlobStore", GROUP),
@@ -47,14 +47,6 @@ _OTHER_NAMES: Final = {
     "dbfs": "the path that it is mounted from, s3://… or abfss://…: dbutils.fs.mounts() shows it",
     "azure": "az://CONTAINER/PATH, or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH with hierarchical namespace",
 }
-# Services that no store here serves, and why.
-_REFUSED: Final = {
-    "oss": (
-        "there is no store for oss: paths: Alibaba Cloud OSS deletes nothing on a condition, so jobs could lose files",
-        f"write to another store; why, and what was looked at: {page('decisions/0016-no-jobs-on-alibaba-oss.md')}",
-    )
-}
-
 _registered: dict[str, StoreFactory] = {}
 _loaded: dict[str, StoreFactory] = {}
 
@@ -190,9 +182,7 @@ def _no_store(scheme: str) -> UnsupportedError:
     schemes = sorted({*_BUILT_IN, *_registered, *entry_points(group=GROUP).names})
     known = f"there are stores for {', '.join(f'{name}:' for name in schemes)} paths"
     other = _OTHER_NAMES.get(scheme)
-    if scheme in _REFUSED:
-        message, step = _REFUSED[scheme]
-    elif other:
+    if other:
         message, step = f"there is no store for {scheme}: paths, which go by another name here", f"write {other}"
     else:
         message = f"no store is known for {scheme}: paths"

@@ -69,6 +69,25 @@ SERVICES = {
 
 
 @asynccontextmanager
+async def declared(name: str, server: Server) -> AsyncIterator[tuple[Server, Proxy]]:
+    """What the storage option `service` declares, in front of a server that checks no signatures.
+
+    ``minio`` ignores the condition of a delete; ``oss`` also answers 501 to every condition of S3's.
+    """
+    async with proxy_to(server.url) as proxy:
+        if name == "minio":
+            proxy.forgets = [Forgotten("DELETE", "if-match")]
+        else:
+            proxy.speaks_oss = True
+            proxy.troubles = [
+                _not_implemented(method, header=header)
+                for method in ("PUT", "POST", "DELETE")
+                for header in ("if-match", "if-none-match")
+            ]
+        yield Server(name, proxy.url, server.client), proxy
+
+
+@asynccontextmanager
 async def service(name: str, server: Server) -> AsyncIterator[tuple[Server, Proxy]]:
     """One of `SERVICES`, in front of a server that checks no signatures."""
     lax = SERVICES[name]

@@ -13,6 +13,8 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+_FORBID = "x-oss-forbid-overwrite"
+
 Kind = Literal["lose answer", "lose request", "cut answer", "answer", "fail after"]
 
 
@@ -80,6 +82,8 @@ class Proxy:
         drops: What a query has in it, and a parameter of such queries that the server never sees.
         seen: The requests that came.
         damaged: How many bodies are changed on their way, from now on.
+        speaks_oss: Whether it answers as Alibaba Cloud OSS does to requests that must replace nothing: it takes
+            `x-oss-forbid-overwrite` for `If-None-Match: *`, and says 409 and FileAlreadyExists.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -89,6 +93,7 @@ class Proxy:
         self.drops: tuple[str, str] = ("", "")
         self.seen: list[Seen] = []
         self.damaged = 0
+        self.speaks_oss = False
         self._upstream = upstream
         self._session: aiohttp.ClientSession | None = None
 
@@ -123,6 +128,8 @@ class Proxy:
             allow_redirects=False,
         ) as answer:
             content = await answer.read()
+            if answer.status == 412 and _FORBID in request.headers:
+                return web.Response(status=409, text=refusal("FileAlreadyExists"), content_type="application/xml")
             if trouble is not None and trouble.kind == "lose answer":
                 return self._hang_up(request)
             if trouble is not None and trouble.kind == "fail after":
@@ -150,7 +157,10 @@ class Proxy:
 
     def _kept(self, request: web.BaseRequest, query: str) -> list[tuple[str, str]]:
         unknown = {one.header for one in self.forgets if one.method == request.method and one.query in query}
-        return [(name, text) for name, text in request.headers.items() if name.lower() not in unknown]
+        kept = [(name, text) for name, text in request.headers.items() if name.lower() not in unknown]
+        if self.speaks_oss and any(name.lower() == _FORBID for name, _text in kept):
+            kept.append(("If-None-Match", "*"))
+        return kept
 
     def _trouble(self, request: web.BaseRequest, query: str) -> Trouble | None:
         for trouble in self.troubles:

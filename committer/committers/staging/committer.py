@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Final
 
 import anyio
 import msgspec
@@ -36,6 +37,11 @@ from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.helpers import children_of
 
 _log = job_logger("committer.committers")
+_NEEDS: Final[Mapping[str, str]] = {
+    "multipart": UPLOADS_NEED["multipart"],
+    "exclusive_put": UPLOADS_NEED["exclusive_put"],
+    "conditional_delete": UPLOADS_NEED["spares_others"],
+}
 
 
 class StagingCommitter(Committer):
@@ -51,7 +57,7 @@ class StagingCommitter(Committer):
     """
 
     scope: SupersededScope
-    needs: Mapping[str, str] = UPLOADS_NEED
+    needs: Mapping[str, str] = _NEEDS
     action: PublishAction = UploadAction()
 
     def forms(self, spec: JobSpec) -> RecordForms:

@@ -78,6 +78,7 @@ FLAGS: Final = (
     "conditional_delete",
     "conditional_rename",
     "conditional_replace",
+    "deletes_by_name",
     "deletes_trees",
     "forbids_trailing_period",
     "hard_links",

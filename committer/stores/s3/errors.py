@@ -37,6 +37,7 @@ _REFUSED: Final = frozenset({
     "AccessDenied", "AccountProblem", "AllAccessDisabled", "ExpiredToken", "InvalidAccessKeyId", "InvalidSecurity",
     "InvalidToken", "NotSignedUp", "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired",
 })  # fmt: skip
+_EXISTS: Final = frozenset({"FileAlreadyExists", "ObjectAlreadyExists"})
 _BAD_PARTS: Final = frozenset({"InvalidPart", "InvalidPartOrder", "EntityTooSmall", "InvalidPartNumber"})
 _IN_OTHER_REGION: Final = frozenset({
     "PermanentRedirect", "TemporaryRedirect", "Redirect", "AuthorizationHeaderMalformed",
@@ -153,7 +154,8 @@ def _missing(refusal: Refusal, *, upload: bool) -> CommitterError:
 
 def _conflict(refusal: Refusal, *, exclusive: bool) -> CommitterError:
     # 412 speaks of what stands there, 409 of another request that was under way ("Conditional writes").
-    if refusal.status == 409:
+    # OSS says 409 of what stands there ("0026-00000002").
+    if refusal.status == 409 and not (exclusive and refusal.code in _EXISTS):
         return refusal.as_error(StoreConflictError, "another change of it was under way")
     if exclusive:
         return refusal.as_error(StoreExistsError, "something stands there")

@@ -93,6 +93,11 @@ TABLE: Final = OptionTable(
             hadoop=("fs.s3a.create.checksum.algorithm",),
         ),
         StorageOption(
+            "service",
+            "`minio` or `oss`, [services without conditional deletes](#minio-and-alibaba-cloud-oss); `oss:` paths"
+            " imply `oss`",
+        ),
+        StorageOption(
             "bucket",
             "the path says it; another one is refused",
             others=("bucket_name", "aws_bucket", "aws_bucket_name"),

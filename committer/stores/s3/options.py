@@ -41,6 +41,8 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
         server_side_encryption: ``AES256``, ``aws:kms`` or ``aws:kms:dsse``; None for the bucket's.
         kms_key_id: The key for the last two.
         checksum_algorithm: What parts and files are proved with; None for none but the signature.
+        service: ``minio`` or ``oss``: a service whose deletes hear no condition; None for one that does all that S3
+            does.
     """
 
     endpoint_url: str | None = None
@@ -55,6 +57,7 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
     server_side_encryption: str | None = None
     kms_key_id: str | None = None
     checksum_algorithm: str | None = None
+    service: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, object], bucket: str) -> S3Options:
@@ -97,6 +100,12 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("addressing_style", self.addressing_style, STYLES)
         _one_of("server_side_encryption", self.server_side_encryption, ENCRYPTION)
         _one_of("checksum_algorithm", self.checksum_algorithm, ALGORITHMS)
+        _one_of("service", self.service, ("minio", "oss"))
+        if self.service is not None and self.endpoint() is None:
+            raise _bad(
+                f"the service {self.service} has no endpoint_url",
+                "give where it is: https://s3.oss-cn-hangzhou.aliyuncs.com of Alibaba Cloud OSS in Hangzhou, say",
+            )
         if self.kms_key_id is not None and self.server_side_encryption in (None, "AES256"):
             raise _bad(
                 "the option kms_key_id goes with server_side_encryption aws:kms or aws:kms:dsse",
@@ -110,6 +119,14 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
             return self
         example = "https://minio.example.com:9000"
         return msgspec.structs.replace(self, endpoint_url=checked_endpoint(self.endpoint_url, "endpoint_url", example))
+
+    def of_scheme(self, scheme: str) -> S3Options:
+        """The same for a path of a scheme: `oss:` declares the service."""
+        return msgspec.structs.replace(self, service=self.service or "oss") if scheme == "oss" else self
+
+    def style(self) -> str:
+        """The addressing style; OSS takes no other than ``virtual`` (its page "Compatibility with Amazon S3")."""
+        return "virtual" if (self.service, self.addressing_style) == ("oss", "auto") else self.addressing_style
 
     def endpoint(self) -> str | None:
         """The endpoint that was given, or that the environment names; None for AWS.

@@ -43,14 +43,15 @@ async def probe(store: Store, wire: S3Wire, directory: StorePath) -> Probed:
         await store.put(path, b"probe", exclusive=True)
         await _refuses(store, path)
         # The one changes nothing but the file, the other looks at uploads only.
-        spares_of_many, _listed = await both(_spares_of_many(wire, path), _lists(store, path))
+        spares_of_many, _listed = await both(_spares_of_many(store, wire, path), _lists(store, path))
         if not spares_of_many:
             # It may have been deleted. What is tried next is what happens to a file that stands.
             await store.put(path, b"probe")
         await _completes(store, path)
-        if not await _spares(wire, "PUT", path):
+        can = store.capabilities
+        if can.conditional_replace and not await _spares(wire, "PUT", path):
             raise _unsupported("has no put that replaces one file and no other (If-Match)", path)
-        return Probed(await _spares(wire, "DELETE", path), spares_of_many)
+        return Probed(can.conditional_delete and await _spares(wire, "DELETE", path), spares_of_many)
     finally:
         with suppress(StoreError):
             await wire.done("probe", "DELETE", path)
@@ -64,14 +65,14 @@ async def _spares(wire: S3Wire, method: Literal["PUT", "DELETE"], path: StorePat
     return answer.status == 412
 
 
-async def _spares_of_many(wire: S3Wire, path: StorePath) -> bool:
+async def _spares_of_many(store: Store, wire: S3Wire, path: StorePath) -> bool:
     """Whether a call for many files refuses to delete the file, whose condition it does not meet, and says so.
 
     Some services know the call and not its conditions (moto 5.2). No job needs it: whatever else goes wrong with the
     call counts as a no. One that was seen to ignore them once is not asked again.
     """
     deletes = Deletes(wire)
-    if deletes.ignores_conditions:
+    if deletes.ignores_conditions or not store.capabilities.conditional_delete:
         return False
     try:
         refused = await deletes.delete_at_once({path: _NO_ETAG.strip('"')})

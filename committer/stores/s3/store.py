@@ -1,4 +1,4 @@
-"""Amazon S3 and what speaks like it as a store, for `s3:` and `s3a:` paths."""
+"""Amazon S3 and what speaks like it as a store, for `s3:`, `s3a:` and `oss:` paths."""
 
 from __future__ import annotations
 
@@ -64,6 +64,14 @@ _CAPABILITIES: Final = Capabilities(
     max_batch_delete=BATCH,
     default_io_rate=3500,
 )
+# Services that a user can declare (`S3Options.service`), and what each lacks. Its deletes hear no condition.
+_SERVICES: Final = {
+    None: _CAPABILITIES,
+    "minio": msgspec.structs.replace(_CAPABILITIES, conditional_delete=False, deletes_by_name=True),
+    "oss": msgspec.structs.replace(
+        _CAPABILITIES, conditional_delete=False, conditional_replace=False, deletes_by_name=True
+    ),
+}
 
 
 class S3Store(UploadCalls, HttpStore, ObjectStore):
@@ -83,7 +91,7 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
     - What a request is asked to do is signed with its body, so that nothing damaged on the way is kept.
 
     Args:
-        scheme: ``s3`` or ``s3a``.
+        scheme: ``s3``, ``s3a``, or ``oss`` for Alibaba Cloud OSS.
         authority: The bucket.
         options: What was given as storage options.
         http_session: An aiohttp session to use instead of its own.
@@ -104,13 +112,13 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
     ) -> None:
         self._scheme = scheme
         self._authority = checked_bucket(scheme, authority)
-        self._options = (options or S3Options()).checked()
+        self._options = (options or S3Options()).of_scheme(scheme).checked()
         endpoint = self._options.endpoint()
         self._endpoint = f"{endpoint or 'https://s3.amazonaws.com'}/{self._authority}"
         self._access: S3Access = self._options.access()
         self._http = HttpClient(session=http_session)
-        self._capabilities = _CAPABILITIES
-        wire = S3Wire(self._authority, endpoint, self._options.addressing_style, self._access, self._http)
+        self._capabilities = _SERVICES[self._options.service]
+        wire = S3Wire(self._authority, endpoint, self._options.style(), self._access, self._http)
         super().__init__(wire, Objects(self._options))
         self._deletes = Deletes(wire)
         self._pages = partial(pages, wire)
@@ -257,7 +265,7 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         stamp: str | None = None,
     ) -> FileStatus:
         if exclusive:
-            headers["if-none-match"] = "*"
+            headers |= self._objects.exclusive
         for tries_left in reversed(range(_TRIES)):
             answer = await self._wire.send(operation, "PUT", path, (), headers, data=data)
             if answer.status < 300:

@@ -34,11 +34,18 @@ class Objects:
     """What new objects are told to be.
 
     Args:
-        options: Storage class, encryption and checksum.
+        options: Storage class, encryption, checksum and service.
+
+    Attributes:
+        algorithm: Of checksums.
+        exclusive: The header of a request that replaces nothing.
     """
 
     def __init__(self, options: S3Options) -> None:
         self.algorithm: str | None = options.checksum_algorithm
+        # Alibaba Cloud's page "PutObject"; it answers 501 to If-None-Match.
+        of_oss = options.service == "oss"
+        self.exclusive: Mapping[str, str] = {"x-oss-forbid-overwrite": "true"} if of_oss else {"if-none-match": "*"}
         self._encryption: dict[str, str] = {}
         if options.server_side_encryption is not None:
             self._encryption["x-amz-server-side-encryption"] = options.server_side_encryption
@@ -139,7 +146,7 @@ class UploadCalls:
         numbers = [part.number for part in parts]
         if not parts or any(number >= after for number, after in pairwise(numbers)):
             raise StorePartsError("no parts are named, or not by rising numbers", operation=operation, path=path)
-        headers = {**_XML, "if-none-match": "*"} if exclusive else _XML
+        headers = {**_XML, **self._objects.exclusive} if exclusive else _XML
         query = (("uploadId", upload_id),)
         body = completion(parts)
         answer = await self._wire.send(operation, "POST", self._checked(path), query, headers, data=body)

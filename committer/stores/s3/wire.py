@@ -215,5 +215,5 @@ def check_place(path: StorePath, bucket: str) -> None:
     Raises:
         ConfigurationError: It is.
     """
-    if path.authority != bucket or path.scheme not in ("s3", "s3a"):
+    if path.authority != bucket or path.scheme not in ("s3", "s3a", "oss"):
         raise ConfigurationError("the path belongs to another store", path=path)
