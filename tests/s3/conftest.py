@@ -19,7 +19,7 @@ else:
     from committer.stores.s3 import S3Store
     from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
     from tests.s3.proxy import Proxy, Trouble, proxy_to
-    from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, moto, seaweedfs
+    from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, moto, other, seaweedfs
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +31,12 @@ def seaweedfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
 @pytest.fixture(scope="session")
 def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with moto(tmp_path_factory.mktemp("moto")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def minio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with other("MinIO", tmp_path_factory.mktemp("minio")) as server:
         yield server
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from committer.testing.faults import Call, FaultyStore, SimulatedCrash
 from tests.s3.bucket import BucketChannel, options_for
 from tests.s3.lax import declared
 from tests.s3.proxy import Forgotten, Proxy
-from tests.s3.servers import Server, other
+from tests.s3.servers import Server
 
 UUID = "0a0b0c0d-1111-2222-3333-444455556666"
 REPLACES = CommitterConfig(conflict_mode="replace")
@@ -61,12 +60,9 @@ class Place:
 
 
 @pytest.fixture(params=["minio", "oss", "MinIO"])
-async def place(
-    request: pytest.FixtureRequest, moto_server: Server, root: StorePath, tmp_path: Path
-) -> AsyncIterator[Place]:
+async def place(request: pytest.FixtureRequest, moto_server: Server, root: StorePath) -> AsyncIterator[Place]:
     if request.param == "MinIO":
-        with other("MinIO", tmp_path) as server:
-            yield Place("minio", server, None, root)
+        yield Place("minio", request.getfixturevalue("minio_server"), None, root)
         return
     async with declared(request.param, moto_server) as (server, proxy):
         yield Place(request.param, server, proxy, root)
