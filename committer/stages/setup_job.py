@@ -492,7 +492,7 @@ def check_store(context: StageContext, needs: Mapping[str, str], *, operation: s
         )
     if missing:
         step = "leave `committer` out, which takes the one that suits the store, or write to another store"
-        if needs.get("spares_others") in missing:
+        if missing == [needs.get("spares_others")]:
             step = "give the storage option service ('minio' or 'oss') if it is one of them, or write to another store"
         raise UnsupportedError(
             f"committer {context.spec.committer!r} needs a store that can {' and '.join(missing)}; "
