@@ -86,7 +86,8 @@ class ObjectWorld(MemoryWorld):
             for winner in decision.winners:
                 record = files.get(f"{name.removesuffix('decision')}{winner.record}")
                 if record is not None:
-                    entries = decode_task_manifest(record, source=winner.record).files
+                    copy = record[winner.offset : winner.offset + winner.length]
+                    entries = decode_task_manifest(copy, source=winner.record).files
                     counts |= {self._shown(StorePath.from_uri(entry.d)) for entry in entries}
             self._decisions[data] = (decision.job_id, counts)
             self.counting |= counts
