@@ -120,7 +120,7 @@ async def has_setup(context: StageContext, found: JobDirectory | None = None) ->
         found: What stands in its directory, where that was listed.
     """
     if found is not None:
-        return is_set_up(context, found)
+        return is_set_up(context, found) and found.opened
     layout, anchor = context.layout, anchor_of(context)
     if anchor == layout.setup:
         names = {child.path.name for child in await children_of(context.store, layout.job_directory)}

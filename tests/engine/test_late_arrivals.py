@@ -177,3 +177,25 @@ async def test_intent_that_arrived_after_a_cleanup_blocks_no_job(flat: MemoryPla
     assert flat.files() == FILES
     with pytest.raises(JobNotFoundError):
         await flat.recover("j")
+
+
+@pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])
+async def test_a_setup_record_and_a_decision_that_come_when_their_job_is_over_are_removed(profile: str) -> None:
+    """No driver opened what stands there then, so nothing goes by it."""
+    place = MemoryPlace(profile)
+    job = await place.open_job(job_id="j")
+    came: dict[str, bytes] = {}
+
+    async def before(call: Call) -> None:
+        for name, data in place.all_files().items():
+            if name.endswith(("/setup", "/decision")) and ".removed/" not in name:
+                came[name] = data
+
+    place.store.before_call = before
+    await job.abort()
+    place.store.before_call = None
+    assert len(came) == 2
+    for name, data in came.items():
+        place.write(name, data)
+    await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
+    assert place.temporary() == set()
