@@ -85,6 +85,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         outcome_kept: Leave the outcome of a committed job in its directory, and nothing else, so that any process can
             ask later whether this job id committed, as a stream does before it repeats a batch; `cleanup` of that job
             id with `force` removes it.
+        driver_hidden: What the records of a job do not name of its driver: any of ``host``, ``process`` (id and start
+            time), ``user`` and ``program`` (its name, without arguments). Without host and process no other process can
+            see that the driver is dead.
         summary_report_directory: Where `summary-<job id>.json` goes, on any store; empty for nowhere. The name is
             Hadoop's: of jobs with one id, at several destinations, the report of the last to end stays.
         diagnostics_manifest_directory: Where the records of the job are kept after a commit, in a directory
@@ -149,6 +152,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     cleanup_parallel_delete: bool = True
     cleanup_base_first: bool = False
     outcome_kept: bool = False
+    driver_hidden: tuple[str, ...] = ()
     summary_report_directory: str = ""
     diagnostics_manifest_directory: str = ""
     file_list_directory: str = ""

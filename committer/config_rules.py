@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 
+from committer.driver_process import PARTS
 from committer.errors import InvalidPathError
 from committer.file_names import is_file_name
 from committer.paths import StorePath
@@ -37,6 +38,7 @@ _HEAVIEST = 1000
 _TEXTS = ("summary_report_directory", "diagnostics_manifest_directory", "file_list_directory")
 _LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
     "absolute_roots": (lambda text: isinstance(text, str) and bool(text), "URIs, or absolute paths"),
+    "driver_hidden": (lambda text: text in PARTS, ", ".join(PARTS)),
     "staging_directories": (
         lambda text: isinstance(text, str) and text.startswith("/") and "\0" not in text,
         "absolute paths of each machine",

@@ -260,6 +260,12 @@ OPTIONS: tuple[Option, ...] = (
         "a committed job leaves its outcome in `_temporary/J~S/kept`, until a forced `cleanup` of that job",
     ),
     Option(
+        f"{NATIVE}driver_hidden",
+        "driver_hidden",
+        "list",
+        "any of `host`, `process`, `user` and `program`; without host and process a dead driver is not seen to be dead",
+    ),
+    Option(
         f"{NATIVE}file_list_directory",
         "file_list_directory",
         note="`<job id>-<digest of the destination>.jsonl` there names every file that the job committed; taken from "

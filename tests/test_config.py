@@ -63,6 +63,7 @@ HONOURED = [
     ("committer.hadoop_driver", "true", "hadoop_driver", True),
     ("committer.pending_etags", "texts", "pending_etags", "texts"),
     ("committer.outcome_kept", "true", "outcome_kept", True),
+    ("committer.driver_hidden", "user, program", "driver_hidden", ("user", "program")),
     ("committer.publish", "auto", "publish", "auto"),
     ("committer.file_list_directory", "s3a://b/lists", "file_list_directory", "s3a://b/lists"),
     ("committer.file_list_format", "parquet", "file_list_format", "parquet"),

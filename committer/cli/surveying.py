@@ -11,10 +11,11 @@ from committer.cli.output import Answer, Part, copyable, line, styled, table
 from committer.cli.owners import Owner, count_of_hadoop, count_of_ours, owner_of
 from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
-from committer.cli.text import age, command
+from committer.cli.text import age, command, driver_in_words
 from committer.cli.what_to_do import FORCE, Advice, advice_on, advice_on_half
 from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for
+from committer.driver_process import DriverProcess, DriverState
 from committer.errors import DestinationNotFoundError, StorePermissionError
 from committer.flow.workers import run_workers
 from committer.layout import DirectoryName, JobLayout, is_job_id
@@ -50,6 +51,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         if_dead: Commands of which one settles a job that is still open, once its driver is known to be dead; of what a
             setup or a removal left beside the job of its id, once that job is over. ``N`` stands for the number of its
             tasks, which only the job's author knows.
+        driver: The process that set the job up.
+        driver_state: Whether that process runs, as far as this machine can tell.
     """
 
     job_id: str
@@ -66,6 +69,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     next_step: str = ""
     otherwise: str = ""
     if_dead: list[str] = []
+    driver: DriverProcess | None = None
+    driver_state: DriverState = "unknown"
 
 
 async def jobs(session: Session, uri: str) -> Answer:
@@ -158,6 +163,8 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
         next_step=advice.next_step,
         otherwise=advice.otherwise,
         if_dead=list(advice.if_dead),
+        driver=info.driver,
+        driver_state=info.driver_state,
     )
 
 
@@ -206,6 +213,9 @@ def _what_to_do(row: JobRow, rows: list[JobRow]) -> list[Part]:
     parts = [line(""), line(_name(row, rows), "bold")]
     if row.attention:
         parts.append(line(row.attention, indent=2))
+    if row.driver is not None and not row.kept:
+        runs = "whether it runs is not known here" if row.driver_state == "unknown" else row.driver_state
+        parts.append(line(f"driver: {driver_in_words(row.driver)}: {runs}", indent=2))
     if row.next_step:
         parts.append(copyable(row.next_step))
     if row.otherwise:
@@ -213,9 +223,12 @@ def _what_to_do(row: JobRow, rows: list[JobRow]) -> list[Part]:
         parts += [line(f"or, {alone}to end it with nothing of it published:", indent=2), copyable(row.otherwise)]
     if row.if_dead:
         done = count(row.task_records or 0, "task attempt" if row.delivery == "message" else "task")
-        state = "" if row.attention else f"open, {done} committed; its driver may be at work. "
+        is_dead = row.driver_state == "dead"
+        may_run = "" if is_dead else "; its driver may be at work"
+        state = "" if row.attention else f"open, {done} committed{may_run}. "
         choice = ", one of these, N being the number of the job's tasks" if len(row.if_dead) > 1 else ""
         dead = "If no such job is alive" if row.owner == "classic" else "If it is dead"
+        dead = "To end it" if is_dead else dead
         if row.attention in _HALVES and _shares_id(row, rows):
             dead = f"Once no job {row.job_id} runs"
         parts += [line(f"{state}{dead}{choice}:", indent=2), *map(copyable, row.if_dead)]

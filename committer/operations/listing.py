@@ -11,6 +11,7 @@ from committer.committers.file.shared import holds_output_of_jobs
 from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for, suited_committer
 from committer.config import CommitterConfig, ConfigLike, config_of
+from committer.driver_process import DriverProcess, DriverState, state_of
 from committer.errors import (
     JobNotFoundError,
     RecordError,
@@ -58,6 +59,9 @@ class JobInfo(Shown, frozen=True, kw_only=True):
         kept: Whether it committed and its outcome is kept (`CommitterConfig.outcome_kept`), so that a stream that
             repeats it finds it committed: it is kept on purpose.
         problem: Why the state is ``unknown``, and what to do; empty for every other state.
+        driver: The process that set the job up; None when unknown.
+        driver_state: ``running`` or ``dead`` when that process is, or was, one of this machine, else ``unknown``.
+            Another process may have joined the job to commit it.
     """
 
     job_id: str
@@ -70,6 +74,8 @@ class JobInfo(Shown, frozen=True, kw_only=True):
     files: int | None = None
     kept: bool = False
     problem: str = ""
+    driver: DriverProcess | None = None
+    driver_state: DriverState = "unknown"
 
 
 @advised
@@ -187,6 +193,7 @@ async def _info(store: Store, destination: StorePath, name: DirectoryName) -> Jo
         await refuse_links(store, found, operation="list_jobs")
         started = delivery = committer = files = None
         setup = await read_setup(store, layout) if found.set_up else None
+        driver = setup.process if setup is not None else None
         if setup is not None:
             started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
         # An intent alone came when its job was over.
@@ -220,6 +227,8 @@ async def _info(store: Store, destination: StorePath, name: DirectoryName) -> Jo
         updated=datetime.fromtimestamp(newest, tz=current_runtime().now().tzinfo) if newest else None,
         files=files,
         kept=kept,
+        driver=driver,
+        driver_state=state_of(driver),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from committer.config import CommitterConfig
+from committer.driver_process import DriverProcess
 from committer.errors import RecordError
 from committer.records.limits import LIMITS
 from committer.records.statistics import IOStatistics
@@ -75,12 +76,18 @@ class PlanFile(msgspec.Struct, frozen=True):
 
 
 class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.setup"):
-    """The job as it was set up. While it exists and `JobOpened` says open, the job is live."""
+    """The job as it was set up. While it exists and `JobOpened` says open, the job is live.
+
+    Attributes:
+        owner: Random name of the driver that set it up.
+        process: That driver's process.
+    """
 
     version: int = VERSION
     spec: JobSpec
     created: str
     owner: str
+    process: DriverProcess | None = None
 
 
 class JobOpened(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.opened"):
@@ -104,6 +111,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     Attributes:
         winners: Records and digests that messages named; None when every record listed wins.
         tasks: How many tasks must have committed; None when unknown.
+        process: The driver's process.
     """
 
     version: int = VERSION
@@ -112,6 +120,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     created: str
     winners: list[NamedRecord] | None = None
     tasks: int | None = None
+    process: DriverProcess | None = None
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar, final
 from committer.advice import call
 from committer.audit import audit
 from committer.config import CommitterConfig
+from committer.driver_process import DriverProcess, this_driver
 from committer.errors import JobStateError
 from committer.events import Progress, Statistics
 from committer.flow.runtime import Runtime, current_runtime
@@ -202,6 +203,11 @@ class StageContext:
     def timestamp(self) -> str:
         """Now, as records spell it."""
         return self.runtime.now().isoformat()
+
+    @property
+    def process(self) -> DriverProcess:
+        """This driver's process, as far as records may name it."""
+        return this_driver(self.config.driver_hidden)
 
     @property
     def durable(self) -> bool:

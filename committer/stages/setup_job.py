@@ -161,8 +161,7 @@ class SetupJob(Stage[None, None]):
     async def _fill(self, base: StorePath) -> None:
         """Writes the setup record and makes the directories in `base`; the record first where no rename follows."""
         layout, store = self.context.layout, self.context.store
-        setup = JobSetup(spec=self.context.spec, created=self.context.timestamp(), owner=self.context.driver)
-        path, data, durable = base / layout.setup.name, encode_record(setup), self.context.durable
+        path, data, durable = base / layout.setup.name, _setup_record(self.context), self.context.durable
         if base == layout.building:
             # Before the rest: it may make the directory again that a cleanup took away, with what stood there.
             await store.put(path, data, durable=durable)
@@ -364,6 +363,11 @@ class SetupJob(Stage[None, None]):
             ) from error
 
 
+def _setup_record(context: StageContext) -> bytes:
+    created, driver = context.timestamp(), context.driver
+    return encode_record(JobSetup(spec=context.spec, created=created, owner=driver, process=context.process))
+
+
 async def set_up(
     context: StageContext, needs: Mapping[str, str], known_as: Callable[[StageContext, JobSpec], StageContext]
 ) -> StageContext:
@@ -431,7 +435,7 @@ async def claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> N
     """
     layout, store = context.layout, context.store
     check_store(context, needs, operation="attach_job")
-    record = encode_record(JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver))
+    record = _setup_record(context)
     await store.make_directory(layout.job_directory, parents=True)
     found = await create_exclusively(store, layout.setup, record, durable=context.durable, limit=limit_of(JobSetup))
     await _make_claimed(context)

@@ -64,7 +64,8 @@ def test_what_jobs_shows_ends_the_job(run: Run, spaced: Lake, delivery: str, way
     kill_a_driver(spaced, "0.0", "1.0", "2.1", delivery=delivery)
     shown = run("jobs", spaced.path)
     assert "3 task" in shown.out
-    commands = commands_in(shown.out.partition("If it is dead")[2])
+    assert ": dead\n" in shown.out
+    commands = commands_in(shown.out.partition("To end it")[2])
     assert [words[0] for words in commands] == ["commit", "abort"]
     words = with_tasks(commands[way], 3)
     assert run(*words).code == 2
@@ -76,7 +77,7 @@ def test_what_jobs_shows_ends_the_job(run: Run, spaced: Lake, delivery: str, way
 def test_a_job_of_which_no_task_committed_can_only_be_aborted(run: Run, spaced: Lake) -> None:
     kill_a_driver(spaced)
     shown = run("jobs", spaced.path)
-    assert "open, 0 task attempts committed; its driver may be at work. If it is dead:" in shown.out
+    assert "open, 0 task attempts committed. To end it:" in shown.out
     [words] = commands_in(shown.out)
     assert words[0] == "abort"
     assert run(*words, "--yes").code == 0

@@ -28,6 +28,7 @@ _PASSING = (
     (r"Spark \d+\.\d+\.\d+, in this", "Spark 4.3.0, in this"),
     (r"(with release) \S+, by /\S+", r"\g<1> 0.1.0, by /opt/venv/bin/python"),
     (r"(as user) \S+", r"\g<1> etl"),
+    (r"(driver: ).*", r"\g<1>load.py of etl as process 4711 on driver-1: whether it runs is not known here"),
     (r"(host +).*", r"\g<1>driver-1"),
     (r"(principal +).*", r"\g<1>etl"),
     (r"\b[\d.,]+ ms\b", "1 ms"),

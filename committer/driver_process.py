@@ -1,0 +1,141 @@
+"""The process that drives a job: what a record holds of it, and whether it still runs on this machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+DriverState: TypeAlias = Literal["running", "dead", "unknown"]
+
+PARTS: Final = ("host", "process", "user", "program")
+"""What records hold of a driver: `CommitterConfig.driver_hidden` names what they leave out."""
+
+_PROC: Final = Path("/proc")
+_OF_A_JVM: Final = ("pyspark.", "committer.spark.job_side")
+
+
+class DriverProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The process of a driver. What was switched off, or is not known, is empty or 0.
+
+    Attributes:
+        host: Name of its machine.
+        boot: Boot id of the kernel and number of the process namespace: where process ids mean the same processes.
+        pid: Its process id. A Python process that Spark's JVM started names the JVM; one on an executor names none.
+        started: When it started, in clock ticks after the boot.
+        user: Name of its user.
+        program: Name of its program, never with arguments.
+    """
+
+    host: str = ""
+    boot: str = ""
+    pid: int = 0
+    started: int = 0
+    user: str = ""
+    program: str = ""
+
+
+def this_driver(hidden: Collection[str] = ()) -> DriverProcess:
+    """Describes the process that drives a job which this process sets up or commits. Reads `/proc`; no store call.
+
+    Args:
+        hidden: Which of `PARTS` to leave out.
+    """
+    pid = _driver_pid()
+    shown = set(PARTS).difference(hidden)
+    return DriverProcess(
+        host=platform.node() if "host" in shown else "",
+        boot=_boot() if "host" in shown else "",
+        pid=pid if "process" in shown else 0,
+        started=_started(pid) or 0 if "process" in shown else 0,
+        user=_user() if "user" in shown else "",
+        program=_program(pid) if "program" in shown else "",
+    )
+
+
+def state_of(driver: DriverProcess | None) -> DriverState:
+    """Returns whether a driver runs: "unknown" unless it is of this machine, boot and process namespace."""
+    if driver is None or not (driver.boot and driver.pid > 0 and driver.started):
+        return "unknown"
+    if (driver.host, driver.boot) != (platform.node(), _boot()):
+        return "unknown"
+    try:
+        os.kill(driver.pid, 0)
+    except ProcessLookupError:
+        return "dead"
+    except (OSError, OverflowError):
+        # Another user's; or a record that no driver wrote.
+        pass
+    started = _started(driver.pid)
+    if started is None:
+        # `/proc` may hide the processes of other users.
+        return "unknown"
+    return "running" if started == driver.started else "dead"
+
+
+def _boot() -> str:
+    try:
+        return f"{_read(_PROC / 'sys/kernel/random/boot_id')} {os.readlink(_PROC / 'self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> int | None:
+    """Returns when a process started; 0 for one that ended and was not waited for, None where that is not shown."""
+    try:
+        # The name, in parentheses, may hold blanks and parentheses.
+        state, *fields = _read(_PROC / str(pid) / "stat").rpartition(")")[2].split()
+        return 0 if state in "ZX" else int(fields[18])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _driver_pid() -> int:
+    main = _main()
+    if not main.startswith(_OF_A_JVM):
+        return os.getpid()
+    # Spark's Python processes end before the job does, so the JVM above them counts; an executor's JVM does not.
+    pid = os.getppid()
+    with suppress(OSError, ValueError, IndexError):
+        while pid > 1:
+            if _read(_PROC / str(pid) / "comm") == "java":
+                return 0 if "ExecutorBackend" in _read(_PROC / str(pid) / "cmdline") else pid
+            pid = int(_read(_PROC / str(pid) / "stat").rpartition(")")[2].split()[1])
+    return 0
+
+
+def _program(pid: int) -> str:
+    if pid != os.getpid():
+        return "java" if pid else ""
+    name = _main().removesuffix(".__main__") or os.path.basename(sys.argv[0] if sys.argv else "")
+    return _text(name if name not in ("", "-c", "-") else os.path.basename(sys.executable))
+
+
+def _main() -> str:
+    """Returns the module that this process runs; empty for a script."""
+    return getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", "")
+
+
+@cache
+def _user() -> str:
+    try:
+        return _text(pwd.getpwuid(os.geteuid()).pw_name)
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _text(name: str) -> str:
+    """Returns a name of the system as text that JSON can hold."""
+    return name.encode(errors="replace").decode()
