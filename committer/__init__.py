@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from committer.errors import CommitterError
     from committer.job import Job
     from committer.job_opening import attach_job, open_job
-    from committer.operations import JobInfo, cleanup, list_jobs, recover
+    from committer.operations import JobInfo, cleanup, list_jobs, recover, settle
     from committer.paths import StorePath
     from committer.publishing import publish_chunk
     from committer.reading import Winners, list_winners
@@ -70,6 +70,7 @@ __all__ = [
     "open_task",
     "publish_chunk",
     "recover",
+    "settle",
     "validate",
 ]
 
@@ -100,6 +101,7 @@ _HOMES = {
     "open_task": "committer.task_opening",
     "publish_chunk": "committer.publishing",
     "recover": "committer.operations",
+    "settle": "committer.operations",
     "validate": "committer.validation",
 }
 

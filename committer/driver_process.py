@@ -42,6 +42,17 @@ class DriverProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     user: str = ""
     program: str = ""
 
+    @property
+    def words(self) -> str:
+        """The process in a few words."""
+        named = [
+            self.program or "a program",
+            f"of {self.user}" if self.user else "",
+            f"as process {self.pid}" if self.pid else "",
+            f"on {self.host}" if self.host else "",
+        ]
+        return " ".join(filter(None, named))
+
 
 def this_driver(hidden: Collection[str] = ()) -> DriverProcess:
     """Describes the process that drives a job which this process sets up or commits. Reads `/proc`; no store call.

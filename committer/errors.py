@@ -151,7 +151,8 @@ class JobExistsError(JobError):
     """The job id is in use at this destination.
 
     Attributes:
-        state: ``open`` where that job is set up and not over; ``committed`` where it keeps its outcome.
+        state: Of that job: ``open``, ``committing`` (decided, not ended), ``committed`` (its last steps are missing, or
+            it keeps its outcome), ``rolled-back`` or ``aborted`` (what it left is not removed).
     """
 
     def __init__(self, message: str, *, state: str = "open", operation: str = "", **told: Unpack[_Told]) -> None:

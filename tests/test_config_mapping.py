@@ -56,6 +56,7 @@ def arguments(name: str, dest: Path) -> dict[str, object]:
     """What a function needs beside `config`."""
     return {
         "recover": {"job_id": "j"},
+        "settle": {"job_id": "j"},
         "attach_job": {"job_id": "j"},
         "cleanup": {"older_than": 0},
         "abort_uploads": {"force": True},

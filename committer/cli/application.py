@@ -190,6 +190,35 @@ def recover(
 
 
 @app.command
+def settle(
+    uri: Uri,
+    job_id: JobId,
+    *,
+    older_than: Annotated[
+        str | None,
+        Parameter(metavar="AGE", help="End an undecided job whose newest record is older: 90s, 30m, 12h, 7d, 2w."),
+    ] = None,
+    force: Annotated[bool, Parameter(help="You know that the driver of an undecided job is dead.")] = False,
+    yes: Yes = False,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """End what an earlier run of a job left, before it is run again: exit code 0 if it is committed, 4 if it may run.
+
+    A decided job is finished, an undecided one removed: only if its driver is known to be dead, or it is old enough.
+    """
+    session = Session(common, uri)
+    target = Target(session, uri, job_id)
+    age = older(older_than)
+    return _settled(
+        target,
+        "settle",
+        plan=ending.plan_settle(target, older_than=age, force=force),
+        work=lambda: ending.run_settle(target, older_than=age, force=force),
+        yes=yes,
+    )
+
+
+@app.command
 def abort(uri: Uri, job_id: JobId, *, yes: Yes = False, common: Common = Common()) -> Answer:  # noqa: B008
     """Decide that a job is never committed, and remove it."""
     session = Session(common, uri)

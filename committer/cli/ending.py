@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 
 from committer.cli.classic import refuse_classic
 from committer.cli.cleaning import run_clean
@@ -16,9 +17,10 @@ from committer.cli.target import Target, how_to_name_winners, left_entries, plan
 from committer.cli.text import command
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
+from committer.committers.standing import MEANINGS, Standing
 from committer.errors import ConfigurationError, JobDecidedError, JobNotFoundError, JobStateError
 from committer.job import Job
-from committer.operations import check_recovery, recover
+from committer.operations import check_recovery, check_settlement, recover, settle
 from committer.paths import StorePath
 from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
@@ -216,6 +218,48 @@ async def run_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
     return _reported(report, "committed" if report.success else "taken back: nothing of it is visible")
 
 
+async def plan_settle(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
+    """What ``settle`` will do with the job as it stands.
+
+    Raises:
+        JobExistsError: Its driver may be alive.
+    """
+    session = target.session
+    look = await target.look()
+    standing = await check_settlement(
+        target.uri,
+        target.job_id,
+        older_than=older_than,
+        force=force,
+        config=session.config,
+        storage_options=session.storage,
+    )
+    if standing in (Standing.OPEN, Standing.INTENDED, Standing.ABORTED):
+        will = "decide that the job is never committed, and delete its directory with its tasks' output"
+    elif look.found is None or look.is_no_job:
+        will = "remove what is left of the job, if anything, and look for a report of it"
+    else:
+        will = f"bring the job to its end: {MEANINGS[standing]}"
+    return planned_end(target, look, "settle", will)
+
+
+async def run_settle(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
+    """``committer settle``, once it may; exit code 4 where the id is free to run."""
+    session = target.session
+    report = await settle(
+        target.uri,
+        target.job_id,
+        older_than=older_than,
+        force=force,
+        config=session.config,
+        storage_options=session.storage,
+        progress=session.display,
+    )
+    if report is not None:
+        return _reported(report, "committed")
+    return _ended(target, "not committed: its id is free to run", Exit.NOT_FOUND)
+
+
 async def plan_abort(target: Target) -> Answer:
     """What ``abort`` will do.
 
@@ -268,19 +312,19 @@ async def run_abort(target: Target) -> Answer:
         # Nothing but its entries can stand.
         return await run_clean(target, older_than=None, force=False)
     if look.outcome is not None:
-        return _aborted(target, f"was not aborted: it is {look.outcome.outcome}", Exit.FAILED)
+        return _ended(target, f"was not aborted: it is {look.outcome.outcome}", Exit.FAILED)
     async with target.attach() as job:
         await job.abort()
     # An abort of a job that ended meanwhile does nothing, and says nothing.
     after = await target.look()
     if after.outcome is not None:
-        return _aborted(target, f"was not aborted: it is {after.outcome.outcome}", Exit.FAILED)
-    return _aborted(target, "aborted", Exit.OK)
+        return _ended(target, f"was not aborted: it is {after.outcome.outcome}", Exit.FAILED)
+    return _ended(target, "aborted", Exit.OK)
 
 
-def _aborted(target: Target, words: str, code: Exit) -> Answer:
+def _ended(target: Target, words: str, code: Exit) -> Answer:
     return Answer(
-        {"done": code is Exit.OK, "job_id": target.job_id, "result": words},
+        {"done": code is not Exit.FAILED, "job_id": target.job_id, "result": words},
         [line(f"job {target.job_id}: {words}")],
         code,
     )

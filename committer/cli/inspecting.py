@@ -13,7 +13,6 @@ from rich.console import Group
 from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
 from committer.cli.places import records_in
 from committer.cli.session import Session
-from committer.cli.text import driver_in_words
 from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig
 from committer.errors import RecordError, StoreError, StoreIsADirectoryError
@@ -308,7 +307,7 @@ def _setup(record: JobSetup, _: int) -> list[Part]:
         ("delivery", spec.delivery),
         ("set up", record.created),
         ("driver", record.owner),
-        ("process", driver_in_words(record.process) if record.process else ""),
+        ("process", record.process.words if record.process else ""),
     ]
     return [pairs(rows), *_choices(spec.config)]
 

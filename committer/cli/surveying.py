@@ -11,7 +11,7 @@ from committer.cli.output import Answer, Part, copyable, line, styled, table
 from committer.cli.owners import Owner, count_of_hadoop, count_of_ours, owner_of
 from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
-from committer.cli.text import age, command, driver_in_words
+from committer.cli.text import age, command
 from committer.cli.what_to_do import FORCE, Advice, advice_on, advice_on_half
 from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for
@@ -215,7 +215,7 @@ def _what_to_do(row: JobRow, rows: list[JobRow]) -> list[Part]:
         parts.append(line(row.attention, indent=2))
     if row.driver is not None and not row.kept:
         runs = "whether it runs is not known here" if row.driver_state == "unknown" else row.driver_state
-        parts.append(line(f"driver: {driver_in_words(row.driver)}: {runs}", indent=2))
+        parts.append(line(f"driver: {row.driver.words}: {runs}", indent=2))
     if row.next_step:
         parts.append(copyable(row.next_step))
     if row.otherwise:

@@ -229,11 +229,12 @@ def interrupted(target: Target, doing: str) -> Callable[[], Answer]:
         except (CommitterError, TimeoutError, KeyboardInterrupt) as error:
             state = f"not known: {error or type(error).__name__}"
         follow_up = target.command("recover") if doing in ("commit", "recover") else target.command("abort")
+        follow_up = target.command("settle") if doing == "settle" else follow_up
         if doing == "cleanup":
             follow_up = command("jobs", target.uri)
         words = (
             "the job may be committing, and part of it may be visible"
-            if doing in ("commit", "recover")
+            if doing in ("commit", "recover", "settle")
             else "part of the job may be removed"
         )
         parts = [line(f"interrupted: {words}", "bold red"), pairs([("state", state)], indent=2), copyable(follow_up)]

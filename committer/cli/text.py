@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from datetime import datetime
 from itertools import chain, pairwise
 
-from committer.driver_process import DriverProcess
 from committer.errors import InvalidPathError
 from committer.paths import StorePath
 from committer.readable import clean
@@ -45,17 +44,6 @@ def command(*words: object) -> str:
     chosen = {word.partition("=")[0] for flag, word in pairwise(said) if flag == "-o"}
     reach = [pair for pair in _reach.get() if not (pair[0] == "-o" and pair[1].partition("=")[0] in chosen)]
     return clean(shlex.join(["committer", *said, *chain.from_iterable(reach)]))
-
-
-def driver_in_words(driver: DriverProcess) -> str:
-    """A job's driver as its record names it."""
-    named = [
-        driver.program or "a program",
-        f"of {driver.user}" if driver.user else "",
-        f"as process {driver.pid}" if driver.pid else "",
-        f"on {driver.host}" if driver.host else "",
-    ]
-    return " ".join(filter(None, named))
 
 
 def age(moment: datetime | None, now: datetime) -> str:

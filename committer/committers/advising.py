@@ -22,7 +22,7 @@ HIDDEN: Final = "; ... stands for what was given there and is not shown"
 
 _HIDDEN_VALUE: Final = "..."
 _OPTIONS: Final = "storage_options"
-_CALL: Final = re.compile(r"`((?:job = )?await committer\.(?:recover|cleanup|list_jobs|attach_job)\([^`]*)\)`")
+_CALL: Final = re.compile(r"`((?:job = )?await committer\.(?:recover|settle|cleanup|list_jobs|attach_job)\([^`]*)\)`")
 
 
 def shown_options(path: StorePath, storage_options: Mapping[str, object] | None) -> str:

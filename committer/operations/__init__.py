@@ -14,6 +14,7 @@ from committer.operations.cleanup import (
 )
 from committer.operations.listing import JobInfo, list_jobs
 from committer.operations.recovery import check_recovery, recover
+from committer.operations.settling import check_settlement, settle
 from committer.paths import Destination
 
 __all__ = [
@@ -23,10 +24,12 @@ __all__ = [
     "JobInfo",
     "age_in_seconds",
     "check_recovery",
+    "check_settlement",
     "cleanup",
     "forget_outcome",
     "list_jobs",
     "plan_cleanup",
     "recover",
     "refuse_to_clean",
+    "settle",
 ]

@@ -23,7 +23,6 @@ from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.layout import COMMITTING, NEW, TEMPORARY, DirectoryName, is_job_id
 from committer.paths import Destination, StorePath
-from committer.records.job_state import Decision
 from committer.shown import Shown
 from committer.stages.job_directory import (
     JobDirectory,
@@ -34,7 +33,7 @@ from committer.stages.job_directory import (
     refuse_place,
     stands_beside,
 )
-from committer.stages.own_records import is_open, read_decision, read_kept, read_outcome, read_setup
+from committer.stages.own_records import is_open, read_decision, read_setup, read_state
 from committer.stores.base import Store
 from committer.stores.helpers import check_destination
 
@@ -202,12 +201,11 @@ async def _info(store: Store, destination: StorePath, name: DirectoryName) -> Jo
         half = await why_no_job(store, found) if name.setup else ""
         if half:
             return JobInfo(job_id=name.job_id, directory=directory, state="unknown", problem=half)
-        decision = await read_decision(store, layout) if found.decided else None
         newest = found.newest
         if found.beside:
             suited = suited_committer(store)
             committer, newest = suited.name, max(newest, await suited.last_task_commit(store, layout))
-        state, files, kept = await _state(store, found, decision)
+        state, files, kept = await read_state(store, found)
     except JobNotFoundError:
         # A late task attempt may have written among the output again after its job was removed.
         kind = suited_committer(store).listed_layout
@@ -242,19 +240,6 @@ async def why_no_job(store: Store, found: JobDirectory) -> str:
         return "" if await is_open(store, found.layout) else HALF_REMOVED
     decision = await read_decision(store, found.layout) if found.decided and not found.ended else None
     return "" if found.ended or (decision is not None and decision.decision == "abort") else HALF_REMOVED
-
-
-async def _state(store: Store, found: JobDirectory, decision: Decision | None) -> tuple[JobState, int | None, bool]:
-    files = decision.files if decision is not None else None
-    if found.keeps_outcome:
-        kept = await read_kept(store, found.layout)
-        return "committed", kept.files if kept is not None else files, True
-    outcome = await read_outcome(store, found.layout) if found.ended else None
-    if outcome is not None:
-        return outcome.outcome, outcome.files if outcome.outcome == "committed" else files, False
-    if decision is None:
-        return "open", None, False
-    return ("committing", files, False) if decision.decision == "commit" else ("aborted", None, False)
 
 
 def _time(text: str) -> datetime | None:

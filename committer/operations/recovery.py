@@ -25,6 +25,7 @@ from committer.paths import Destination, StorePath
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.removal import remove_leftovers
+from committer.stores.base import Store
 
 
 @advised
@@ -41,7 +42,9 @@ async def recover(
 ) -> JobReport:
     """Finishes a job whose driver died in its commit, as one undisturbed run would have ended.
 
-    May be called from any process, more than once, and by several at a time. A finished job gives its report.
+    May be called from any process, more than once, and by several at a time. A finished job gives its report, as long
+    as its kept outcome, its summary report or `_SUCCESS` speaks of it: without the first two until a later job wrote
+    `_SUCCESS`.
 
     Args:
         dest: The job's destination.
@@ -70,14 +73,20 @@ async def recover(
     check_flag(force, "force", "recover")
     told, display = watched(progress, listeners)
     try:
-        async with _found(dest, job_id, config, storage_options, told) as context, AsyncExitStack() as stack:
-            if not rollback:
-                await stack.enter_async_context(naming_the_end(context))
-            stack.push_async_callback(remove_leftovers, context)
-            return await committer_for(context.spec.committer).recover_job(context, rollback=rollback, force=force)
+        async with _found(dest, job_id, config, storage_options, told) as context:
+            return await finish(context, rollback=rollback, force=force)
     finally:
         if display is not None:
             await display.close()
+
+
+async def finish(context: StageContext, *, rollback: bool = False, force: bool = False) -> JobReport:
+    """Brings a job to its end from where it stands, and removes what removals of its id left half done."""
+    async with AsyncExitStack() as stack:
+        if not rollback:
+            await stack.enter_async_context(naming_the_end(context))
+        stack.push_async_callback(remove_leftovers, context)
+        return await committer_for(context.spec.committer).recover_job(context, rollback=rollback, force=force)
 
 
 @advised
@@ -106,22 +115,36 @@ async def _found(
     storage_options: Mapping[str, object] | None,
     listeners: Iterable[Listener] = (),
 ) -> AsyncIterator[StageContext]:
-    """The context of a job that stands, or that reports may speak of."""
     destination = StorePath.of(dest)
     check_job_id(job_id, "recover", call("list_jobs", str(destination)))
     choices = config_of(config)
-    async with store_of_call(destination, storage_options) as store:
-        try:
-            spec = await find_job(store, destination, job_id, config=choices, half=True)
-        except JobNotFoundError:
-            spec = JobSpec(
-                destination=destination.uri,
-                job_id=job_id,
-                committer=suited_committer(store).name,
-                config=choices or CommitterConfig(),
-            )
-        context = await open_context(spec, store, owned=False, listeners=listeners)
-        try:
-            yield context
-        finally:
-            await context.store.close()
+    async with (
+        store_of_call(destination, storage_options) as store,
+        found_job(store, destination, job_id, choices, listeners) as context,
+    ):
+        yield context
+
+
+@asynccontextmanager
+async def found_job(
+    store: Store,
+    destination: StorePath,
+    job_id: str,
+    choices: CommitterConfig | None,
+    listeners: Iterable[Listener] = (),
+) -> AsyncIterator[StageContext]:
+    """The context of a job that stands, or that reports may speak of."""
+    try:
+        spec = await find_job(store, destination, job_id, config=choices, half=True)
+    except JobNotFoundError:
+        spec = JobSpec(
+            destination=destination.uri,
+            job_id=job_id,
+            committer=suited_committer(store).name,
+            config=choices or CommitterConfig(),
+        )
+    context = await open_context(spec, store, owned=False, listeners=listeners)
+    try:
+        yield context
+    finally:
+        await context.store.close()

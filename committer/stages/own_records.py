@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from committer.driver_process import DriverProcess
 from committer.errors import ConfigurationError, RecordError, StoreNotFoundError
 from committer.layout import JobLayout, check_setup
 from committer.paths import StorePath
@@ -22,7 +23,7 @@ from committer.records.job_state import (
     limit_of,
 )
 from committer.stages.giving_up import giving_up
-from committer.stages.job_directory import JobDirectory
+from committer.stages.job_directory import JobDirectory, JobState
 from committer.stores.base import Store
 
 _SMALL_BYTES: Final = 1 << 20
@@ -117,10 +118,43 @@ async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
 
     Of several drivers' the one that was written last, by their clocks: each try knows best which task attempts won.
     """
+    return max(await _read_intents(store, found), key=lambda intent: intent.created, default=None)
+
+
+async def read_drivers(store: Store, found: JobDirectory) -> list[DriverProcess | None]:
+    """Reads the processes that set a job up or began to commit it, None for one not recorded: one call each.
+
+    Empty for a job without a setup record.
+    """
+    if not found.set_up:
+        return []
+    drivers = [(await read_setup(store, found.layout)).process]
+    return drivers + [intent.process for intent in await _read_intents(store, found)]
+
+
+async def _read_intents(store: Store, found: JobDirectory) -> list[Intent]:
     standing: list[Intent] = []
     for name in found.intents:
         with _naming_the_end(found.layout):
             intent = await read_record(store, found.layout.job_directory / name, Intent)
         if intent is not None:
             standing.append(intent)
-    return max(standing, key=lambda intent: intent.created, default=None)
+    return standing
+
+
+async def read_state(store: Store, found: JobDirectory) -> tuple[JobState, int | None, bool]:
+    """Reads the state of a job, the files that its decision publishes, and whether its outcome is kept: 0 to 2 calls.
+
+    A job without such records is open.
+    """
+    decision = await read_decision(store, found.layout) if found.decided else None
+    files = decision.files if decision is not None else None
+    if found.keeps_outcome:
+        kept = await read_kept(store, found.layout)
+        return "committed", kept.files if kept is not None else files, True
+    outcome = await read_outcome(store, found.layout) if found.ended else None
+    if outcome is not None:
+        return outcome.outcome, outcome.files if outcome.outcome == "committed" else files, False
+    if decision is None:
+        return "open", None, False
+    return ("committing", files, False) if decision.decision == "commit" else ("aborted", None, False)

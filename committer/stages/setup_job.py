@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Literal
@@ -11,6 +11,7 @@ import msgspec
 
 from committer.advice import call
 from committer.documentation import page
+from committer.driver_process import DriverProcess, state_of
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -37,9 +38,9 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import looking_again
 from committer.stages.destination_file import enclose_file, file_in_the_way, refuse_object
 from committer.stages.durability import missing_directories, sync_directories
-from committer.stages.job_directory import list_job_directories, look_at_job
+from committer.stages.job_directory import JobState, list_job_directories, look_at_job
 from committer.stages.job_stands import has_setup, may_vanish
-from committer.stages.own_records import is_open
+from committer.stages.own_records import is_open, read_drivers, read_state
 from committer.stages.removal import remove_failed_setup
 from committer.stores.helpers import children_of, create_exclusively, exists
 
@@ -246,7 +247,18 @@ class SetupJob(Stage[None, None]):
                 continue
             state = await self._state_of(other)
             if state is not None:
-                raise exists_error(layout, state, operation=self.name)
+                raise await self._exists(other, state)
+
+    async def _exists(self, other: DirectoryName, state: JobState) -> JobExistsError:
+        """The error that says where another job of the id stands: up to 4 calls, one more for each intent."""
+        layout, store = JobLayout(self.context.layout.destination, other.job_id, setup=other.setup), self.context.store
+        drivers: list[DriverProcess | None] = []
+        # What cannot be read, or went meanwhile, is left out.
+        with suppress(CommitterError):
+            found = await look_at_job(store, layout)
+            state, _files, _kept = await read_state(store, found)
+            drivers = await read_drivers(store, found) if state == "open" else []
+        return exists_error(layout, state, operation=self.name, drivers=drivers)
 
     async def _was_removed(self) -> bool:
         """Whether a cleanup removed the directory before the job was opened."""
@@ -400,24 +412,46 @@ async def set_up(
     raise AssertionError(context)
 
 
-def exists_error(layout: JobLayout, state: Literal["open", "committed"], *, operation: str) -> JobExistsError:
-    """The error of a setup that found a job of its id.
+def exists_error(
+    layout: JobLayout, state: JobState, *, operation: str, drivers: Sequence[DriverProcess | None] = ()
+) -> JobExistsError:
+    """Builds the error of a call that found a job of its id.
 
     Args:
-        layout: The job that is set up.
-        state: How the other one stands.
+        layout: A job of that id.
+        state: How it stands.
         operation: The call.
+        drivers: The processes that set it up or began to commit it, if it is open.
     """
+    job, place = f"job {layout.job_id}", str(layout.destination)
+    settle, forced = call("settle", place, layout.job_id), call("settle", place, layout.job_id, force=True)
     if state == "committed":
-        how = f"job {layout.job_id} committed at {layout.destination}, and its outcome is kept"
-        step = "choose another job id; where no stream will run that job again, "
-        step += f"{call('cleanup', str(layout.destination), job_id=layout.job_id, force=True)} frees the id"
+        how = f"{job} committed at {place}"
+        step = f"nothing is left to run: {settle} returns its report"
+    elif state == "committing":
+        how = f"{job} is decided to be committed at {place}, and not ended"
+        step = f"{settle} finishes it, at any time, and returns its report; then nothing is left to run"
+    elif state in ("rolled-back", "aborted"):
+        how = f"{job} is {state} at {place}, and what it left is not removed"
+        step = f"{settle} removes it; then run the job again"
     else:
-        how = f"job id {layout.job_id} is in use at {layout.destination}"
-        step = "choose another job id, or join the job with attach_job or open_task; if its driver is dead, "
-        step += f"{call('list_jobs', str(layout.destination))} says how far it came, and {page('recovery.md')} "
-        step += "what ends it"
+        how, step = _of_open(f"job id {layout.job_id} is in use at {place}", drivers, settle, forced)
     return JobExistsError(how, state=state, operation=operation, path=layout.job_directory, next_step=step)
+
+
+def _of_open(in_use: str, drivers: Sequence[DriverProcess | None], settle: str, forced: str) -> tuple[str, str]:
+    states = {state_of(driver): driver for driver in drivers}
+    join = "join the job with attach_job or open_task; for other work choose another job id"
+    if (running := states.get("running")) is not None:
+        return f"{in_use}: its driver runs, {running.words}", f"wait until that process has ended, or {join}"
+    if (dead := states.get("dead")) is not None and len(states) == 1:
+        return f"{in_use}: its driver is dead, {dead.words}", f"{settle} removes what it left; then run the job again"
+    unknown = states.get("unknown")
+    who = f": whether its driver runs is not known here, {unknown.words}" if unknown is not None else ""
+    step = (
+        f"if its driver runs, wait, or {join}; if it is dead, {forced} removes what it left, and {page('recovery.md')}"
+    )
+    return f"{in_use}{who}", f"{step} says how its tasks' output is committed instead"
 
 
 def hadoops_beside(layout: JobLayout) -> StorePath:

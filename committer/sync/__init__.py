@@ -41,6 +41,7 @@ from committer.sync.operations import (
     list_winners,
     load_record,
     recover,
+    settle,
     validate,
 )
 from committer.sync.publishing import ExecutorPool, publish_chunk
@@ -76,6 +77,7 @@ __all__ = [
     "open_task",
     "publish_chunk",
     "recover",
+    "settle",
     "validate",
 ]
 

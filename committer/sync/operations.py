@@ -37,7 +37,9 @@ def recover(
 ) -> JobReport:
     """Finishes a job whose driver died in its commit, as one undisturbed run would have ended.
 
-    May be called from any process, more than once, and by several at a time. A finished job gives its report.
+    May be called from any process, more than once, and by several at a time. A finished job gives its report, as long
+    as its kept outcome, its summary report or `_SUCCESS` speaks of it: without the first two until a later job wrote
+    `_SUCCESS`.
 
     Args:
         dest: The job's destination.
@@ -72,6 +74,57 @@ def recover(
             listeners=heard,
         ),
         "recover",
+    )
+
+
+def settle(
+    dest: Destination,
+    job_id: str,
+    *,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    config: ConfigLike | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    progress: bool | Listener | None = None,
+    listeners: Iterable[Listener] = (),
+) -> JobReport | None:
+    """Ends what an earlier run of a job id left, and says whether that id is committed.
+
+    Call it before `open_job` where a job may be run again under its id. A job that is decided to be committed is
+    finished, as by `recover`; an undecided one is aborted and removed, as by `cleanup`.
+
+    Args:
+        dest: The job's destination.
+        job_id: Its id.
+        older_than: End an undecided job, too, whose newest record is older than this (seconds, or a timedelta).
+        force: The driver of an undecided job is known to be dead.
+        config: As for `recover`.
+        storage_options: How to reach the store.
+        progress: As for `recover`.
+        listeners: Called with each event of progress, on the thread of this module's loop.
+
+    Returns:
+        The report if the job is committed; None if the id is free to run. Once a later job wrote `_SUCCESS`, a
+        committed job is known by its summary report (`summary_report_directory`) or its kept outcome (`outcome_kept`);
+        without these the result is None.
+
+    Raises:
+        JobExistsError: It is undecided, and its driver runs or may run. Nothing was changed.
+        OutcomeUnknownError: See `next_step`; nothing was deleted.
+    """
+    heard = tuple(listeners)
+    return wait_for(
+        lambda: engine.settle(
+            dest,
+            job_id,
+            older_than=older_than,
+            force=force,
+            config=config,
+            storage_options=storage_options,
+            progress=progress,
+            listeners=heard,
+        ),
+        "settle",
     )
 
 

@@ -1,6 +1,7 @@
-"""A driver as a process of its own: `python driver.py DESTINATION JOB_ID FILES [--replace] [--file-v1]`.
+"""A driver as a process of its own: `python driver.py DESTINATION JOB_ID FILES [--replace] [--file-v1] [--wait]`.
 
-Prints `ready` before it commits and `committed N` after; what it raises goes to its standard error, its type last.
+Prints `ready` before it commits, with `--wait` goes on when its standard input ends, and prints `committed N` after;
+what it raises goes to its standard error, its type last.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ async def main(destination: str, job_id: str, files: int, *, replace: bool, name
                 async with attempt.open(name(task, number)) as file:
                     await file.write(content(task, number))
     print("ready", flush=True)
+    if "--wait" in sys.argv:
+        sys.stdin.read()
     report = await job.commit(tasks=tasks)
     print("committed", report.files_committed, flush=True)
     await job.close()

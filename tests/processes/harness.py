@@ -39,6 +39,7 @@ def driver(destination: Path, job_id: str, files: int, *options: str) -> Iterato
     """A driver that is about to commit; dead when the block ends."""
     process = subprocess.Popen(
         [sys.executable, str(DRIVER), str(destination), job_id, str(files), *options],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -53,7 +54,7 @@ def driver(destination: Path, job_id: str, files: int, *options: str) -> Iterato
             process.send_signal(signal.SIGCONT)
             process.kill()
         process.wait(TIMEOUT_S)
-        for stream in (process.stdout, process.stderr):
+        for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
 

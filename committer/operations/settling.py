@@ -1,0 +1,188 @@
+"""Ending what an earlier run of a job id left, before the id is run again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Final
+
+from committer.advice import call
+from committer.committers.advising import advised
+from committer.committers.look import look_where_it_stands
+from committer.committers.opened_store import store_of_call
+from committer.committers.results import JobReport
+from committer.committers.standing import Standing
+from committer.config import ConfigLike, config_of
+from committer.driver_process import state_of
+from committer.errors import (
+    JobDecidedError,
+    JobNotFoundError,
+    JobRolledBackError,
+    JobStateError,
+    JobUndecidedError,
+)
+from committer.events import Listener
+from committer.events.display import watched
+from committer.layout import DirectoryName, check_job_id
+from committer.operations.arguments import check_flag
+from committer.operations.clean_job import DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED, Cleaning, clean_directory
+from committer.operations.cleanup import age_in_seconds
+from committer.operations.recovery import finish, found_job
+from committer.paths import Destination, StorePath
+from committer.stages.base import StageContext
+from committer.stages.own_records import read_drivers
+from committer.stages.setup_job import exists_error
+from committer.stores.base import Store
+
+_UNDECIDED: Final = (Standing.OPEN, Standing.INTENDED)
+_BROUGHT_ON: Final = (DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED)
+_LOOKS: Final = 20
+
+
+@advised
+async def settle(
+    dest: Destination,
+    job_id: str,
+    *,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    config: ConfigLike | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    progress: bool | Listener | None = None,
+    listeners: Iterable[Listener] = (),
+) -> JobReport | None:
+    """Ends what an earlier run of a job id left, and says whether that id is committed.
+
+    Call it before `open_job` where a job may be run again under its id. A job that is decided to be committed is
+    finished, as by `recover`; an undecided one is aborted and removed, as by `cleanup`. The driver of a job is the
+    process that set it up, and each process that began to commit it. A process that only joined it is not known.
+
+    Costs what `recover` of that job costs, and for an undecided one the calls of `cleanup` and one for each driver
+    that began to commit it. About 6 calls where no job of the id exists.
+
+    Args:
+        dest: The job's destination.
+        job_id: Its id.
+        older_than: End an undecided job, too, whose newest record is older than this (seconds, or a timedelta).
+        force: The driver of an undecided job is known to be dead.
+        config: As for `recover`.
+        storage_options: How to reach the store.
+        progress: As for `recover`.
+        listeners: Called with each event of progress.
+
+    Returns:
+        The report if the job is committed; None if the id is free to run. Once a later job wrote `_SUCCESS`, a
+        committed job is known by its summary report (`summary_report_directory`) or its kept outcome (`outcome_kept`);
+        without these the result is None.
+
+    Raises:
+        JobExistsError: It is undecided, and its driver runs or may run: not of this machine, boot and container, or
+            not recorded. Nothing was changed.
+        ConfigurationError: `older_than` is no age; or the job publishes below `absolute_roots` that were not given.
+        OutcomeUnknownError: See `next_step`; nothing was deleted.
+        CommitterError: A decided job cannot be finished now, as `recover` says.
+    """
+    report: JobReport | None = None
+    told, display = watched(progress, listeners)
+    try:
+        async with _asked(dest, job_id, older_than, storage_options, force=force) as asked:
+            store, destination, age_s = asked
+            choices = config_of(config)
+            for _look in range(_LOOKS):
+                async with found_job(store, destination, job_id, choices, told) as context:
+                    standing = await _where_it_stands(context, store, age_s, force=force)
+                    try:
+                        if standing in _UNDECIDED or standing is Standing.ABORTED:
+                            await _remove(context, store, None, dry=False)
+                        else:
+                            report = await finish(context)
+                    except (JobDecidedError, JobUndecidedError):
+                        # Another driver aborted it meanwhile, or set the id up again.
+                        continue
+                    except (JobNotFoundError, JobRolledBackError) as error:
+                        if error.outcome != "unchanged":
+                            raise
+                    # Of an earlier setup of the id a report may speak.
+                    if report is not None or not context.spec.setup:
+                        return report
+    finally:
+        if display is not None:
+            await display.close()
+    raise JobStateError(
+        f"job {job_id} at {destination} was set up and ended by other drivers, again and again",
+        operation="settle",
+        path=destination,
+        next_step="see that the job runs only once, then make the call again",
+    )
+
+
+@advised
+async def check_settlement(
+    dest: Destination,
+    job_id: str,
+    *,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    config: ConfigLike | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> Standing:
+    """Returns where the job stands that `settle` would end; changes nothing.
+
+    Raises:
+        JobExistsError: As `settle`.
+    """
+    async with AsyncExitStack() as stack:
+        asked = _asked(dest, job_id, older_than, storage_options, force=force)
+        store, destination, age_s = await stack.enter_async_context(asked)
+        context = await stack.enter_async_context(found_job(store, destination, job_id, config_of(config)))
+        return await _where_it_stands(context, store, age_s, force=force)
+
+
+@asynccontextmanager
+async def _asked(
+    dest: Destination,
+    job_id: str,
+    older_than: timedelta | float | None,
+    storage_options: Mapping[str, object] | None,
+    *,
+    force: bool,
+) -> AsyncIterator[tuple[Store, StorePath, float | None]]:
+    check_flag(force, "force", "settle")
+    age_s = age_in_seconds(older_than, operation="settle")
+    destination = StorePath.of(dest)
+    check_job_id(job_id, "settle", call("list_jobs", str(destination)))
+    async with store_of_call(destination, storage_options) as store:
+        yield store, destination, age_s
+
+
+async def _where_it_stands(context: StageContext, store: Store, age_s: float | None, *, force: bool) -> Standing:
+    """Returns where a job stands that may be ended.
+
+    Raises:
+        JobExistsError: It is undecided, and neither its age nor its driver says that it may be removed.
+    """
+    position = await look_where_it_stands(context)
+    if force or position.standing not in _UNDECIDED or position.found is None:
+        return position.standing
+    drivers = await read_drivers(context.store, position.found)
+    if drivers and all(state_of(driver) == "dead" for driver in drivers):
+        return position.standing
+    if age_s is not None and await _remove(context, store, age_s, dry=True):
+        return position.standing
+    raise exists_error(context.layout, "open", operation="settle", drivers=drivers)
+
+
+async def _remove(context: StageContext, store: Store, age_s: float | None, *, dry: bool) -> bool:
+    """Aborts and removes a job, or only looks; returns False where it is too young, or another driver decided it."""
+    layout, config = context.layout, context.config
+    name = DirectoryName(layout.job_id, layout.setup_name, "")
+    reason = await clean_directory(store, layout.destination, name, config, Cleaning(age_s, False, dry), [])
+    if not (reason is None or dry or reason in _BROUGHT_ON):
+        raise JobStateError(
+            f"job {layout.job_id} is kept: {reason}",
+            operation="settle",
+            path=layout.job_directory,
+            next_step=f"{call('list_jobs', str(layout.destination))} shows what stands there, and what ends it",
+        )
+    return reason is None
