@@ -44,6 +44,10 @@ LEFT_OUT: Final = {
         "docs/spark.md",
         'committer.spark.configure(spark, config={"publish"',
     ): "a JDK, which builds the jar: tests/spark/test_publishing.py",
+    ("docs/retries.md", "def flights(ds=None)"): "Airflow",
+    ("docs/retries.md", "def flights_asset"): "Dagster",
+    ("docs/retries.md", "def flights_task"): "Prefect",
+    ("docs/retries.md", "./load.sh"): "a script of the reader's: tests/cli/test_settle.py has the exit codes",
     ("docs/spark.md", "committer doctor /data/new --spark"): "a JDK: tests/cli/test_doctor_of_spark.py compares it",
     (
         "docs/spark.md",

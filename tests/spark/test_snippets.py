@@ -33,4 +33,4 @@ def test_the_snippets_of_a_page_run(
     check_printed(page, capsys.readouterr().out)
     assert names["spark"] is spark
     written = (tmp_path / "data").iterdir()
-    assert all(any(path.rglob("part-*")) for path in written if path.name != "checkpoints")
+    assert all(any(path.rglob("part-*")) for path in written if path.name not in ("checkpoints", "reports"))
