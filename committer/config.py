@@ -85,6 +85,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         outcome_kept: Leave the outcome of a committed job in its directory, and nothing else, so that any process can
             ask later whether this job id committed, as a stream does before it repeats a batch; `cleanup` of that job
             id with `force` removes it.
+        busy_timeout: Seconds that a commit waits for other jobs that are in its way (`DestinationBusyError`), counted
+            from its first try; 0 for not at all. None: 0, in streams 300.
         driver_hidden: What the records of a job do not name of its driver: any of ``host``, ``process`` (id and start
             time), ``user`` and ``program`` (its name, without arguments). Without host and process no other process can
             see that the driver is dead.
@@ -152,6 +154,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     cleanup_parallel_delete: bool = True
     cleanup_base_first: bool = False
     outcome_kept: bool = False
+    busy_timeout: float | None = None
     driver_hidden: tuple[str, ...] = ()
     summary_report_directory: str = ""
     diagnostics_manifest_directory: str = ""

@@ -33,6 +33,7 @@ _ABOVE_ZERO = (
     "multipart_in_flight",
 )
 _RATES = ("io_rate", "azure_io_rate")
+_SECONDS = ("busy_timeout",)
 _WEIGHTS = ("io_read_weight", "io_write_weight", "io_delete_weight")
 _HEAVIEST = 1000
 _TEXTS = ("summary_report_directory", "diagnostics_manifest_directory", "file_list_directory")
@@ -76,6 +77,11 @@ def _count(value: object) -> str:
 def _rate(value: object) -> str:
     ok = value is None or _number(value) is not None
     return "" if ok else "it must be a number of calls per second, 0 for no limit, or None"
+
+
+def _seconds(value: object) -> str:
+    ok = value is None or _number(value) is not None
+    return "" if ok else "it must be a number of seconds, 0 or more, or None"
 
 
 def _weight(value: object) -> str:
@@ -122,6 +128,7 @@ _RULES: dict[str, Callable[[object], str]] = {
     "promote_directories": _flag_or_none,
     **dict.fromkeys(_ABOVE_ZERO, _count),
     **dict.fromkeys(_RATES, _rate),
+    **dict.fromkeys(_SECONDS, _seconds),
     **dict.fromkeys(_WEIGHTS, _weight),
     **dict.fromkeys(_TEXTS, _text),
     "pending_set_directory": _place,

@@ -16,7 +16,9 @@ import msgspec
 
 from committer.errors import ConfigurationError
 
-Kind: TypeAlias = Literal["boolean", "int", "threads", "size", "rate", "weight", "text", "lower", "list", "local"]
+Kind: TypeAlias = Literal[
+    "boolean", "int", "threads", "size", "rate", "weight", "seconds", "text", "lower", "list", "local"
+]
 
 SPARK_HADOOP: Final = "spark.hadoop."
 """What Spark has before the keys that it hands to Hadoop."""
@@ -54,8 +56,8 @@ def parse(kind: Kind, key: str, value: object) -> object:
         return _size(key, value)
     if kind == "rate":
         return _rate(key, value)
-    if kind == "weight":
-        return _weight(key, value)
+    if kind in ("weight", "seconds"):
+        return _number(key, value, "it must be a number of zero or more")
     if kind == "list":
         return values_of_list(value)
     if kind == "local":
@@ -116,10 +118,6 @@ def _size(key: str, value: object) -> int:
 
 def _rate(key: str, value: object) -> float:
     return _number(key, value, "it must be a number of calls per second, or 0 for no limit")
-
-
-def _weight(key: str, value: object) -> float:
-    return _number(key, value, "it must be a number of zero or more")
 
 
 def _number(key: str, value: object, rule: str) -> float:

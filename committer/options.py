@@ -260,6 +260,12 @@ OPTIONS: tuple[Option, ...] = (
         "a committed job leaves its outcome in `_temporary/J~S/kept`, until a forced `cleanup` of that job",
     ),
     Option(
+        f"{NATIVE}busy_timeout",
+        "busy_timeout",
+        "seconds",
+        "how long a commit waits for jobs that are in its way; left out: 0, in streams 300",
+    ),
+    Option(
         f"{NATIVE}driver_hidden",
         "driver_hidden",
         "list",

@@ -63,6 +63,7 @@ HONOURED = [
     ("committer.hadoop_driver", "true", "hadoop_driver", True),
     ("committer.pending_etags", "texts", "pending_etags", "texts"),
     ("committer.outcome_kept", "true", "outcome_kept", True),
+    ("committer.busy_timeout", "2.5", "busy_timeout", 2.5),
     ("committer.driver_hidden", "user, program", "driver_hidden", ("user", "program")),
     ("committer.publish", "auto", "publish", "auto"),
     ("committer.file_list_directory", "s3a://b/lists", "file_list_directory", "s3a://b/lists"),

@@ -26,14 +26,16 @@ from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 
-# A job keeps all other choices: a record may not name a place outside the destination (G10), so the caller says.
-_PLACES = frozenset(
+# A job keeps all other choices: a record may not name a place outside the destination (G10), so the caller says; and
+# how long it waits.
+_OF_CALLER = frozenset(
     {
         "summary_report_directory",
         "diagnostics_manifest_directory",
         "file_list_directory",
         "file_list_format",
         "absolute_roots",
+        "busy_timeout",
         "pending_set_directory",
         "pending_set_user",
     }
@@ -113,7 +115,7 @@ def _without_effect(session: Session, spec: JobSpec) -> list[str]:
     return [
         f"-o {field} has no effect: the job keeps the choices it was set up with"
         for field in session.choices.given
-        if field not in _PLACES
+        if field not in _OF_CALLER
     ]
 
 

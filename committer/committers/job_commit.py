@@ -27,8 +27,10 @@ from committer.committers.reports import check_reported, save_report
 from committer.committers.results import JobReport
 from committer.committers.standing import CARRYING_OUT, REFUSING, Step, Wish, step_for
 from committer.committers.steps import take
+from committer.committers.waiting import Turn
 from committer.errors import (
     CommitterError,
+    DestinationBusyError,
     JobNotFoundError,
     JobStateError,
     JobUndecidedError,
@@ -123,7 +125,9 @@ async def _bring_to_end(call: JobCall) -> JobReport | None:
     """Takes the step that the table names, from where the job stands, until one ends the call."""
     async with call.resources:
         position = await call.look()
-        for _look in range(_LOOKS):
+        turn, looks = Turn(call), _LOOKS
+        while looks:
+            looks -= 1
             step = step_for(position.standing, call.wish)
             if step in CARRYING_OUT:
                 call.check_roots(position)
@@ -132,7 +136,10 @@ async def _bring_to_end(call: JobCall) -> JobReport | None:
             try:
                 led = await take(call, step, position)
             except Exception as error:
-                led = await after_failure(call, step, position, error)
+                try:
+                    led = await after_failure(call, step, position, error)
+                except DestinationBusyError as busy:
+                    led, looks = await turn.wait(busy), _LOOKS
             if not isinstance(led, Position):
                 return led
             position = led

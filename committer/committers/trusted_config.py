@@ -18,13 +18,15 @@ from committer.stages.base import StageContext
 def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> CommitterConfig:
     """Choices as a record holds them, but for places outside the destination: those only the caller may name (G10).
 
-    The rate is the calling process's, too, where the caller gives one: what a store bears may have changed since.
+    The rate is the calling process's, too, where the caller gives one: what a store bears may have changed since. So is
+    how long it waits.
     """
     paced_by = stored if given is None or (given.io_rate, given.azure_io_rate) == (None, None) else given
     return msgspec.structs.replace(
         stored,
         io_rate=paced_by.io_rate,
         azure_io_rate=paced_by.azure_io_rate,
+        busy_timeout=stored.busy_timeout if given is None or given.busy_timeout is None else given.busy_timeout,
         absolute_roots=given.absolute_roots if given is not None else (),
         staging_directories=given.staging_directories if given is not None else (),
         # Who names one for many jobs does not speak of those that keep their records at the destination.

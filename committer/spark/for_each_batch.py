@@ -153,6 +153,7 @@ class _BatchSink:
             self._said = True
             _LOG.warning("%s", withheld)
         options = options_of_batches(parse_options(settings))
+        settings["busy_timeout"] = str(options.config.busy_timeout)
         with telling(withheld):
             written = (settings, self._mode)
             if asyncio.run(was_committed(options, job_id)):

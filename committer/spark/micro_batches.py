@@ -44,6 +44,10 @@ _LOG = job_logger("committer.spark")
 _JOB_IDS: Final = uuid.UUID("6d1f0ba5-2f6c-5d0e-9a3b-5b7a6f5e4c21")
 _TRIES: Final = 10
 
+STREAM_BUSY_TIMEOUT_S: Final = 300.0
+"""Seconds that the commit of a batch waits for other jobs, unless the query says otherwise: without it one overwrite of
+another partition ends the query."""
+
 Before: TypeAlias = Literal["committed", "open", "nothing"]
 """What an earlier try of a batch left, once what could be ended is."""
 
@@ -63,7 +67,7 @@ def batch_job_id(query: str, batch: int, sink: str = "") -> str:
 
 
 def options_of_batches(options: WriteOptions) -> WriteOptions:
-    """The options of a stream's jobs: as given, with outcomes that are kept.
+    """The options of a stream's jobs: as given, with outcomes that are kept, and a wait for jobs that are in the way.
 
     Raises:
         ConfigurationError: They give a job id.
@@ -74,7 +78,9 @@ def options_of_batches(options: WriteOptions) -> WriteOptions:
             operation="writeStream",
             next_step="leave it out: the id is made from the query's id and the batch's number",
         )
-    return msgspec.structs.replace(options, config=options.config.replace(outcome_kept=True))
+    config = options.config
+    waits_s = STREAM_BUSY_TIMEOUT_S if config.busy_timeout is None else config.busy_timeout
+    return msgspec.structs.replace(options, config=config.replace(outcome_kept=True, busy_timeout=waits_s))
 
 
 async def end_earlier_try(options: WriteOptions, job_id: str) -> Before:

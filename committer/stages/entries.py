@@ -134,7 +134,7 @@ async def refuse_neighbours(context: StageContext, scope: Scope) -> None:
         if not scope.meets(other, fold):
             return
         try:
-            if not await _is_live(store, _layout_of(context, listed)):
+            if not await _is_live(store, layout_of_owner(context, listed.job_id, listed.setup)):
                 return
         except _UNREADABLE as unreadable:
             error = unreadable
@@ -194,7 +194,10 @@ async def drop_entries(context: StageContext) -> None:
     if not paths:
         async for listed in _listed(store, layout):
             own = (listed.job_id, listed.setup) == (layout.job_id, layout.setup_name)
-            if own or (listed.job_id == layout.job_id and await _is_orphan(store, _layout_of(context, listed))):
+            if own or (
+                listed.job_id == layout.job_id
+                and await _is_orphan(store, layout_of_owner(context, listed.job_id, listed.setup))
+            ):
                 paths.add(listed.path)
     for path in sorted(paths, key=str):
         await store.delete_file(path)
@@ -244,10 +247,11 @@ async def _listed(store: Store, layout: JobLayout) -> AsyncIterator[Listed]:
             yield Listed(child, job_id, setup, kind == "replace")
 
 
-def _layout_of(context: StageContext, listed: Listed) -> JobLayout:
-    kind = JobLayout if listed.setup else context.listed_layout
+def layout_of_owner(context: StageContext, job_id: str, setup: str) -> JobLayout:
+    """Returns where a job lives that has an entry at a job's destination."""
+    kind = JobLayout if setup else context.listed_layout
     layout = context.layout
-    return kind(layout.destination, listed.job_id, layout.job_attempt, setup=listed.setup)
+    return kind(layout.destination, job_id, layout.job_attempt, setup=setup)
 
 
 async def _is_orphan(store: Store, layout: JobLayout) -> bool:

@@ -13,7 +13,7 @@ import committer
 from committer import CommitterConfig, JobSpec, TaskCommit
 from committer.errors import JobDecidedError, JobNotFoundError, RecordError, TaskMissingError, UnsupportedError
 from committer.spark.messages import TaskCommitMessage
-from committer.spark.micro_batches import batch_job_id, end_earlier_try, enter_batch, forget_batch
+from committer.spark.micro_batches import batch_job_id, end_earlier_try, enter_batch, forget_batch, options_of_batches
 from committer.spark.options import WriteOptions
 from committer.spark.stream_writer import BatchMessage, CommitterStreamWriter, query_of
 from committer.stores.local import LocalStore
@@ -26,6 +26,12 @@ CONFIG = CommitterConfig(outcome_kept=True)
 
 def options(table: Path) -> WriteOptions:
     return WriteOptions(path=str(table), config=CONFIG)
+
+
+@pytest.mark.parametrize(("given", "waits_s"), [(None, 300), (0.0, 0), (2.5, 2.5)])
+def test_a_batch_waits_for_jobs_that_are_in_its_way(tmp_path: Path, given: float | None, waits_s: float) -> None:
+    asked = WriteOptions(path=str(tmp_path), config=CommitterConfig(busy_timeout=given))
+    assert options_of_batches(asked).config == CommitterConfig(outcome_kept=True, busy_timeout=waits_s)
 
 
 async def task(spec: JobSpec, number: int, name: str) -> TaskCommit:
