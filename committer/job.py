@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -66,6 +67,8 @@ class Job(OneProcess):
     is_recovery_supported = True
     """MapReduce's question: a driver that lost the message of a task attempt gets it again from `recover_task`."""
 
+    _is_left = False
+
     def __init__(
         self, context: StageContext, *, attached: bool, display: Display | None = None, reached: str = ""
     ) -> None:
@@ -74,6 +77,7 @@ class Job(OneProcess):
         self._context = context
         self._committer = committer_for(context.spec.committer)
         self._attached = attached
+        self._is_left = not attached
         self._display = display
         # As `shown_options` says it: the calls that errors advise need it.
         self._reached: str = reached
@@ -122,6 +126,21 @@ class Job(OneProcess):
     def _naming_the_end(self) -> AbstractAsyncContextManager[None]:
         # The process that set the job up runs its tasks again, or leaves its block, which aborts the job.
         return naming_the_end(self._context) if self._attached else nullcontext()
+
+    def _warn_if_left(self) -> None:
+        """Says of a job that nobody ended or closed that it stays, as asyncio does of its own objects."""
+        if self._is_left and not self._is_inherited:
+            self._is_left = False
+            warnings.warn(
+                f"job {self.job_id} at {self.spec.destination} was never committed, aborted or closed: nothing of it "
+                f"is visible, and it stays below _temporary until cleanup with job_id={self.job_id!r} removes it",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    def __del__(self) -> None:
+        self._warn_if_left()
 
     def listen(self, listener: Listener) -> None:
         """Adds a listener for progress; it is called on the event loop and must return at once.
@@ -243,6 +262,7 @@ class Job(OneProcess):
             CommitterError: With `outcome` "partial" the job is decided: call commit or `recover` again.
         """
         self._check_process("commit_job")
+        self._is_left = False
         # What was called in the same gather, or given to create_task, is about to begin: it is seen below.
         await asyncio.sleep(0)
         async with self._committing:
@@ -327,6 +347,7 @@ class Job(OneProcess):
             CommitterError: Something could not be removed; the decision stands.
         """
         self._check_process("abort_job")
+        self._is_left = False
         if self._report is not None or self._aborted:
             return
         with self._advising():
@@ -362,6 +383,7 @@ class Job(OneProcess):
     async def close(self) -> None:
         """Frees what this process opened; decides nothing."""
         self._check_process("close")
+        self._is_left = False
         try:
             await self._context.store.close()
         finally:

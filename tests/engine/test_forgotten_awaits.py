@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
+import re
+import subprocess
 import sys
+import warnings
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -501,3 +504,48 @@ def test_calls_may_be_noted_in_one_thread_while_another_looks_through_them() -> 
     finally:
         sys.setswitchinterval(interval)
     assert calls.first() is None
+
+
+# -- jobs that are left ---------------------------------------------------------------------------------------------
+
+LEFT = r"job nightly at file:.* was never committed, aborted or closed.*cleanup"
+
+
+async def test_a_job_that_is_left_warns_with_its_destination_and_id(tmp_path: Path) -> None:
+    async def leave() -> None:
+        job = await committer.open_job(tmp_path, job_id="nightly")
+        async with job.task_attempt(task=0):
+            pass
+        del job
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match=LEFT):
+        await leave()
+    assert [info.state for info in await committer.list_jobs(tmp_path)] == ["open"]
+    await committer.cleanup(tmp_path, job_id="nightly")
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", "close"])
+async def test_a_job_that_is_ended_or_closed_does_not_warn(tmp_path: Path, end: str) -> None:
+    async def leave() -> None:
+        job = await committer.open_job(tmp_path)
+        await getattr(job, end)()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        await leave()
+        gc.collect()
+    assert [str(one.message) for one in caught if "was never committed" in str(one.message)] == []
+
+
+@pytest.mark.parametrize("blocking", [True, False], ids=["committer.sync", "committer"])
+def test_a_program_that_ends_with_a_job_open_says_so(tmp_path: Path, blocking: bool) -> None:
+    program = (
+        "import committer.sync, sys\njob = committer.sync.open_job(sys.argv[1], job_id='nightly')\n"
+        if blocking
+        else "import asyncio, committer, sys\nasync def main():\n    global job\n"
+        "    job = await committer.open_job(sys.argv[1], job_id='nightly')\nasyncio.run(main())\n"
+    )
+    command = [sys.executable, "-X", "dev", "-c", program, str(tmp_path)]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert re.search(f"ResourceWarning: {LEFT}", ended.stderr), ended.stderr
