@@ -12,7 +12,7 @@ import msgspec
 from committer.config_rules import broken_rules
 from committer.errors import ConfigurationError, RecordError
 from committer.explanation import Explained, Explanation
-from committer.option_values import values_of_list
+from committer.option_values import shown_name, values_of_list
 from committer.options import ConfigurationWarning, key_of
 from committer.resolved_options import resolve
 
@@ -348,7 +348,7 @@ def _unknown(name: object, fields: list[str]) -> ConfigurationError:
     step = f"did you mean {close[0]!r}?" if close else f"the fields are {', '.join(fields)}"
     if of_hadoop:
         step = "config=committer.CommitterConfig.from_hadoop({...}) takes Hadoop's keys"
-    return ConfigurationError(f"config has no field {name!r}", operation="configure", next_step=step)
+    return ConfigurationError(f"config has no field {shown_name(name)}", operation="configure", next_step=step)
 
 
 def _with_origins(config: CommitterConfig, origins: Mapping[str, str]) -> CommitterConfig:

@@ -26,8 +26,22 @@ SPARK_HADOOP: Final = "spark.hadoop."
 _INT = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 _FILE = re.compile(r"file:(?://)?(?=/)")
 _SIZE = re.compile(r"([+-]?[0-9]+)([kmgtpe]?)", re.IGNORECASE)
+_LONGEST_NAME = 64
+_WORD = re.compile("[A-Z]?[a-z]{0,24}(?:[A-Z][a-z]{1,24}){0,4}|[A-Z]{1,16}|[a-z]{0,4}[0-9]{1,2}[a-z]{0,4}")
 _INT_BOUND = 1 << 31
 _LONG_BOUND = 1 << 63
+
+
+def is_wordy(name: str) -> bool:
+    """Whether an option's name consists of words, as names do and secrets do not."""
+    return len(name) <= _LONGEST_NAME and all(_WORD.fullmatch(word) for word in re.split("[._-]", name))
+
+
+def shown_name(name: object) -> str:
+    """An unknown option's name for an error, which must not repeat a secret that was given in its place."""
+    if is_wordy(str(name)):
+        return repr(name)
+    return f"of this name ({len(str(name))} characters, not repeated: a secret may stand in the place of the name)"
 
 
 def plain_keys(options: Mapping[str, object]) -> Iterator[tuple[str, str, object]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from committer.errors import ConfigurationError
-from committer.option_values import SPARK_HADOOP
+from committer.option_values import SPARK_HADOOP, shown_name
 from committer.references import FORMS, is_reference, resolved
 
 _HOSTS: Final = ("dfs", "blob")
@@ -208,7 +208,7 @@ class OptionTable:
         if self.is_hadoop(key):
             listed = f"understood are {', '.join(self.hadoop_keys)}"
         hint = f"did you mean {spellings[close[0]]!r}? " if close else ""
-        return _refused(f"the store of {self.store} knows no option {key!r}", f"{hint}{listed}")
+        return _refused(f"the store of {self.store} knows no option {shown_name(key)}", f"{hint}{listed}")
 
     def _own(self, name: str) -> str:
         return next((option.name for option in self.options if name in option.others), name)

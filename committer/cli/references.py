@@ -11,7 +11,7 @@ import msgspec
 
 from committer.config import CommitterConfig
 from committer.errors import ConfigurationError
-from committer.option_values import SPARK_HADOOP
+from committer.option_values import SPARK_HADOOP, is_wordy, shown_name
 from committer.options import OPTIONS, ConfigurationWarning
 from committer.paths import StorePath
 from committer.references import resolved
@@ -88,9 +88,10 @@ def storage_options_of(uri: str, texts: Iterable[str]) -> dict[str, object]:
     table = options_of(StorePath.of(uri).scheme) if texts and uri else None
     for text in texts:
         key, value = _split(text, "--storage")
+        shown = f"--storage {key if is_wordy(key) else 'KEY'}"
         if key in values:
-            raise _bad(f"--storage {key} is given twice")
-        check_text(table, key, value, shown=f"--storage {key}", why="others can see a command line")
+            raise _bad(f"{shown} is given twice")
+        check_text(table, key, value, shown=shown, why="others can see a command line")
         values[key] = resolved(value, key)
     return values
 
@@ -127,7 +128,8 @@ def _unknown(key: str) -> ConfigurationError:
     # Hadoop's keys are long and alike: a field, or a key's last part, is what people misspell.
     close = difflib.get_close_matches(key, [*_FIELDS, *_KEYS], n=1, cutoff=0.7)
     return _bad(
-        f"-o {key} is not known", f"did you mean {close[0]}?" if close else "`committer options` lists what there is"
+        f"the option {shown_name(key)} of -o is not known",
+        f"did you mean {close[0]}?" if close else "`committer options` lists what there is",
     )
 
 

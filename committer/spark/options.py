@@ -17,6 +17,7 @@ import msgspec
 
 from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, InvalidPathError
+from committer.option_values import shown_name
 from committer.paths import StorePath
 from committer.references import Found
 from committer.spark.formats import FORMAT_OPTIONS, FileFormat, parse_format
@@ -273,7 +274,7 @@ def _unknown(key: str, known: list[str]) -> ConfigurationError:
     spellings = {name.lower(): name for name in known}
     close = difflib.get_close_matches(key.lower(), spellings, n=1)
     return ConfigurationError(
-        f"the option {key!r} is not known",
+        f"the option {shown_name(key)} is not known",
         operation="save",
         next_step=f"did you mean {spellings[close[0]]!r}?" if close else f"the options are {', '.join(sorted(known))}",
     )

@@ -20,6 +20,7 @@ from committer.errors import (
     StorePreconditionError,
     UnsupportedError,
 )
+from committer.option_values import shown_name
 from committer.paths import StorePath
 from committer.stores.abilities import METADATA, SYNC
 from committer.stores.base import FileStatus, Store
@@ -359,5 +360,5 @@ def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme
             close = difflib.get_close_matches(key, allowed, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(allowed)}"
             raise ConfigurationError(
-                f"the {scheme} store knows no option {key!r}", operation="open_store", next_step=hint
+                f"the {scheme} store knows no option {shown_name(key)}", operation="open_store", next_step=hint
             )

@@ -126,6 +126,9 @@ def test_what_is_said_of_a_missing_word_works_when_it_is_followed(
     [
         ["abfss://c@a.dfs.core.windows.net/x", "--storage", "account_key=S3CRET"],
         ["abfss://c@a.dfs.core.windows.net/x", "--storage", "S3CRET"],
+        ["abfss://c@a.dfs.core.windows.net/x", "--storage", "S3CRET/7x=1"],
+        ["/data/x", "--storage", "S3CRET/7x=1"],
+        ["/data/x", "-o", "S3CRET/7x=1"],
         ["abfss://c@a.dfs.core.windows.net/x", "--storage", "account_key", "=S3CRET"],
         ["--storage=account_key=S3CRET"],
         ["--storage", "account_key", "S3CRET"],

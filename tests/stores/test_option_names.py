@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import committer
 from committer.errors import ConfigurationError
 from committer.paths import StorePath
 from committer.storage_options import markdown_table
@@ -292,3 +293,25 @@ def test_no_name_means_two_things(scheme: str) -> None:
     names += [*table.advice, *table.switches]
     assert len(names) == len(set(names))
     assert all(name == name.lower() for name in names)
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://b/x", "gs://b/x", str(ADLS), "az://c@a.blob.core.windows.net/x", "/x", "hdfs://h/x"]
+)
+@pytest.mark.parametrize(
+    "secret",
+    ["AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "sv=2024-05-04&sig=abc", "5f4dcc3b5aa765d61d8327deb882cf99", "eyJhbGciOi.eyJzdWIi.c2ln"],
+)  # fmt: skip
+async def test_a_secret_in_the_place_of_a_name_is_not_repeated(uri: str, secret: str) -> None:
+    for given in ({"storage_options": {secret: "x"}}, {"config": {secret: "x"}}):
+        with pytest.raises(ConfigurationError, match=r"characters, not repeated") as caught:
+            await committer.list_jobs(uri, **given)  # type: ignore[arg-type]
+        assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["account_name", "accessKeyId", "AWS_REGION", "fs.s3a.acces.key", "verify-ssl", "use_http2"]
+)
+async def test_a_name_that_is_not_known_is_repeated(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'{name}'"):
+        await committer.list_jobs("hdfs://h/x", storage_options={name: "x"})
