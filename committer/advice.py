@@ -48,5 +48,13 @@ def to_blocking_callers() -> Iterator[None]:
     try:
         yield
     except CommitterError as error:
-        error.next_step = blocking(error.next_step)
+        tell_blocking_caller(error)
         raise
+
+
+def tell_blocking_caller(error: BaseException | None) -> None:
+    """Has what an error and its notes advise name blocking calls."""
+    if isinstance(error, CommitterError):
+        error.next_step = blocking(error.next_step)
+    if error is not None and hasattr(error, "__notes__"):
+        error.__notes__ = [blocking(note) for note in error.__notes__]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -13,7 +13,7 @@ from typing import Self
 import anyio
 
 from committer.advice import COMMIT_AGAIN
-from committer.committers.advising import advising
+from committer.committers.advising import advising, with_options
 from committer.committers.failures import say_it_is_left
 from committer.committers.fresh import as_new_driver, fresh_statistics
 from committer.committers.refused_output import naming_the_end, without_the_end
@@ -426,9 +426,21 @@ class Job(OneProcess):
             error.add_note(f"job {self.job_id} was not aborted: it may be decided")
             return
         in_time = True
-        was_aborted = self._aborted
+        was_aborted, begun = self._aborted, not (self._is_left or self._abort_called)
+
+        async def end() -> None:
+            await self.abort()
+            if begun and self._report is None and not self._aborted:
+                with suppress(CommitterError):
+                    # What ended the job is its own commit, or another driver's; nothing is told where it is just gone.
+                    await self._committer.check_recovery(fresh_statistics(self._context), rollback=False, force=False)
+                    how = with_options(self._context.recover_call(), self._reached)
+                    error.add_note(
+                        f"job {self.job_id} is committed: {how} finishes what is left, and returns its report"
+                    )
+
         try:
-            in_time = await run_shielded(self.abort, bound_s=UNDO_BOUND_S)
+            in_time = await run_shielded(end, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
             _log.warning("job %s was not aborted: %s", self.job_id, failure)
             say_it_is_left(self._context, failure, self._reached)

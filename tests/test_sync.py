@@ -499,9 +499,35 @@ def test_an_interrupt_after_the_decision_deletes_nothing(tmp_path: Path, how: st
     assert slow.unwound.is_set()
     if how == "commit":
         assert "was not aborted" in caught.value.__notes__[-1]
+        assert "`committer.sync.recover(" in caught.value.__notes__[-1]
     assert [info.state for info in sync.list_jobs(tmp_path)] == ["committing"]
     assert sync.recover(tmp_path, "half").files_committed == 2
     assert visible(tmp_path) == {"part-0": b"x", "part-1": b"x"}
+
+
+@pytest.mark.allow_blocking("looks when to strike")
+@pytest.mark.parametrize("moment", [0, 4])
+def test_an_interrupt_after_the_outcome_says_that_the_job_is_committed(tmp_path: Path, moment: int) -> None:
+    slow = Slow("any")
+    seen = 0
+
+    async def strike(call: Call) -> None:
+        nonlocal seen
+        if any(tmp_path.glob("_temporary/*/outcome")) or seen:
+            seen += 1
+        if seen == moment + 1:
+            slow.strike()
+            await asyncio.Event().wait()
+
+    store = {"store": FaultyStore(LocalStore(), before_call=strike)}
+    with pytest.raises(KeyboardInterrupt) as caught:
+        with sync.open_job(tmp_path, job_id="j", storage_options=store) as job:
+            with job.task_attempt(0) as task:
+                write(task, "part-0")
+            job.commit()
+    assert caught.value.__notes__[-1].startswith("job j is committed: `committer.sync.recover(")
+    assert sync.recover(tmp_path, "j").files_committed == 1
+    assert visible(tmp_path) == {"part-0": b"x"}
 
 
 def test_an_interrupted_task_commits_nothing(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from committer import job as engine
 from committer import job_opening
+from committer.advice import tell_blocking_caller
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import ConfigLike
 from committer.errors import JobStateError
@@ -193,7 +194,10 @@ class Job(OneProcess):
     ) -> None:
         if self._is_inherited or (error is not None and is_ending()):
             return
-        self._wait(lambda: self._job.__aexit__(kind, error, trace), "open_job")
+        try:
+            self._wait(lambda: self._job.__aexit__(kind, error, trace), "open_job")
+        finally:
+            tell_blocking_caller(error)
 
     def _told_as(self) -> str:
         return f"job {self.job_id}"

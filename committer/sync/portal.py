@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from committer.advice import to_blocking_callers
+from committer.advice import blocking, to_blocking_callers
 from committer.errors import CommitterError
 from committer.flow.threads import LastingExecutor
 
@@ -328,7 +328,9 @@ def _unwind(
         interrupt.add_note(f"what was interrupted had not ended {UNWIND_BOUND_S:.0f} s later, and goes on")
     elif not call.succeeded:
         if not isinstance(call.error, asyncio.CancelledError):
-            interrupt.add_note(f"what was interrupted ended with {type(call.error).__name__}: {call.error}")
+            interrupt.add_note(
+                f"what was interrupted ended with {type(call.error).__name__}: {blocking(str(call.error))}"
+            )
     elif undo is not None:
         result = call.result()
         undoing = _Call(lambda: undo(result, interrupt))

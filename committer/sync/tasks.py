@@ -11,6 +11,7 @@ from typing import Any, Final, Self, TypeVar
 
 from committer import blocking_files, task_files, task_opening
 from committer import task as engine
+from committer.advice import tell_blocking_caller
 from committer.errors import TaskError
 from committer.flow.one_process import OneProcess
 from committer.paths import StorePath
@@ -203,7 +204,10 @@ class TaskAttempt(OneProcess):
     ) -> None:
         if self._is_inherited or (error is not None and is_ending()):
             return
-        self._wait(lambda: self._attempt.__aexit__(kind, error, trace), "open_task")
+        try:
+            self._wait(lambda: self._attempt.__aexit__(kind, error, trace), "open_task")
+        finally:
+            tell_blocking_caller(error)
 
     async def _undo(self, interrupt: BaseException) -> None:
         await self._attempt.__aexit__(type(interrupt), interrupt, interrupt.__traceback__)
