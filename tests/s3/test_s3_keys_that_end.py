@@ -134,6 +134,30 @@ async def test_a_bucket_in_another_region_is_followed_once(server: Server, root:
         await store.close()
 
 
+@pytest.mark.parametrize(
+    ("location", "says", "advises"),
+    [
+        ("https://lake.internal:9000/b/k?sig=S3CRET", "redirects to https://lake.internal:9000,", "endpoint_url=https://lake.internal:9000"),
+        ("https://{bucket}.lake.internal/k", "redirects to https://lake.internal,", "endpoint_url=https://lake.internal"),
+        ("/login?sig=S3CRET", "does not say where to", "endpoint_url"),
+        ("https://user:S3CRET@lake.internal/", "does not say where to", "endpoint_url"),
+    ],
+)  # fmt: skip
+async def test_a_redirect_says_where_to(
+    server: Server, root: StorePath, location: str, says: str, advises: str
+) -> None:
+    async with proxy_to(server.url) as proxy:
+        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
+        there = {"Location": location.format(bucket=root.authority)}
+        proxy.troubles = [Trouble("answer", status=301, headers=there, body="<html>moved</html>")]
+        with pytest.raises(ConfigurationError, match=says) as caught:
+            await store.put(root / "file", b"1")
+        assert advises in caught.value.next_step
+        assert "region" not in str(caught.value)
+        assert "S3CRET" not in str(caught.value)
+        await store.close()
+
+
 async def test_many_requests_follow_a_bucket_at_once(server: Server, root: StorePath) -> None:
     """All were signed for the first region; the first refusal to arrive is not the only one to learn from."""
     async with proxy_to(server.url) as proxy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Final
 
@@ -39,6 +40,7 @@ _REFUSED: Final = frozenset({
 })  # fmt: skip
 _EXISTS: Final = frozenset({"FileAlreadyExists", "ObjectAlreadyExists"})
 _BAD_PARTS: Final = frozenset({"InvalidPart", "InvalidPartOrder", "EntityTooSmall", "InvalidPartNumber"})
+_ORIGIN: Final = re.compile(r"(https?)://([A-Za-z0-9.-]+(?::[0-9]+)?)(?:[/?#]|$)")
 _IN_OTHER_REGION: Final = frozenset({
     "PermanentRedirect", "TemporaryRedirect", "Redirect", "AuthorizationHeaderMalformed",
     "IllegalLocationConstraintException",
@@ -102,6 +104,8 @@ def error_of(
         return refusal.slow_down(answer.headers)
     if code in _NOT_TAKEN:
         return refusal.as_error(StoreUnavailableError, "the request did not arrive whole")
+    if 300 <= status < 400 and code not in _IN_OTHER_REGION and "x-amz-bucket-region" not in answer.headers:
+        return _redirected(refusal, answer.headers.get("Location", ""))
     if code in _IN_OTHER_REGION or 300 <= status < 400:
         return refusal.as_error(
             ConfigurationError, "the bucket is in another region", next_step="give the option region"
@@ -129,6 +133,24 @@ def error_of_code(code: str, operation: str, path: StorePath) -> StoreError:
     status = known.get(code, 409)
     error = error_of(Answer(status, {}, f"<Code>{escape(code)}</Code>".encode()), operation, path)
     return error if isinstance(error, StoreError) else StoreError(error.message, operation=operation, path=path)
+
+
+def _redirected(refusal: Refusal, location: str) -> CommitterError:
+    # Of the Location no more than the origin: the rest may hold a signature.
+    found = _ORIGIN.match(location)
+    if found is None:
+        return refusal.as_error(
+            ConfigurationError,
+            "what answers at this address redirects, and does not say where to",
+            next_step="give the service's own address as the option endpoint_url",
+        )
+    scheme, host = found.groups()
+    origin = f"{scheme}://{host.removeprefix(f'{refusal.path.authority}.')}"
+    return refusal.as_error(
+        ConfigurationError,
+        f"what answers at this address redirects to {origin}, which is not followed",
+        next_step=f"if that is the service, give the option endpoint_url={origin}",
+    )
 
 
 def _refused(refusal: Refusal) -> CommitterError:
