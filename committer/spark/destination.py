@@ -13,7 +13,7 @@ from committer.errors import ConfigurationError, StoreNotADirectoryError, StoreN
 from committer.paths import StorePath
 from committer.spark.modes import SaveMode
 from committer.spark.options import WriteOptions
-from committer.stages.foreign_metadata import RootView, look_at_root, refusal_of
+from committer.stages.foreign_metadata import RootView, first_data, look_at_root, refusal_of
 
 
 class DestinationState(msgspec.Struct, frozen=True):
@@ -80,6 +80,8 @@ async def look_at(
             )
         try:
             view = await look_at_root(store, destination)
+            if view.used and mode in ("error", "ignore") and not store.capabilities.directories:
+                view.used = await first_data(store, destination, hidden=True) is not None
         except StoreNotFoundError:
             view = RootView()
         except StoreNotADirectoryError:

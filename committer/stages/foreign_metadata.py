@@ -148,6 +148,39 @@ async def look_at_root(store: Store, destination: StorePath) -> RootView:
     return view
 
 
+async def first_data(store: Store, directory: StorePath, *, hidden: bool = False) -> StorePath | None:
+    """Finds a name in a directory that a job must not add to: hidden names count only if asked for, directories of
+    jobs never. Where directories are not real, a marker that another tool left for one is no data: ``name_$folder$``,
+    and an object that ends in a slash.
+
+    Cost: one listing; with markers alone, one for each of their directories.
+
+    Raises:
+        StoreNotADirectoryError: The directory is a file.
+    """
+    below: list[StorePath] = []
+    try:
+        async for child in store.list(directory):
+            name = child.path.name
+            if working_directory_in(name) or (is_hidden(name) and not hidden):
+                continue
+            if store.capabilities.directories or not (child.is_directory or _is_marker(child)):
+                return child.path
+            if child.is_directory:
+                below.append(child.path)
+    except StoreNotFoundError:
+        return None
+    for path in below:
+        found = await first_data(store, path, hidden=hidden)
+        if found is not None:
+            return found
+    return None
+
+
+def _is_marker(status: FileStatus) -> bool:
+    return status.path.name.endswith("_$folder$") and not status.size
+
+
 async def _look_up(store: Store, destination: StorePath, marks: list[tuple[Mark, FileStatus]]) -> None:
     seen = {mark.name for mark, status in marks if not checksummed(status.path.name)}
 

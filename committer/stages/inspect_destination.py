@@ -11,7 +11,7 @@ from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
-from committer.stages.foreign_metadata import SUMMARY_NAMES, RootView, look_at_root
+from committer.stages.foreign_metadata import SUMMARY_NAMES, RootView, first_data, look_at_root
 from committer.stages.in_the_way import InTheWay
 from committer.stages.load_records import LoadedRecords
 from committer.stages.many_at_once import pages
@@ -38,6 +38,7 @@ class DestinationView:
         closed: Directories into which nothing can be put, with the reason.
         success: The `_SUCCESS` that stands there.
         was_empty: Whether the destination held nothing visible.
+        used: Whether the destination held data, where the job refuses that.
         root: Contents of the destination itself, with other writers' metadata.
         summaries: Summary files of other writers by name, in the listed directories below the destination.
     """
@@ -51,6 +52,7 @@ class DestinationView:
     closed: dict[str, str] = field(default_factory=dict)
     success: FileStatus | None = None
     was_empty: bool = True
+    used: bool = False
     root: RootView = field(default_factory=RootView)
     summaries: dict[str, FileStatus] = field(default_factory=dict)
 
@@ -189,6 +191,8 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
     async def _look_at_root(self) -> None:
         self._view.root = await look_at_root(self.context.store, self.context.layout.destination)
         self._view.was_empty = not self._view.root.visible
+        if self.context.config.refuses_used_destination and not self._view.was_empty:
+            self._view.used = await first_data(self.context.store, self.context.layout.destination) is not None
 
     async def _look_whether_closed(self, loaded: LoadedRecords) -> None:
         """Looks whether anything can be put into the destination itself: one look, where that is a call of the system;
@@ -262,6 +266,9 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
                 # Millions of old files may stand there; only what is in this job's way is kept.
                 folded = self._folding.fold_all(names)
                 found |= {name: child for name, child in zip(folded, some, strict=True) if name in self._directories}
+            is_refused = self.context.config.conflict_mode == "fail" and directory in self._view.occupied
+            if is_refused and await first_data(self.context.store, self.context.layout.target(directory)) is None:
+                self._view.occupied.discard(directory)
         except (StoreNotFoundError, StoreNotADirectoryError):
             # It vanished while we looked: publishing makes it again.
             self._view.absent.add(directory)

@@ -148,7 +148,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
     def _collect_targets(self, value: PreflightRequest, conflicts: Conflicts) -> None:
         config, view, targets = self.context.config, value.view, conflicts.targets
         if config.refuses_used_destination:
-            if not view.was_empty:
+            if view.used:
                 targets.append("the destination already holds data")
         elif config.conflict_mode == "fail":
             spared = {""} if config.superseded_scope == "partitions" else set[str]()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer.errors import JobUndecidedError, StoreNotADirectoryError
+from committer.errors import JobUndecidedError, StoreNotADirectoryError, TargetExistsError
 from committer.paths import StorePath
 from committer.testing.simulate.markers import is_same_marker
 from tests.s3.jobs import Jobs
@@ -140,6 +140,17 @@ async def test_a_destination_that_is_an_object_is_refused(jobs: Jobs) -> None:
     with pytest.raises(StoreNotADirectoryError, match=r"a file stands at .*/table, where a directory must be"):
         await committer.open_job(jobs.root / "table", committer=jobs.kind, storage_options=jobs.options)
     assert await jobs.channel.files() == {"table": b"a file"}
+
+
+async def test_markers_of_directories_are_no_data(jobs: Jobs) -> None:
+    for name in ("p=1/", "p=1_$folder$", "a/b/", "a/b_$folder$", "a/q=1_$folder$"):
+        await jobs.channel.write(name, b"")
+    await jobs.commit({"a/new": b"1"}, conflict_mode="fail", superseded_scope="destination")
+    await jobs.commit({"p=1/new": b"1"}, conflict_mode="fail", superseded_scope="partitions")
+    with pytest.raises(TargetExistsError, match=r"already holds data"):
+        await jobs.commit({"p=1/more": b"1"}, conflict_mode="fail", superseded_scope="destination")
+    with pytest.raises(TargetExistsError, match="a already holds files"):
+        await jobs.commit({"a/more": b"1"}, conflict_mode="fail", superseded_scope="partitions")
 
 
 async def test_an_overwrite_replaces_an_object_of_the_destinations_name(jobs: Jobs) -> None:

@@ -21,7 +21,7 @@ from committer.committers.staging.local_files import LocalFiles
 from committer.committers.staging.places import remove_job, remove_runs
 from committer.committers.upload_action import UPLOADS_NEED, UploadAction
 from committer.config import CommitterConfig, SupersededScope
-from committer.errors import ConfigurationError, JobExistsError, StoreNotFoundError, TargetExistsError
+from committer.errors import ConfigurationError, JobExistsError, TargetExistsError
 from committer.hadoop_user import hadoop_user
 from committer.layout import JobLayout
 from committer.logs import job_logger
@@ -31,8 +31,8 @@ from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import RecordForms, StageContext
+from committer.stages.foreign_metadata import first_data
 from committer.stages.manifest_forms import ManifestForms
-from committer.stages.names import is_hidden
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.helpers import children_of
 
@@ -224,17 +224,14 @@ class PartitionedCommitter(StagingCommitter):
 
 async def _refuse_used(context: StageContext) -> None:
     destination = context.layout.destination
-    try:
-        async for child in context.store.list(destination):
-            if not is_hidden(child.path.name):
-                raise TargetExistsError(
-                    f"the destination already holds data: {child.path.name}",
-                    operation="open_job",
-                    path=destination,
-                    next_step="choose an empty one, or conflict_mode='append' or 'replace'; nothing was changed",
-                )
-    except StoreNotFoundError:
-        return
+    found = await first_data(context.store, destination)
+    if found is not None:
+        raise TargetExistsError(
+            f"the destination already holds data: {found.relative_to(destination)}",
+            operation="open_job",
+            path=destination,
+            next_step="choose an empty one, or conflict_mode='append' or 'replace'; nothing was changed",
+        )
 
 
 async def _refuse_left(context: StageContext) -> None:
