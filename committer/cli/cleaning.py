@@ -12,6 +12,7 @@ from committer.cli.session import named
 from committer.cli.target import Target, left_entries, planned_end
 from committer.errors import JobNotFoundError
 from committer.operations import CleanupReport, JobInfo, cleanup, list_jobs, plan_cleanup, refuse_to_clean
+from committer.operations.cleanup import clock_told
 from committer.operations.listing import HALF_MADE, HALF_REMOVED, NO_RECORD
 from committer.paths import StorePath
 from committer.readable import count
@@ -54,6 +55,8 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
         *named("what is left of these will be removed", losses),
         *_kept("will be kept", report),
     ]
+    if report.clock_ahead_s is not None and older_than is not None:
+        parts.insert(1, line(clock_told(report.clock_ahead_s), indent=2))
     if not report.removed:
         parts.insert(1, line("nothing will be removed", indent=2))
     code = Exit.FAILED if job_id in report.kept else Exit.OK

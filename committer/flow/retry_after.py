@@ -47,10 +47,10 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     seconds = _number(text)
     if seconds is not None:
         return _bounded(seconds)
-    until = _date(text)
+    until = date_of(text)
     if until is None:
         return None
-    return _bounded((until - (_date(found.get("date", "")) or now)).total_seconds())
+    return _bounded((until - (date_of(found.get("date", "")) or now)).total_seconds())
 
 
 def _bounded(seconds: float) -> float:
@@ -62,7 +62,8 @@ def _number(text: str) -> float | None:
     return float(text) if len(text) <= _LONGEST_TEXT and _NUMBER.fullmatch(text) else None
 
 
-def _date(text: str) -> datetime | None:
+def date_of(text: str) -> datetime | None:
+    """The moment that a header's date is, aware; None where it is none."""
     if len(text) > _LONGEST_TEXT:
         return None
     try:

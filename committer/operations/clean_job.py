@@ -58,12 +58,14 @@ class Cleaning(NamedTuple):
         force: Remove even a decided commit without outcome, and a kept outcome.
         dry: Only look.
         forgets: Remove a kept outcome.
+        ahead_s: Seconds by which this machine's clock is ahead of the store's.
     """
 
     age_s: float | None
     force: bool
     dry: bool
     forgets: bool = False
+    ahead_s: float = 0.0
 
 
 async def clean_directory(
@@ -129,7 +131,7 @@ async def _clean_leftover(context: StageContext, name: DirectoryName, asked: Cle
         newest = await _newest_under(context.store, directory)
         if not newest:
             newest = (await context.store.status(directory)).modified or 0.0
-        reason = _reason_of_age(context, newest, asked.age_s)
+        reason = _reason_of_age(context, newest, asked)
         if reason is not None:
             return reason
     if not asked.dry:
@@ -170,14 +172,14 @@ async def _reason_of_directory(context: StageContext, found: JobDirectory, asked
     if asked.age_s is None:
         return None
     newest = max(found.newest, await _newest_below(context, found)) or await _age_of_rest(context, found)
-    return _reason_of_age(context, newest, asked.age_s)
+    return _reason_of_age(context, newest, asked)
 
 
-def _reason_of_age(context: StageContext, newest: float, age_s: float) -> str | None:
+def _reason_of_age(context: StageContext, newest: float, asked: Cleaning) -> str | None:
     if not newest:
         return "its age is unknown: the store does not say when its records were written"
-    now = context.runtime.now().timestamp()
-    if now - newest < age_s:
+    now = context.runtime.now().timestamp() - asked.ahead_s
+    if asked.age_s is not None and now - newest < asked.age_s:
         return _FUTURE if newest > now else "it is younger"
     return None
 

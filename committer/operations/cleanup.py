@@ -15,16 +15,20 @@ from committer.committers.registry import layout_for
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import CommitterError, ConfigurationError, JobDecidedError, JobNotFoundError, OutcomeKeptError
 from committer.events import Statistics
-from committer.flow.runtime import current_runtime
+from committer.flow.store_clock import StoreClock, watching_clock
 from committer.flow.workers import run_workers
 from committer.layout import DirectoryName, JobLayout, check_job_id
+from committer.logs import job_logger
 from committer.operations.arguments import check_flag
 from committer.operations.clean_job import DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED, Cleaning, clean_directory
 from committer.operations.listing import directories_of_job, job_directories
 from committer.paths import Destination, StorePath
+from committer.readable import seconds
 from committer.shown import Shown
 from committer.stages.entries import remove_orphans
 from committer.stages.giving_up import giving_up
+
+_log = job_logger("committer.operations")
 
 
 class CleanupReport(Shown, frozen=True, kw_only=True):
@@ -36,12 +40,15 @@ class CleanupReport(Shown, frozen=True, kw_only=True):
         failed: Of these, the ids of jobs whose records could not be read, or that could not be removed: a call failed.
         given_up: Ids of jobs that were removed with `force` although their last steps could not be done, with the
             reason. What such a job had published and not taken back stays; old files that it had moved aside are gone.
+        clock_ahead_s: Seconds by which this machine's clock is ahead of the store's, by which ages were told; None
+            where that is less than ten minutes, or the store shows no clock.
     """
 
     removed: list[str]
     kept: dict[str, str]
     given_up: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     failed: list[str] = msgspec.field(default_factory=list[str])
+    clock_ahead_s: float | None = None
 
 
 @advised
@@ -66,7 +73,8 @@ async def cleanup(
     Args:
         dest: The destination.
         job_id: This job.
-        older_than: Every job whose newest record is older than this (seconds, or a timedelta).
+        older_than: Every job whose newest record is older than this (seconds, or a timedelta), by the clock of the
+            store where its answers show one (S3, Google Cloud Storage, Azure), else by this machine's.
         force: Remove even a decided commit without outcome, and outcomes that are kept. The last steps of a job with
             an outcome, `_SUCCESS` or what a rollback has left to undo, are done first.
         storage_options: How to reach the store.
@@ -97,6 +105,12 @@ async def cleanup(
     if job_id is not None and job_id in report.kept:
         refuse_to_clean(StorePath.of(dest), job_id, report.kept[job_id])
     return report
+
+
+def clock_told(ahead_s: float) -> str:
+    """What is said of a clock that is not the store's."""
+    side = "ahead of" if ahead_s > 0 else "behind"
+    return f"this machine's clock is {seconds(abs(ahead_s))} {side} the store's, by which ages are told: set it right"
 
 
 def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
@@ -233,6 +247,7 @@ async def _cleanup(
     if job_id is not None:
         check_job_id(job_id, "cleanup", shown_by)
     asked = Cleaning(age_s, force, dry, forgets)
+    clock = StoreClock()
     removed = set[str]()
     kept: dict[str, str] = {}
     given_up: dict[str, str] = {}
@@ -263,15 +278,19 @@ async def _cleanup(
     async with store_of_call(destination, storage_options) as store:
         listed = paced(store, config, Statistics(), owned=False)
         try:
-            if job_id is None:
-                chosen = await job_directories(listed, destination, "cleanup")
-            else:
-                chosen = await directories_of_job(listed, destination, job_id)
+            with watching_clock() as clock:
+                if job_id is None:
+                    chosen = await job_directories(listed, destination, "cleanup")
+                else:
+                    chosen = await directories_of_job(listed, destination, job_id)
         finally:
             await listed.close()
+        asked = asked._replace(ahead_s=clock.ahead_s)
+        if clock.ahead_s and age_s is not None and not dry:
+            _log.warning(clock_told(clock.ahead_s))
         await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
         if not dry and (age_s is not None or not (removed or kept)):
-            before = current_runtime().now().timestamp() - (age_s or 0)
+            before = clock.now() - (age_s or 0)
             listed = paced(store, config, Statistics(), owned=False)
             await remove_orphans(
                 listed,
@@ -292,4 +311,5 @@ async def _cleanup(
         kept=dict(sorted(kept.items())),
         given_up=dict(sorted(given_up.items())),
         failed=sorted(failed),
+        clock_ahead_s=clock.ahead_s or None,
     )

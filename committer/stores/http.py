@@ -28,6 +28,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
     StoreUnavailableError,
 )
+from committer.flow.store_clock import watched_clock
 from committer.paths import StorePath
 from committer.stores.answer_bytes import CHANGE_BYTES, PAGE_BYTES, AnswerTooLongError, body_of
 from committer.stores.answer_watch import AnswerWatch
@@ -206,6 +207,9 @@ class HttpClient:
                     proxy=_proxy_for(url[: url.find("/", len("https://"))]),
                     middlewares=(partial(_sent_once, headers),),
                 )
+                clock = watched_clock.get()
+                if clock is not None:
+                    clock.told(response.headers.get("Date", ""))
                 content = response.content
                 if response.connection is None and content.is_eof():
                     # All of it came with its head, as nearly always: there is nothing to wait for.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 
 import pytest
 
 import committer
 import committer.sync
 from committer.errors import CommitterError, JobUndecidedError
+from committer.flow.runtime import SystemRuntime, use_runtime
 from tests.stores.emulated_lake import LAKES, EmulatedLake, serve_lake
 
 FILES = {f"year={2000 + task}/part-{number:05}.csv": b"x" * number for task in range(3) for number in range(8)}
@@ -39,6 +41,30 @@ async def write_tasks(job: committer.Job) -> None:
                 if name.startswith(f"year={2000 + number}/"):
                     async with task.open(name) as file:
                         await file.write(data)
+
+
+class Ahead(SystemRuntime):
+    """A machine whose clock is thirty days ahead."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(days=30, hours=1)
+
+
+async def test_a_cleanup_by_age_goes_by_the_clock_of_the_store(
+    lake: EmulatedLake, dest: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = await committer.open_job(dest, job_id="alive", storage_options=lake.options)
+    await job.close()
+    with use_runtime(Ahead()):
+        report = await committer.cleanup(dest, older_than=timedelta(days=7), storage_options=lake.options)
+        assert (report.removed, report.kept) == ([], {"alive": "it is younger"})
+        assert report.clock_ahead_s == pytest.approx(30 * 86400 + 3600, abs=60)
+        assert "clock is 30 d " in caplog.text
+        report = await committer.cleanup(dest, older_than=0, storage_options=lake.options)
+        assert report.removed == ["alive"]
+    caplog.clear()
+    report = await committer.cleanup(dest, older_than=timedelta(days=7), storage_options=lake.options)
+    assert (report.clock_ahead_s, caplog.text) == (None, "")
 
 
 def file_renames(lake: EmulatedLake) -> Counter[str]:
