@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Final
 
 from committer.advice import call
 from committer.errors import ConfigurationError, PreflightError, TargetExistsError
@@ -178,6 +179,12 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             conflicts.next_step = f"remove what is in the way, or {again} with existing_target='replace'"
 
 
+_RIGHTS: Final = (
+    "give the user of this process the right to it; where it is on another disk, unmount it, or replace the link by a "
+    "directory, or make what it leads to the destination of a job of its own"
+)
+
+
 def refused_moves(standing: Mapping[str, FileStatus]) -> list[str]:
     """What cannot make room, of what is to be moved aside; one sentence each."""
     return [
@@ -221,7 +228,7 @@ def refuse(context: StageContext, conflicts: Conflicts) -> None:
     elif conflicts.targets:
         step = conflicts.next_step or "remove what is in the way"
     else:
-        step = conflicts.rights_step or "give the user of this process the right to it, or unmount it"
+        step = conflicts.rights_step or _RIGHTS
         step = f"{step}; nothing was published"
     # Counting ends at so many.
     at_least = "at least " if len(found) == MOST_CONFLICTS else ""

@@ -73,7 +73,7 @@ class LookIntoTargets(Stage[list[str], TargetDirectories]):
                     if job is not None:
                         found.jobs[target] = job
                         return
-                    if status.refuses is not None and status.refuses.mounted:
+                    if status.refuses is not None and status.refuses.mounted and not status.is_link:
                         found.mounted[target] = status.path
                         return
                     name = context.layout.name_of(status.path)

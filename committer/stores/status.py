@@ -14,7 +14,8 @@ class Refusals(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         move: To rename it away, to replace it or to delete it.
         link: To give it a second name.
         enter: To put anything into it.
-        mounted: Whether it is the top of another volume: nothing can be renamed into it, or out of it.
+        mounted: Whether it is the top of another volume, or a link to a directory there: nothing can be renamed into
+            it, or out of it.
         advice: What a user does so that it can be moved, where the store knows.
     """
 

@@ -52,6 +52,14 @@ def part_of_the_volume(table: Path) -> None:
     mount("--bind", table.parent / "elsewhere", table / "x")
 
 
+def link_to_another_disk(table: Path) -> None:
+    disk = table.parent / "disk"
+    disk.mkdir()
+    mount("-t", "tmpfs", "none", disk)
+    (disk / "deep").mkdir()
+    (table / "x").symlink_to(disk)
+
+
 def single_file(table: Path) -> None:
     (table / "x").write_bytes(b"")
     (table.parent / "elsewhere").write_bytes(b"old")
@@ -77,6 +85,10 @@ SCENARIOS: dict[str, tuple[Callable[[Path], None], str, CommitterConfig, bool]] 
     "volume on the way": (volume, "x/new", CommitterConfig(), False),
     "volume with old files": (volume, "p/new", CommitterConfig(conflict_mode="replace", superseded_scope="destination"), False),
     "part of the volume": (part_of_the_volume, "x", CommitterConfig(existing_target="replace"), False),
+    "part of the volume on the way": (part_of_the_volume, "x/new", CommitterConfig(), False),
+    "link to another disk": (link_to_another_disk, "x/new", CommitterConfig(conflict_mode="replace"), False),
+    "way through a link to another disk": (link_to_another_disk, "x/deep/new", CommitterConfig(), False),
+    "link to another disk, replaced": (link_to_another_disk, "p/new", CommitterConfig(conflict_mode="replace", superseded_scope="destination"), False),
     "single file": (single_file, "x", CommitterConfig(existing_target="replace"), False),
 }  # fmt: skip
 

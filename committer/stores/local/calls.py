@@ -22,7 +22,7 @@ from committer.paths import StorePath
 from committer.stores.base import FileStatus, Refusals
 from committer.stores.local import kernel_rename
 from committer.stores.local.places import LISTED, Held, Place, open_directory, refuse_link
-from committer.stores.local.rights import is_closed, refusals
+from committer.stores.local.rights import is_closed, linked_elsewhere, mounted_in, refusals
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Page: TypeAlias = list[FileStatus]
@@ -83,7 +83,10 @@ def describe(path: StorePath, found: os.stat_result, place: Place, refuses: Refu
     if stat.S_ISREG(kind):
         return FileStatus(path, False, found.st_size, found.st_mtime, identity, refuses=refuses)
     is_link = stat.S_ISLNK(kind)
-    leads_to_directory = is_link and _leads_to_directory(place)
+    target = _directory_at_end(place) if is_link else None
+    if target is not None:
+        refuses = linked_elsewhere(path.path, found, target, refuses)
+    leads_to_directory = target is not None
     return FileStatus(
         path, leads_to_directory, found.st_size, found.st_mtime, identity, is_link, not is_link, refuses=refuses
     )
@@ -94,12 +97,14 @@ def identity_of(found: os.stat_result) -> str:
     return f"{found.st_ino}:{found.st_mtime_ns}"
 
 
-def _leads_to_directory(place: Place) -> bool:
+def _directory_at_end(place: Place) -> os.stat_result | None:
+    """What the system says of the directory that a link leads to; None where it leads to none."""
     try:
-        return stat.S_ISDIR(os.stat(place.name, dir_fd=place.at).st_mode)
+        found = os.stat(place.name, dir_fd=place.at)
     except OSError:
         # To nowhere, in a circle, or to where we may not look.
-        return False
+        return None
+    return found if stat.S_ISDIR(found.st_mode) else None
 
 
 def read_page(directory: StorePath, entries: Entries, *, links: bool) -> Page:
@@ -109,6 +114,7 @@ def read_page(directory: StorePath, entries: Entries, *, links: bool) -> Page:
     prefix = directory.path if directory.path == "/" else f"{directory.path}/"
     scheme, authority, user = directory.scheme, directory.authority, os.geteuid()
     page: Page = []
+    mounts: frozenset[bytes] | None = None
     for entry in entries:
         name = entry.name
         try:
@@ -125,7 +131,9 @@ def read_page(directory: StorePath, entries: Entries, *, links: bool) -> Page:
             # Nearly all there is: nothing is refused of it.
             page.append(FileStatus(path, False, found.st_size, found.st_mtime, identity_of(found)))
         else:
-            refuses = refusals(path.path, found, above, links=links, closed_above=closed)
+            if mounts is None and stat.S_ISDIR(found.st_mode):
+                mounts = mounted_in(directory.path)
+            refuses = refusals(path.path, found, above, links=links, closed_above=closed, mounts=mounts)
             page.append(describe(path, found, Place(name, entries.handle, guarded=False), refuses))
         if len(page) == PAGE:
             break
@@ -160,7 +168,7 @@ def make_one_directory(place: Place, path: str) -> bool:
                 continue
             if stat.S_ISLNK(found) and place.guarded:
                 raise refuse_link(path) from None
-            if stat.S_ISDIR(found) or (stat.S_ISLNK(found) and _leads_to_directory(place)):
+            if stat.S_ISDIR(found) or (stat.S_ISLNK(found) and _directory_at_end(place)):
                 return False
             raise
         return True
@@ -189,14 +197,14 @@ def drop_sidecar(place: Place) -> None:
     """Deletes the sidecar of a file."""
     # Looking is half the price of a failing unlink, and hardly any file has a sidecar.
     stale = sidecar(place)
-    if os.access(stale.name, os.F_OK, dir_fd=stale.at) and not _leads_to_directory(stale):
+    if os.access(stale.name, os.F_OK, dir_fd=stale.at) and _directory_at_end(stale) is None:
         unlink(stale)
 
 
 def drop_orphan(place: Place) -> None:
     """Deletes the sidecar of a name that nothing stands under; leaves that of what does."""
     stale = sidecar(place)
-    if os.access(stale.name, os.F_OK, dir_fd=stale.at) and not stands(place) and not _leads_to_directory(stale):
+    if os.access(stale.name, os.F_OK, dir_fd=stale.at) and not stands(place) and _directory_at_end(stale) is None:
         unlink(stale)
 
 

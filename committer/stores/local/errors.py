@@ -45,6 +45,10 @@ _SIMPLE: Final[dict[int, tuple[type[StoreError], str]]] = {
 _HOLDS_A_HANDLE: Final = frozenset({"write", "close"})
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _READ_ONLY: Final = "mount the file system for writing, or write elsewhere"
+_OTHER_VOLUME: Final = (
+    "a directory on the way there is mounted, or a link: unmount it, or replace the link by a directory, or make what "
+    "it leads to the destination of a job of its own; then run the job again"
+)
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBUSY})
 _NOT_OFFERED: Final = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -85,7 +89,8 @@ def translate(
         return StoreNotFoundError("nothing is there", operation=operation, path=at)
     if number in _SIMPLE:
         kind, message = _SIMPLE[number]
-        return kind(message, operation=operation, path=at)
+        step = _OTHER_VOLUME if number == errno.EXDEV else ""
+        return kind(message, operation=operation, path=at, next_step=step)
     if number == errno.ENAMETOOLONG:
         return InvalidPathError(
             "a name or path is longer than this disk allows",

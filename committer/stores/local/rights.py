@@ -9,8 +9,11 @@ import os
 import shlex
 import stat
 import sys
+from collections.abc import Container
 from contextlib import suppress
 from typing import Final, NamedTuple
+
+import msgspec
 
 from committer.paths import StorePath
 from committer.stores.base import Refusals
@@ -28,7 +31,13 @@ def is_closed(path: str, found: os.stat_result) -> bool:
 
 
 def refusals(
-    path: str, found: os.stat_result, above: os.stat_result | None, *, links: bool, closed_above: bool = False
+    path: str,
+    found: os.stat_result,
+    above: os.stat_result | None,
+    *,
+    links: bool,
+    closed_above: bool = False,
+    mounts: Container[bytes] | None = None,
 ) -> Refusals | None:
     """What the system would refuse of `path`; None where nothing is known.
 
@@ -40,6 +49,7 @@ def refusals(
         above: What it says of the directory that it is in; None looks there when that is needed.
         links: Whether to move a file here takes a hard link of it.
         closed_above: Whether that directory is known to be closed.
+        mounts: What `mounted_in` says of that directory; None asks it when that is needed.
     """
     is_directory = stat.S_ISDIR(found.st_mode)
     user = os.geteuid()
@@ -52,6 +62,10 @@ def refusals(
         except OSError:
             return None
     mounted = is_directory and above.st_dev != found.st_dev
+    if is_directory and not mounted:
+        # Of a part of the same volume no device number tells.
+        directory, _, name = path.rpartition("/")
+        mounted = _escaped(name) in (mounted_in(directory) if mounts is None else mounts)
     foreign = not owned and not _may_act_for_owners(user)
     sticky = foreign and above.st_mode & stat.S_ISVTX and above.st_uid != user
     linked = "" if not foreign or is_directory or _may_be_linked(path, found) else _PROTECTED
@@ -60,6 +74,16 @@ def refusals(
     if not (moved or linked or closed):
         return None
     return Refusals(move=moved, link=linked, enter=_MOUNTED if mounted else _CLOSED if closed else "", mounted=mounted)
+
+
+def linked_elsewhere(
+    path: str, found: os.stat_result, target: os.stat_result, refuses: Refusals | None
+) -> Refusals | None:
+    """What is refused of a link to the directory `target`: also to put anything into that if it is on another disk."""
+    if found.st_dev == target.st_dev:
+        return refuses
+    why = f"it is a link to {os.path.realpath(path)}, which is on another disk"
+    return msgspec.structs.replace(refuses or Refusals(), enter=why, mounted=True)
 
 
 _MOUNTED: Final = "another volume is mounted there"
@@ -137,14 +161,19 @@ def _attributes(path: str) -> int:
 
 def is_mount_point(path: str) -> bool:
     """Whether something is mounted at a path, be it a part of the same volume, or a single file."""
+    directory, _, name = path.rpartition("/")
+    return os.path.ismount(path) or _escaped(name) in mounted_in(directory)
+
+
+def mounted_in(directory: str) -> frozenset[bytes]:
+    """The names in a directory at which something is mounted, as the kernel writes them."""
     try:
-        if os.path.ismount(path):
-            return True
-        place = f"{os.path.realpath(os.path.dirname(path))}/{os.path.basename(path)}"
+        place = _escaped(os.path.realpath(directory or "/")).rstrip(b"/")
         with open("/proc/self/mountinfo", "rb") as mounts:
-            return any(line.split(b" ", 5)[4] == _escaped(place) for line in mounts)
+            found = [line.split(b" ", 5)[4].rpartition(b"/") for line in mounts]
+        return frozenset(name for above, _, name in found if above == place)
     except (OSError, IndexError, ValueError):
-        return False
+        return frozenset()
 
 
 def _escaped(path: str) -> bytes:
