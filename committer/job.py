@@ -128,7 +128,7 @@ class Job(OneProcess):
         return naming_the_end(self._context) if self._attached else nullcontext()
 
     def _warn_if_left(self) -> None:
-        """Says of a job that nobody ended or closed that it stays, as asyncio does of its own objects."""
+        """Warns of a job that was neither ended nor closed, as asyncio does of its own objects."""
         if self._is_left and not self._is_inherited:
             self._is_left = False
             warnings.warn(

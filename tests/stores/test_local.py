@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import os
 import pickle
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import committer
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -323,7 +325,7 @@ async def test_probe_refuses_what_changes_identities(
         os.utime(destination, ns=(1, 1), dir_fd=at["dst_dir_fd"])
 
     monkeypatch.setattr(kernel_rename, "rename_no_replace", touching)
-    with pytest.raises(UnsupportedError, match="inode or time"):
+    with pytest.raises(UnsupportedError, match="inode number or time"):
         await store.probe(root)
     assert os.listdir(tmp_path) == []
 
@@ -564,6 +566,27 @@ def test_what_the_systems_errors_mean(number: int, kind: type[CommitterError], r
 
 def test_looking_is_never_of_unknown_outcome(root: StorePath) -> None:
     assert type(translate(OSError(errno.EIO, "x"), "read", root)) is StoreError
+
+
+@pytest.mark.parametrize("refusal", [errno.EPERM, errno.ENOSYS, errno.ENOTSUP])
+async def test_a_mount_without_links_and_exclusive_renames_is_named_with_what_to_use(
+    root: StorePath, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    """As gcsfuse, blobfuse and rclone answer."""
+
+    def refuse(*_names: object, **_more: object) -> None:
+        raise OSError(refusal, os.strerror(refusal))
+
+    def unknown(*_names: object) -> int:
+        ctypes.set_errno(errno.EINVAL)
+        return -1
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(kernel_rename, "_rename", unknown)
+    with pytest.raises(UnsupportedError, match="neither hard links nor a rename that replaces nothing") as caught:
+        await committer.open_job(root)
+    assert "give the URI of that in place of the path" in caught.value.next_step
+    assert caught.value.outcome == "unchanged"
 
 
 async def test_a_directory_is_not_moved_into_itself_by_way_of_a_link(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from committer.errors import StoreExistsError, UnsupportedError
+from committer.errors import StoreExistsError, StorePermissionError, UnsupportedError
 from committer.paths import StorePath
+from committer.stores.local.mounts import lacking
 
 if TYPE_CHECKING:
     from committer.stores.local.disk import Disk
@@ -19,14 +20,14 @@ def probe(disk: Disk, directory: StorePath, nonce: str) -> None:
     try:
         disk.put(first, b"probe", third, False, False)
         written = disk.status(first)
-        disk.rename_file(first, second, False)
+        try:
+            disk.rename_file(first, second, False)
+        except (UnsupportedError, StorePermissionError) as error:
+            if disk.exclusive_rename:
+                raise
+            raise lacking(directory, "has neither hard links nor a rename that replaces nothing") from error
         if disk.status(second).identity != written.identity:
-            raise UnsupportedError(
-                "this file system changes the inode or time of a file that is renamed",
-                operation="probe",
-                path=directory,
-                next_step="write to another file system",
-            )
+            raise lacking(directory, "changes the inode number or time of a file that is renamed")
         disk.put(first, b"probe", third, False, False)
         _expect_refusal(lambda: disk.rename_file(first, second, False), directory)
         if disk.hard_links:
@@ -54,9 +55,4 @@ def _expect_refusal(rename: Callable[[], None], directory: StorePath) -> None:
         rename()
     except StoreExistsError:
         return
-    raise UnsupportedError(
-        "this file system replaces a file although it was told not to",
-        operation="probe",
-        path=directory,
-        next_step="write to another file system",
-    )
+    raise lacking(directory, "replaces a file although it was told not to")
