@@ -19,8 +19,20 @@ COMMIT_AGAIN: Final = "commit again"
 AND_RUN_IT_AGAIN: Final = " and run it again"
 """How the next step of what had no room ends; a job that is decided is recovered instead."""
 
+UNREADABLE: Final = (
+    "see that the endpoint is that of the service, and that no proxy or login page answers in its place; then call it "
+    "again"
+)
+"""What is done about an answer that the service cannot have given."""
+
 LOOK_BEFORE: Final = "look at the path before doing it again"
 """What the caller of one store call does whose answer was lost; a recovery of a job looks by itself."""
+
+_AGAIN: Final = {
+    "unchanged": "remove the cause, then call it again",
+    "committed": "the job is committed; recover of its id finishes what is left",
+}
+_SEE_FIRST: Final = "look how far the job is (list_jobs, committer jobs); recover, abort or cleanup of its id ends it"
 
 _AWAITED: Final = re.compile(r"`await committer\.(?=\w+\()")
 _OF_JOB: Final = re.compile(r"`await (?=job\.)")
@@ -40,6 +52,11 @@ def blocking(advice: str) -> str:
     """The same advice for a caller of `committer.sync`."""
     advice = _ATTACHED.sub("`job = committer.sync.", advice)
     return _OF_JOB.sub("`", _AWAITED.sub("`committer.sync.", advice))
+
+
+def say_what_next(error: CommitterError, step: str = "") -> None:
+    """Gives an error without a next step one, for callers who do not call the store that raised it."""
+    error.next_step = error.next_step or step or _AGAIN.get(error.outcome, _SEE_FIRST)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Self
 
 import anyio
 
+from committer.advice import say_what_next
 from committer.audit import audit
 from committer.blocking_files import BlockingTaskFile, opened_on_loop
 from committer.committers.base import Committer
@@ -35,6 +36,8 @@ from committer.task_files import IN_ANOTHER_PROCESS, TaskFile, check_awaited
 from committer.task_names import TaskNames
 
 _log = job_logger("committer.task")
+
+_NEXT_ATTEMPT = "remove the cause; then run the task again, with another attempt number"
 
 
 class TaskAttempt(OneProcess):
@@ -426,6 +429,8 @@ class TaskAttempt(OneProcess):
 
     async def _abort_after(self, error: BaseException) -> None:
         """Aborts because of `error`, which a failure to abort must not hide."""
+        if isinstance(error, CommitterError):
+            say_what_next(error, _NEXT_ATTEMPT)
         if self._may_have_committed:
             # Its record may have been saved, in place of another attempt's, and read by a job commit: all of it stays.
             error.add_note(f"task {self.task} attempt {self.attempt} was not aborted: it may have committed")

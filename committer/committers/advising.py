@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
+from committer.advice import say_what_next
 from committer.errors import CommitterError, InvalidPathError, UnsupportedError
 from committer.paths import Destination, StorePath
 from committer.references import Found, is_reference
@@ -84,6 +85,7 @@ def advising(shown: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except CommitterError as error:
+        say_what_next(error)
         error.next_step = with_options(error.next_step, shown())
         raise
 

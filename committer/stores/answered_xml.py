@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
 
+from committer.advice import UNREADABLE
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
 
@@ -58,7 +59,7 @@ def parsed(body: bytes, root: str, operation: str, path: StorePath) -> Answered:
                 return Answered(element)
     except ParseError:
         pass
-    raise StoreUnavailableError("an answer cannot be read", operation=operation, path=path)
+    raise StoreUnavailableError("an answer cannot be read", operation=operation, path=path, next_step=UNREADABLE)
 
 
 def _local(element: Element) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 import committer
 from committer import errors
 from committer.errors import CommitterError, MultipleError, RecordError, StoreError
+from committer.stores.local import LocalStore
+from committer.testing.faults import Call, FaultyStore
 
 PACKAGE = Path(committer.__file__).parent
 # What a store says of one path tells its caller in the engine, which says what to do. Records are of the engine's own
@@ -69,3 +73,39 @@ def _is_for_users(name: str) -> bool:
     if not (isinstance(kind, type) and issubclass(kind, CommitterError)):
         return False
     return kind in FOR_USERS or not issubclass(kind, OF_THE_ENGINE)
+
+
+KINDS = [errors.StoreUnavailableError, errors.StoreOutcomeUnknownError, errors.StoreError, errors.RecordError]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("call", ["status", "list", "put", "read", "rename_file", "open_writer", "delete_file"])
+async def test_whatever_a_store_says_a_user_of_a_job_is_told_what_to_do(
+    call: str, kind: type[CommitterError], tmp_path: Path
+) -> None:
+    async def fail(made: Call) -> None:
+        if made.operation == call and armed:
+            raise kind("an answer cannot be read", operation=call)
+
+    async def told(work: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await work()
+        except CommitterError as error:
+            assert error.next_step, error
+            assert "list_uploads" not in error.next_step
+
+    async def write() -> None:
+        async with job.task_attempt(task=0) as task, task.open("a") as file:
+            await file.write(b"x")
+
+    armed = False
+    store = {"store": FaultyStore(LocalStore(), before_call=fail)}
+    job = await committer.open_job(tmp_path, job_id="j", storage_options=store)
+    armed = True
+    await told(lambda: committer.open_job(tmp_path, storage_options=store).__aenter__())
+    for work in (write, job.commit, job.abort, job.plan):
+        await told(work)
+    await told(lambda: committer.list_jobs(tmp_path, storage_options=store))
+    await told(lambda: committer.recover(tmp_path, "j", storage_options=store))
+    await told(lambda: committer.cleanup(tmp_path, job_id="j", storage_options=store))
+    await job.close()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from committer.advice import UNREADABLE
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
@@ -48,7 +49,9 @@ def statuses_in(body: bytes, directory: StorePath) -> list[FileStatus]:
             for entry in _decode(body).paths
         ]
     except (*UNDECODABLE, ValueError):
-        raise StoreUnavailableError("a page of a listing cannot be read", operation="list", path=directory) from None
+        raise StoreUnavailableError(
+            "a page of a listing cannot be read", operation="list", path=directory, next_step=UNREADABLE
+        ) from None
 
 
 def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None = None) -> FileStatus:

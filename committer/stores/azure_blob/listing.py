@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from committer.advice import UNREADABLE
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.answered_xml import Answered, parsed
@@ -76,7 +77,7 @@ async def pages(
             found = [_blob(wire, blob, directory, prefix, markers, bool(delimiter)) for blob in blobs]
         except ValueError:
             raise StoreUnavailableError(
-                "a page of a listing cannot be read", operation=operation, path=directory
+                "a page of a listing cannot be read", operation=operation, path=directory, next_step=UNREADABLE
             ) from None
         found += [listed_directory(one.text("Name"), directory, partial(_odd, wire, directory)) for one in below]
         if blobs or below:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from committer.advice import UNREADABLE
 from committer.errors import (
     CommitterError,
     StoreOutcomeUnknownError,
@@ -158,7 +159,7 @@ class Copies:
                 copied = int(told.copied)
             except (*UNDECODABLE, ValueError):
                 raise StoreOutcomeUnknownError(
-                    "the answer cannot be read", operation=_OPERATION, path=destination
+                    "the answer cannot be read", operation=_OPERATION, path=destination, next_step=UNREADABLE
                 ) from None
             if told.done:
                 return answer

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from committer.advice import UNREADABLE
 from committer.documentation import page
 from committer.errors import CommitterError, StoreUnavailableError
 from committer.paths import StorePath
@@ -80,7 +81,9 @@ async def _told(wire: GcsWire, directory: StorePath, below: str, query: tuple[tu
     try:
         return _TOLD.decode(answer.body)
     except UNDECODABLE:
-        raise StoreUnavailableError("the answer cannot be read", operation="findings", path=directory) from None
+        raise StoreUnavailableError(
+            "the answer cannot be read", operation="findings", path=directory, next_step=UNREADABLE
+        ) from None
 
 
 async def _moves(renames: Renames, directory: StorePath) -> Finding:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from committer.advice import UNREADABLE
 from committer.errors import StoreOutcomeUnknownError, StoreUnavailableError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
@@ -71,7 +72,7 @@ def parsed(body: bytes, operation: str, path: StorePath, *, changes: bool = Fals
         return found
     except (*UNDECODABLE, ValueError):
         kind = StoreOutcomeUnknownError if changes else StoreUnavailableError
-        raise kind("the answer cannot be read", operation=operation, path=path) from None
+        raise kind("the answer cannot be read", operation=operation, path=path, next_step=UNREADABLE) from None
 
 
 async def object_at(wire: GcsWire, operation: str, path: StorePath) -> ObjectResource | None:
@@ -140,7 +141,7 @@ async def pages(
             ]
         except (*UNDECODABLE, ValueError):
             raise StoreUnavailableError(
-                "a page of a listing cannot be read", operation=operation, path=directory
+                "a page of a listing cannot be read", operation=operation, path=directory, next_step=UNREADABLE
             ) from None
         files += [listed_directory(name, directory, partial(_odd, directory)) for name in page.prefixes]
         found = [one for one in files if one is not None]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Final
 
+from committer.advice import UNREADABLE
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.answered_xml import Answered, parsed
@@ -67,7 +68,7 @@ async def pages(
             files = [_file(wire, entry, encoding, directory, prefix, markers, bool(delimiter)) for entry in contents]
         except ValueError:
             raise StoreUnavailableError(
-                "a page of a listing cannot be read", operation=operation, path=directory
+                "a page of a listing cannot be read", operation=operation, path=directory, next_step=UNREADABLE
             ) from None
         below = [key_in(one.text("Prefix"), encoding) for one in page.each("CommonPrefixes")]
         files += [listed_directory(key, directory, partial(_odd, wire, directory)) for key in below]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from committer.advice import LOOK_BEFORE
+from committer.advice import LOOK_BEFORE, UNREADABLE
 from committer.errors import StoreOutcomeUnknownError, StorePartsError, StoreUnavailableError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
@@ -120,7 +120,8 @@ class UploadCalls:
                 "the upload was begun, and the answer with its id was lost",
                 operation=operation,
                 path=path,
-                next_step="look for it with list_uploads",
+                next_step="run the task again, with another attempt number; the end of the job aborts the "
+                "upload, or its report names it (uploads_left)",
             )
         return upload_id
 
@@ -232,7 +233,9 @@ class UploadCalls:
             try:
                 parts = [_part(entry.texts()) for entry in page.each("Part")]
             except ValueError:
-                raise StoreUnavailableError("an answer cannot be read", operation=operation, path=path) from None
+                raise StoreUnavailableError(
+                    "an answer cannot be read", operation=operation, path=path, next_step=UNREADABLE
+                ) from None
             for part in parts:
                 yield part
             if page.text("IsTruncated") != "true":
