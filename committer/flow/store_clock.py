@@ -22,7 +22,7 @@ class StoreClock:
     """
 
     def __init__(self) -> None:
-        self.ahead_s = 0.0
+        self.ahead_s: float = 0.0
 
     def told(self, date: str) -> None:
         """Takes the date of an answer that just came, as its header has it."""
