@@ -14,11 +14,14 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from committer.readable import clean
+
 DriverState: TypeAlias = Literal["running", "dead", "unknown"]
 
 PARTS: Final = ("host", "process", "user", "program")
 """What records hold of a driver: `CommitterConfig.driver_hidden` names what they leave out."""
 
+_LONGEST_WORDS: Final = 300
 _PROC: Final = Path("/proc")
 _OF_A_JVM: Final = ("pyspark.", "committer.spark.job_side")
 
@@ -51,11 +54,14 @@ class DriverProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             f"as process {self.pid}" if self.pid else "",
             f"on {self.host}" if self.host else "",
         ]
-        return " ".join(filter(None, named))
+        # A record is untrusted.
+        return clean(" ".join(filter(None, named)))[:_LONGEST_WORDS]
 
 
 def this_driver(hidden: Collection[str] = ()) -> DriverProcess:
-    """Describes the process that drives a job which this process sets up or commits. Reads `/proc`; no store call.
+    """Describes the process that drives a job which this process sets up or commits.
+
+    Reads `/proc`: not for an event loop.
 
     Args:
         hidden: Which of `PARTS` to leave out.
@@ -73,7 +79,10 @@ def this_driver(hidden: Collection[str] = ()) -> DriverProcess:
 
 
 def state_of(driver: DriverProcess | None) -> DriverState:
-    """Returns whether a driver runs: "unknown" unless it is of this machine, boot and process namespace."""
+    """Returns whether a driver runs: "unknown" unless it is of this machine, boot and process namespace.
+
+    Reads `/proc`: not for an event loop.
+    """
     if driver is None or not (driver.boot and driver.pid > 0 and driver.started):
         return "unknown"
     if (driver.host, driver.boot) != (platform.node(), _boot()):

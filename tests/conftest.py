@@ -241,8 +241,6 @@ def _guard() -> Iterator[BlockBuster]:
         function.can_block_in("linecache.py", {"updatecache", "checkcache"})
         # Documented: a path for any program needs its directories at once, a system call or two.
         function.can_block_in("committer/task.py", {"work_path"})
-        # /proc is memory.
-        function.can_block_in("committer/driver_process.py", {"_read", "_boot"})
         # What a pool of processes held is given back where the garbage collector happens to run.
         function.can_block_in("multiprocessing/util.py", {"__call__"})
         # pytest's own handler writes each log record to a file.

@@ -226,7 +226,7 @@ async def _info(store: Store, destination: StorePath, name: DirectoryName) -> Jo
         files=files,
         kept=kept,
         driver=driver,
-        driver_state=state_of(driver),
+        driver_state=await current_runtime().run_blocking(lambda: state_of(driver)) if driver else "unknown",
     )
 
 

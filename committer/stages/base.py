@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar, final
 
 from committer.advice import call
@@ -204,10 +205,9 @@ class StageContext:
         """Now, as records spell it."""
         return self.runtime.now().isoformat()
 
-    @property
-    def process(self) -> DriverProcess:
+    async def process(self) -> DriverProcess:
         """This driver's process, as far as records may name it."""
-        return this_driver(self.config.driver_hidden)
+        return await self.runtime.run_blocking(partial(this_driver, self.config.driver_hidden))
 
     @property
     def durable(self) -> bool:

@@ -48,7 +48,7 @@ class DeclareIntent(Stage[CommitIntent, None]):
             created=context.timestamp(),
             winners=value.winners,
             tasks=value.tasks,
-            process=context.process,
+            process=await context.process(),
         )
         path = layout.intent(context.driver)
         temporary = layout.temporary_of(path, context.driver)

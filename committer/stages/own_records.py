@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from committer.driver_process import DriverProcess
+from committer.driver_process import DriverProcess, DriverState, state_of
 from committer.errors import ConfigurationError, RecordError, StoreNotFoundError
+from committer.flow.runtime import current_runtime
 from committer.layout import JobLayout, check_setup
 from committer.paths import StorePath
 from committer.records.job_state import (
@@ -25,6 +26,9 @@ from committer.records.job_state import (
 from committer.stages.giving_up import giving_up
 from committer.stages.job_directory import JobDirectory, JobState
 from committer.stores.base import Store
+
+Drivers: TypeAlias = Sequence[tuple[DriverProcess | None, DriverState]]
+"""The processes that drive a job, as far as records name them, and whether each runs."""
 
 _SMALL_BYTES: Final = 1 << 20
 """Records up to this length are read concurrently; longer ones one at a time, to bound memory."""
@@ -121,7 +125,7 @@ async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
     return max(await _read_intents(store, found), key=lambda intent: intent.created, default=None)
 
 
-async def read_drivers(store: Store, found: JobDirectory) -> list[DriverProcess | None]:
+async def read_drivers(store: Store, found: JobDirectory) -> Drivers:
     """Reads the processes that set a job up or began to commit it, None for one not recorded: one call each.
 
     Empty for a job without a setup record.
@@ -129,7 +133,8 @@ async def read_drivers(store: Store, found: JobDirectory) -> list[DriverProcess 
     if not found.set_up:
         return []
     drivers = [(await read_setup(store, found.layout)).process]
-    return drivers + [intent.process for intent in await _read_intents(store, found)]
+    drivers += [intent.process for intent in await _read_intents(store, found)]
+    return await current_runtime().run_blocking(lambda: [(driver, state_of(driver)) for driver in drivers])
 
 
 async def _read_intents(store: Store, found: JobDirectory) -> list[Intent]:

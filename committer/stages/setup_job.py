@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Literal
@@ -11,7 +11,6 @@ import msgspec
 
 from committer.advice import call
 from committer.documentation import page
-from committer.driver_process import DriverProcess, state_of
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -40,7 +39,7 @@ from committer.stages.destination_file import enclose_file, file_in_the_way, ref
 from committer.stages.durability import missing_directories, sync_directories
 from committer.stages.job_directory import JobState, list_job_directories, look_at_job
 from committer.stages.job_stands import has_setup, may_vanish
-from committer.stages.own_records import is_open, read_drivers, read_state
+from committer.stages.own_records import Drivers, is_open, read_drivers, read_state
 from committer.stages.removal import remove_failed_setup
 from committer.stores.helpers import children_of, create_exclusively, exists
 
@@ -162,7 +161,7 @@ class SetupJob(Stage[None, None]):
     async def _fill(self, base: StorePath) -> None:
         """Writes the setup record and makes the directories in `base`; the record first where no rename follows."""
         layout, store = self.context.layout, self.context.store
-        path, data, durable = base / layout.setup.name, _setup_record(self.context), self.context.durable
+        path, data, durable = base / layout.setup.name, await _setup_record(self.context), self.context.durable
         if base == layout.building:
             # Before the rest: it may make the directory again that a cleanup took away, with what stood there.
             await store.put(path, data, durable=durable)
@@ -252,7 +251,7 @@ class SetupJob(Stage[None, None]):
     async def _exists(self, other: DirectoryName, state: JobState) -> JobExistsError:
         """The error that says where another job of the id stands: up to 4 calls, one more for each intent."""
         layout, store = JobLayout(self.context.layout.destination, other.job_id, setup=other.setup), self.context.store
-        drivers: list[DriverProcess | None] = []
+        drivers: Drivers = []
         # What cannot be read, or went meanwhile, is left out.
         with suppress(CommitterError):
             found = await look_at_job(store, layout)
@@ -375,9 +374,10 @@ class SetupJob(Stage[None, None]):
             ) from error
 
 
-def _setup_record(context: StageContext) -> bytes:
-    created, driver = context.timestamp(), context.driver
-    return encode_record(JobSetup(spec=context.spec, created=created, owner=driver, process=context.process))
+async def _setup_record(context: StageContext) -> bytes:
+    process = await context.process()
+    setup = JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver, process=process)
+    return encode_record(setup)
 
 
 async def set_up(
@@ -412,9 +412,7 @@ async def set_up(
     raise AssertionError(context)
 
 
-def exists_error(
-    layout: JobLayout, state: JobState, *, operation: str, drivers: Sequence[DriverProcess | None] = ()
-) -> JobExistsError:
+def exists_error(layout: JobLayout, state: JobState, *, operation: str, drivers: Drivers = ()) -> JobExistsError:
     """Builds the error of a call that found a job of its id.
 
     Args:
@@ -439,8 +437,8 @@ def exists_error(
     return JobExistsError(how, state=state, operation=operation, path=layout.job_directory, next_step=step)
 
 
-def _of_open(in_use: str, drivers: Sequence[DriverProcess | None], settle: str, forced: str) -> tuple[str, str]:
-    states = {state_of(driver): driver for driver in drivers}
+def _of_open(in_use: str, drivers: Drivers, settle: str, forced: str) -> tuple[str, str]:
+    states = {state: driver for driver, state in drivers}
     join = "join the job with attach_job or open_task; for other work choose another job id"
     if (running := states.get("running")) is not None:
         return f"{in_use}: its driver runs, {running.words}", f"wait until that process has ended, or {join}"
@@ -469,7 +467,7 @@ async def claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> N
     """
     layout, store = context.layout, context.store
     check_store(context, needs, operation="attach_job")
-    record = _setup_record(context)
+    record = await _setup_record(context)
     await store.make_directory(layout.job_directory, parents=True)
     found = await create_exclusively(store, layout.setup, record, durable=context.durable, limit=limit_of(JobSetup))
     await _make_claimed(context)

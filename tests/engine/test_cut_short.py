@@ -12,7 +12,7 @@ import committer
 from committer.errors import CommitterError, StorePermissionError
 from committer.paths import StorePath
 from committer.testing.faults import Call
-from committer.testing.virtual_loop import VirtualLoop
+from committer.testing.virtual_loop import virtual_loop
 from tests.neighbours.meeting import Connection, Table
 
 T = TypeVar("T")
@@ -62,5 +62,5 @@ async def refused_beside_a_directory(table: Table) -> None:
 
 @pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
 def test_no_directory_comes_when_the_job_was_taken_back(profile: str) -> None:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(refused_beside_a_directory(Table(profile)))
+    with virtual_loop() as loop:
+        loop.run_until_complete(refused_beside_a_directory(Table(profile)))

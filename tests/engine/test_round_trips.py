@@ -11,7 +11,7 @@ import pytest
 
 import committer
 from committer.testing.faults import Call
-from committer.testing.virtual_loop import VirtualLoop
+from committer.testing.virtual_loop import virtual_loop
 from tests.neighbours.meeting import Connection, Table
 
 TASKS = 3
@@ -53,8 +53,8 @@ async def commit(profile: str, delivery: str) -> tuple[int, int]:
 
 
 def counted(profile: str, delivery: str) -> tuple[int, int]:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(commit(profile, delivery))
+    with virtual_loop() as loop:
+        return loop.run_until_complete(commit(profile, delivery))
 
 
 @pytest.mark.parametrize("profile", EXPECTED)
