@@ -35,15 +35,6 @@ LEFT_OUT: Final = {
     ("docs/getting-started.md", "pip install lake-committer"): "installs from PyPI",
     ("README.md", "examples/flights.py"): "installs from PyPI; .ci/run runs the example",
     ("README.md", "pytest -n 2"): "installs from PyPI, and is what runs this",
-    ("README.md", "committer.spark.configure"): "a JDK, which builds the jar: tests/spark/test_protocol_modes.py",
-    (
-        "docs/spark.md",
-        "committer.spark.configure(SparkSession.builder)",
-    ): "a JDK, which builds the jar: tests/spark/test_protocol_modes.py",
-    (
-        "docs/spark.md",
-        'committer.spark.configure(spark, config={"publish"',
-    ): "a JDK, which builds the jar: tests/spark/test_publishing.py",
     ("docs/retries.md", "def flights(ds=None)"): "Airflow",
     ("docs/retries.md", "def flights_asset"): "Dagster",
     ("docs/retries.md", "def flights_task"): "Prefect",
@@ -151,10 +142,12 @@ def play(found: Iterable[Snippet]) -> dict[str, Any]:
     return names
 
 
-def run_in_child(found: Iterable[Snippet], directory: Path, environment: Mapping[str, str] | None = None) -> str:
+def run_in_child(
+    found: Iterable[Snippet], directory: Path, environment: Mapping[str, str] | None = None, *, warnings: str = "error"
+) -> str:
     """Runs blocks in a fresh process below `directory`, where every warning is an error; returns what they print."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "from tests.snippets import main; main()"],
+        [sys.executable, "-W", warnings, "-c", "from tests.snippets import main; main()"],
         input=json.dumps(placed(found, directory)),
         capture_output=True,
         text=True,

@@ -203,8 +203,11 @@ class Job(OneProcess):
         return f"job {self.job_id}"
 
     async def _free(self) -> None:
-        self._job._warn_if_left()
-        await self._job.close()
+        try:
+            self._job._warn_if_left()
+        finally:
+            # Where warnings are errors, too.
+            await self._job.close()
 
     async def _undo(self, interrupt: BaseException) -> None:
         await self._job.close()

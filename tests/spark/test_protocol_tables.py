@@ -150,3 +150,17 @@ def losing_answers(tmp_path: Path) -> str:
         tmp_path / "loses",
         f'[ "$4" = commit ] && {{ {sys.executable} "$@" >/dev/null; kill -9 $$; }}\nexec {sys.executable} "$@"',
     )
+
+
+def test_an_overwrite_of_what_the_query_reads(committing: SparkSession, table: str, tmp_path: Path) -> None:
+    """docs/spark.md: a path, and a table with dynamic overwrite; any other overwrite of a table Spark refuses."""
+    path = str(tmp_path / "path")
+    committing.range(4).write.parquet(path)
+    committing.read.parquet(path).write.mode("overwrite").parquet(path)
+    assert committing.read.parquet(path).count() == 4
+    rows = committing.table(table).count()
+    with pytest.raises(AnalysisException, match=r"UNSUPPORTED_OVERWRITE\.TABLE"):
+        committing.sql(f"INSERT OVERWRITE TABLE {table} SELECT * FROM {table}")
+    committing.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    committing.sql(f"INSERT OVERWRITE TABLE {table} SELECT * FROM {table}")
+    assert committing.table(table).count() == rows

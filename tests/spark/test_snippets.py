@@ -1,36 +1,35 @@
-"""The snippets of the pages for Spark, in one session; see tests/test_snippets.py."""
+"""The snippets of the pages for Spark, each page's joined in one process, as a reader types them; see
+tests/test_snippets.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.snippets import PAGES, check_printed, needs_spark, placed, play, runnable
+from committer.errors import UnsupportedError
+from committer.spark.java import configure_environment
+from committer.spark.protocol_jar import jar_path
+from tests.snippets import PAGES, check_printed, needs_spark, run_in_child, runnable
 
-
-@pytest.fixture
-def settings_as_before(spark: SparkSession) -> Iterator[None]:
-    """What a snippet sets in the session is for it alone."""
-    before = dict(spark.conf.getAll)
-    yield
-    after = dict(spark.conf.getAll)
-    for key in after.keys() - before.keys():
-        spark.conf.unset(key)
-    for key, value in before.items():
-        if after.get(key) != value:
-            spark.conf.set(key, value)
+pytestmark = [pytest.mark.spark, pytest.mark.java]
 
 
-@pytest.mark.usefixtures("settings_as_before")
 @pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)])
-def test_the_snippets_of_a_page_run(
-    page: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = play(placed(runnable(page), tmp_path))
-    check_printed(page, capsys.readouterr().out)
-    assert names["spark"] is spark
+def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "PYSPARK_SUBMIT_ARGS", "--master local[2] --driver-memory 1g --conf spark.ui.enabled=false pyspark-shell"
+    )
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "JAVA_HOME"):
+        monkeypatch.setenv(name, "")  # what is set below is taken back
+        monkeypatch.delenv(name)
+    try:
+        configure_environment()
+        jar_path()
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    # PySpark itself warns of the versions of its dependencies.
+    check_printed(page, run_in_child(runnable(page), tmp_path, warnings="ignore"))
     written = (tmp_path / "data").iterdir()
     assert all(any(path.rglob("part-*")) for path in written if path.name not in ("checkpoints", "reports"))
