@@ -6,11 +6,15 @@ Storage options take them in Python, in Spark and on the command line. Each proc
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from committer.errors import ConfigurationError
 
 FORMS: Final = "env:NAME for an environment variable, file:PATH for a file"
+ALLOWED: Final = "COMMITTER_REFERENCES"
+"""The environment variable that lists what references may name, patterns between commas; without it, anything."""
+
 _LIMIT: Final = 1 << 16
 
 
@@ -130,11 +134,12 @@ def resolved(value: str, option: str) -> str:
         option: What the value was given for, as its user spelled it.
 
     Raises:
-        ConfigurationError: There is nothing.
+        ConfigurationError: There is nothing, or `ALLOWED` does not list it.
     """
     if not is_reference(value):
         return value
     kind, _, name = value.partition(":")
+    _refuse_unlisted(value, option)
     found, problem = _variable(name) if kind == "env" else _file(name)
     if not found:
         where = f"the environment variable {name}" if kind == "env" else f"the file {name}"
@@ -147,6 +152,21 @@ def resolved(value: str, option: str) -> str:
             else "put it where this process runs; in Spark that is the driver's machine and every executor's",
         )
     return found
+
+
+def _refuse_unlisted(reference: str, option: str) -> None:
+    allowed = os.environ.get(ALLOWED)
+    if allowed is None:
+        return
+    kind, _, name = reference.partition(":")
+    # By where a path leads: a pattern of a directory must not reach out of it.
+    given = f"{kind}:{os.path.realpath(name) if kind == 'file' else name}"
+    if not any(fnmatchcase(given, pattern.strip()) for pattern in allowed.split(",")):
+        raise ConfigurationError(
+            f"the option {option} is {reference}, which {ALLOWED} of this process does not list",
+            operation="open_store",
+            next_step=f"give a reference that it lists, or have the operator of this process add it to {ALLOWED}",
+        )
 
 
 def _variable(name: str) -> tuple[str, str]:

@@ -87,3 +87,34 @@ def test_there_is_one_reader() -> None:
             if isinstance(node, ast.Constant) and node.value == "env:":
                 readers.add(file.relative_to(package).as_posix())
     assert readers == {"references.py"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "listed"),
+    [
+        ("env:LAKE_KEY", True),
+        ("env:OTHER", False),
+        ("env:COMMITTER_REFERENCES", False),
+        ("file:{0}/secrets/key", True),
+        ("file:{0}/other", False),
+        ("file:{0}/secrets/../other", False),
+        ("file:{0}/secrets/link", False),
+    ],
+)
+def test_a_process_that_lists_its_references_resolves_no_other(
+    reference: str, listed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may give storage options, in SQL say, need not be who may read all that the driver can."""
+    (tmp_path / "secrets").mkdir()
+    for name in ("secrets/key", "other"):
+        (tmp_path / name).write_text("s3cret")
+    (tmp_path / "secrets/link").symlink_to(tmp_path / "other")
+    for name in ("LAKE_KEY", "OTHER"):
+        monkeypatch.setenv(name, "s3cret")
+    monkeypatch.setenv("COMMITTER_REFERENCES", f"env:LAKE_*, file:{tmp_path.resolve()}/secrets/*")
+    reference = reference.format(tmp_path)
+    if listed:
+        assert resolved(reference, "account_key") == "s3cret"
+    else:
+        with pytest.raises(ConfigurationError, match="COMMITTER_REFERENCES of this process does not list"):
+            resolved(reference, "account_key")
