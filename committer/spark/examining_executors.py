@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from committer.committers.opened_store import open_store
-from committer.errors import CommitterError
+from committer import sync
+from committer.errors import CommitterError, JobNotFoundError
 from committer.paths import StorePath
 from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.session_settings import add_from_session
+from committer.spec import JobSpec
 from committer.stores.examination import Finding
-from committer.stores.helpers import exists
+from committer.task_opening import open_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,9 @@ _CLASS: Final = re.compile(r"^(?:[\w$]+\.)+(?P<name>[\w$]+): ")
 _NEEDED: Final = (
     "executors need the same jars and rights as the driver's JVM: settings reach them, but no file of the driver's"
     " machine (of credentials, for example), and no variable of its environment (HADOOP_CREDSTORE_PASSWORD)"
+)
+_ONE_PLACE: Final = (
+    "mount the disk of the destination at the same path on each machine, or write to a store that all reach"
 )
 _PYTHON_WRITES: Final = (
     'writer="python", format("committer"), streams and foreach_partition need it; Spark\'s own writers do not'
@@ -110,10 +114,16 @@ def _of_python(session: SparkSession, destination: StorePath) -> Finding:
     settings = {"path": path_option(destination)}
     try:
         withheld = add_from_session(session.range(1), settings)
-        look = _look(pickle.dumps(parse_options(settings)))
-        context = session.sparkContext
+        options, context = parse_options(settings), session.sparkContext
         tasks = max(1, min(context.defaultParallelism, _MOST_TASKS))
-        told = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
+        storage = options.storage_options()
+        job = sync.open_job(options.path, config=options.config, storage_options=storage)
+        try:
+            look = _look(pickle.dumps((job.spec, options)))
+            told = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
+        finally:
+            job.abort()
+            job.close()
     except CommitterError as error:
         return Finding(name, "warning", error.message, error.next_step)
     except Exception as error:
@@ -137,19 +147,20 @@ def _of_seen(name: str, seen: Iterable[Seen], withheld: str) -> Finding:
             told = f"release {release} {place}, and {own} here"
             return Finding(name, "warning", told, f"install one release on all machines; {_PYTHON_WRITES}")
     (_, _, release, python), where = next(iter(hosts.items()))
-    return Finding(name, "ok", f"reaches it with release {release}, by {python}")
+    return Finding(name, "ok", f"wrote into a job with release {release}, by {python}")
 
 
 def _look(options: bytes) -> Callable[[Iterable[int]], Iterator[dict[str, str]]]:
     """What a worker runs. As a function within one it is pickled by value: this package may be missing there."""
 
-    def look(_numbers: Iterable[int]) -> Iterator[dict[str, str]]:
+    def look(numbers: Iterable[int]) -> Iterator[dict[str, str]]:
         import importlib
         import socket
         import sys
         import time
 
         time.sleep(0.3)
+        number = next(iter(numbers), 0)
         told = {"host": socket.gethostname(), "python": sys.executable}
         try:
             importlib.import_module("pyarrow")
@@ -159,32 +170,37 @@ def _look(options: bytes) -> Callable[[Iterable[int]], Iterator[dict[str, str]]]
             step = "pip install 'lake-committer[spark]' there, for that interpreter, or name another in PYSPARK_PYTHON"
             yield {**told, "error": str(error), "next_step": step}
         else:
-            yield {**told, **looked(options)}
+            yield {**told, **looked(options, number)}
 
     return look
 
 
-def looked(data: bytes) -> dict[str, str]:
-    """In a worker: whether it reaches the destination, by the options of a write.
+def looked(data: bytes, number: int) -> dict[str, str]:
+    """In a worker: whether it can write into a job of the driver's, by the options of a write.
 
     Args:
-        data: `WriteOptions`, pickled by the driver.
+        data: `JobSpec` and `WriteOptions`, pickled by the driver.
+        number: The task's.
     """
     told = {"release": importlib.metadata.version(_DISTRIBUTION)}
     try:
-        asyncio.run(_reach(pickle.loads(data)))  # noqa: S301 - Spark's own channel, from the driver
+        spec, options = pickle.loads(data)  # noqa: S301 - Spark's own channel, from the driver
+        asyncio.run(_write(spec, options, number))
+    except JobNotFoundError as error:
+        return {
+            **told,
+            "error": f"it does not see the job that the driver set up: {error.message}",
+            "next_step": _ONE_PLACE,
+        }
     except CommitterError as error:
         return {**told, "error": error.message, "next_step": error.next_step}
     return told
 
 
-async def _reach(options: WriteOptions) -> None:
-    destination = StorePath.of(options.path)
-    store = await open_store(destination, await options.resolve_storage(), options.config)
-    try:
-        await exists(store, destination)
-    finally:
-        await store.close()
+async def _write(spec: JobSpec, options: WriteOptions, number: int) -> None:
+    storage = await options.resolve_storage()
+    async with open_task(spec, task=number, storage_options=storage) as task, task.open(f"part-{number}") as file:
+        await file.write(b"committer doctor")
 
 
 def _wait_for_executors(context: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_doctor_of_spark import examined
+from tests.processes.harness import may_mount
 
 from .cluster import standalone_cluster
 from .protocol_places import place_of
@@ -77,6 +79,29 @@ def test_the_master_of_the_arguments_and_a_python_that_lacks_the_package(tmp_pat
     assert "No module named" in line
     assert "PYSPARK_PYTHON" in done.stdout
     assert "Spark's own writers do not" in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_an_executor_that_sees_another_disk(tmp_path: Path) -> None:
+    if not may_mount():
+        pytest.skip("nothing can be mounted here")
+    (tmp_path / "lake").mkdir()
+    python = tmp_path / "python"
+    elsewhere = f'mount -t tmpfs none "{tmp_path}/lake" && exec "{sys.executable}" "$0" "$@"'
+    python.write_text(f"#!/bin/sh\nexec unshare -m --propagation private sh -c '{elsewhere}' \"$@\"\n")
+    python.chmod(0o755)
+    done = examined(
+        str(tmp_path / "lake/new"),
+        tmp_path / "conf",
+        {},
+        PYSPARK_PYTHON=str(python),
+        PYSPARK_SUBMIT_ARGS="--master local[2] pyspark-shell",
+    )
+    line = finding("Python on executors", done.stdout)
+    assert "warning" in line
+    assert "does not see the job that the driver set up" in line
+    assert "at the same path on each machine" in done.stdout
+    assert list((tmp_path / "lake").iterdir()) == []
 
 
 def test_a_password_that_only_the_driver_has(master: str, tmp_path: Path) -> None:
