@@ -27,7 +27,15 @@ from committer.spark.jvm import building
 from committer.spark.launching import default_of, master_named
 from committer.spark.protocol_jar import jar_path
 from committer.spark.protocol_jobs import EndRequest, SetupRequest
-from committer.spark.protocol_session import PROTOCOL, PROTOCOL_KEY, JobSide, configure, connect, unpacked
+from committer.spark.protocol_session import (
+    PROTOCOL,
+    PROTOCOL_KEY,
+    JobSide,
+    configure,
+    connect,
+    names_unspelled,
+    unpacked,
+)
 from committer.spark.protocol_storage import storage_options_of
 from committer.stores.examination import Finding
 from committer.stores.registry import options_of
@@ -88,6 +96,9 @@ def examine(destination: StorePath) -> list[Finding]:
             master = str(session.sparkContext.master)
             where = "in this machine's JVM" if master.startswith("local") else f"executors of {master}"
             findings.append(Finding("session", "ok", f"Spark {session.version}, {where}"))
+            unspelled = names_unspelled(session)
+            if unspelled is not None:
+                findings.append(Finding("file names", "warning", *unspelled))
             findings += _of_place(session, destination)
         finally:
             session.stop()

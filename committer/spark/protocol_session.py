@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import logging
 import zlib
 from collections.abc import Mapping
 from functools import partial
@@ -138,6 +139,9 @@ def configure(
         connect(target, side)
         target.conf.set(PROTOCOL_KEY, PROTOCOL)
         _give_data_source(target, choices)
+        unspelled = names_unspelled(target)
+        if unspelled:
+            logging.getLogger("committer.spark").warning("%s", "; ".join(unspelled))
         return target
     options: dict[str, Any] = target._options
     if "spark.remote" in options:
@@ -162,6 +166,19 @@ def configure(
 
     target.getOrCreate = get_or_create  # type: ignore[method-assign]
     return target
+
+
+def names_unspelled(session: SparkSession) -> tuple[str, str] | None:
+    """What is said, and advised, where the driver's JVM cannot spell file names beyond ASCII; None where it can."""
+    jvm: Any = session.sparkContext._jvm
+    encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
+    if encoding.upper().replace("-", "") == "UTF8":
+        return None
+    said = (
+        f"the driver's JVM spells file names in {encoding}: on local disks it writes ? for what that lacks, so "
+        "partitions with other letters in their values get a wrong name, or one name"
+    )
+    return said, "set LC_ALL=C.UTF-8 (Linux) for the driver and the executors before they start"
 
 
 def _give_data_source(session: SparkSession, choices: CommitterConfig | None) -> None:

@@ -42,7 +42,14 @@ def examined(uri: str, conf: Path, settings: dict[str, str], **variables: str) -
         text=True,
         check=False,
         timeout=400,
-        env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA, "SPARK_CONF_DIR": str(conf), "COLUMNS": "400", **variables},
+        env={
+            **os.environ,
+            "LC_ALL": "C.UTF-8",
+            "JAVA_TOOL_OPTIONS": QUICK_JAVA,
+            "SPARK_CONF_DIR": str(conf),
+            "COLUMNS": "400",
+            **variables,
+        },
     )
 
 

@@ -71,7 +71,10 @@ def test_the_master_of_the_arguments_and_a_python_that_lacks_the_package(tmp_pat
         {"spark.master": "spark://nowhere:1"},
         PYSPARK_PYTHON=bare_python(tmp_path),
         PYSPARK_SUBMIT_ARGS="--master local[2] pyspark-shell",
+        LC_ALL="C",
     )
+    assert "warning" in finding("file names", done.stdout)
+    assert "set LC_ALL=C.UTF-8" in done.stdout
     assert done.returncode == 0, done.stdout + done.stderr
     assert "tasks run in the driver's JVM (local mode); 2 task(s) wrote" in done.stdout
     line = finding("Python on executors", done.stdout)
