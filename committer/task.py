@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -88,6 +90,7 @@ class TaskAttempt(OneProcess):
         self._failed: list[str] = []
         self._paths: set[str] = set()
         self._unfinished: set[str] = set()
+        self._held: weakref.WeakSet[TaskFile] = weakref.WeakSet()
         self._scan = False
         self._calls = Calls()
         self._message: TaskCommit | None = None
@@ -161,7 +164,9 @@ class TaskAttempt(OneProcess):
         self._unfinished.add(destination)
         open_writer = partial(self._writing.open, destination, staged)
         why_gone = partial(why_attempt_is_gone, self._context, self.directory)
-        return TaskFile(destination, open_writer, finished, why_gone, self._calls)
+        file = TaskFile(destination, open_writer, finished, why_gone, self._calls)
+        self._held.add(file)
+        return file
 
     def open_blocking(self, name: str) -> BlockingTaskFile:
         """A file object for libraries that block (pyarrow, pandas), to be used in another thread.
@@ -360,6 +365,11 @@ class TaskAttempt(OneProcess):
             return
         self._state = "aborted"
         await self._writing.stop()
+        if self._context.store.capabilities.local_paths:
+            # The removal needs descriptors, and these may be all that the process is allowed.
+            for file in tuple(self._held):
+                with suppress(CommitterError):
+                    await file._let_go()
         request = AbortRequest(
             self.task,
             self.attempt,

@@ -160,6 +160,11 @@ class TaskFile(OneProcess):
         if self._writer is not None:
             await self._writer.abort()
 
+    async def _let_go(self) -> None:
+        """Closes what the file holds open, for an attempt that is aborted; its directory is removed next."""
+        if self._writer is not None and not self._closed:
+            await self._writer.abort()
+
     async def _abort_after(self, error: BaseException) -> None:
         """Gives the file up because of `error`, which a failure to do so must not hide."""
         try:

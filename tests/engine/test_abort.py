@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import committer
@@ -266,3 +270,28 @@ async def test_abort_of_a_task_after_the_job_was_decided(place: Place) -> None:
                 await other.abort_task(0, 0)
         await job.commit()
     assert len(place.files()) == 6
+
+
+LEFT_OPEN = """
+import asyncio, resource, sys, committer
+async def main():
+    async with committer.open_job(sys.argv[1]) as job, job.task_attempt(0) as task:
+        held = []
+        for number in range(400):
+            held.append(await task.open(f"p={number}/file"))
+            await held[-1].write(b"x")
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+try:
+    asyncio.run(main())
+except committer.CommitterError as error:
+    print(error.message, getattr(error, "__notes__", ""))
+"""
+
+
+def test_more_open_files_than_a_process_may_hold(tmp_path: Path) -> None:
+    """The descriptors of the files that are given up do for their removal."""
+    command = [sys.executable, "-c", LEFT_OPEN, str(tmp_path / "table")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Too many open files" in done.stdout
+    assert "aborted" not in done.stdout + done.stderr
+    assert list(tmp_path.rglob("*")) == [tmp_path / "table"]
