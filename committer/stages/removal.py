@@ -130,7 +130,8 @@ async def remove_failed_setup(context: StageContext) -> bool:
         nonlocal done
         layout = context.layout
         try:
-            await _rename_away(context, layout.building, layout.removed)
+            if not await _rename_away(context, layout.building, layout.removed):
+                await context.store.delete_directory(layout.building, recursive=True)
             await remove_directory(context)
             if layout.beside is not None:
                 await context.store.delete_directory(layout.beside, recursive=True)

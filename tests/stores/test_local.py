@@ -587,6 +587,7 @@ async def test_a_mount_without_links_and_exclusive_renames_is_named_with_what_to
         await committer.open_job(root)
     assert "give the URI of that in place of the path" in caught.value.next_step
     assert caught.value.outcome == "unchanged"
+    assert not os.path.exists(os.path.join(root.path, "_temporary"))
 
 
 async def test_a_directory_is_not_moved_into_itself_by_way_of_a_link(
