@@ -71,7 +71,7 @@ async def test_the_job_of_a_batch(dest: Path) -> None:
     """Made here, committed as Spark does: in a thread without a loop."""
     import asyncio
 
-    writer = stream_writer({"path": str(dest)}, SCHEMA, False)
+    writer = stream_writer({"path": str(dest), "busy_timeout": "0"}, SCHEMA, False)
     spec = await enter_batch(writer.options, batch_job_id("q", 7))
     assert spec is not None
     async with committer.open_task(spec, task=0) as task, task.open("part-0") as file:
@@ -89,7 +89,7 @@ def test_writes_of_a_session(spark: SparkSession, dest: Path) -> None:
     frame = spark.range(3)
     for call in (
         lambda: write(frame, dest, mode="append"),
-        lambda: foreach_batch(dest, query="q")(frame, 0),
+        lambda: foreach_batch(dest, query="q", options={"busy_timeout": 0})(frame, 0),
         lambda: foreach_partition(frame, dest, lines),
     ):
         with pytest.raises(DestinationBusyError, match="committer\\.sync") as busy:
