@@ -25,7 +25,7 @@ from committer.paths import StorePath
 from committer.spec import JobSpec
 from committer.stages.job_directory import JobDirectory, list_job_directories, look_at_job, refuse_place
 from committer.stages.job_stands import is_hadoops
-from committer.stages.own_records import is_open, read_setup
+from committer.stages.own_records import is_open, read_outcome, read_setup
 from committer.stores.base import Store
 
 # A job may be ended, and its id set up again, while it is looked for.
@@ -75,6 +75,9 @@ async def find_job(
     layout = layout_for(store, dest, job_id)
     try:
         jobs = await find_jobs(store, dest, job_id, config=config)
+        over = [job for job in jobs if not (job.live or job.kept)]
+        if half and len(over) == len(jobs) > 1:
+            jobs = await _best_known_first(store, jobs)
     finally:
         await store.close()
     # A job of Hadoop's may have the same id, where that keeps all of it among the output.
@@ -98,6 +101,17 @@ async def find_job(
         next_step=f"{call('list_jobs', str(dest))} shows the jobs that are there; a job that Hadoop set up is joined "
         "by attach_job(JobSpec.for_hadoop(...))",
     )
+
+
+async def _best_known_first(store: Store, jobs: list[FoundJob]) -> list[FoundJob]:
+    """Of several setups that are over one that committed, else the newest; one call for each that has an outcome."""
+
+    async def rank(job: FoundJob) -> tuple[bool, float]:
+        outcome = await read_outcome(store, job.found.layout) if job.found.ended else None
+        return outcome is not None and outcome.outcome == "committed", job.found.newest
+
+    ranked = [(await rank(job), job) for job in jobs]
+    return [job for _rank, job in sorted(ranked, key=lambda one: one[0], reverse=True)]
 
 
 async def find_setup(opened: Store, known: JobSpec, *, config: CommitterConfig | None) -> JobSpec:

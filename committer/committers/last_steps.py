@@ -31,7 +31,7 @@ from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveJob
 from committer.stages.decided_facts import RecordedFacts
 from committer.stages.job_directory import refuse_links
-from committer.stages.removal import keep_outcome, remove_leftovers, remove_temporary
+from committer.stages.removal import end_without_removal, keep_outcome, remove_leftovers, remove_temporary
 from committer.stores.helpers import create_exclusively
 
 _log = job_logger("committer.committers")
@@ -101,6 +101,9 @@ async def remove_rest(call: JobCall, position: Position) -> Led:
     if call.outcome is None or decision is None or not decision.config.cleanup_skipped:
         await CleanupJob(context).run(None)
         await RemoveJob(context).run(None)
+    else:
+        # The driver that ended it may have died before its entry could go.
+        await end_without_removal(context)
     return None if call.wish is Wish.ABORT else Position(Standing.GONE)
 
 
