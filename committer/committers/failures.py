@@ -151,8 +151,8 @@ def say_taken(context: StageContext, error: CommitterError, failure: Exception |
     reason = failure.message if isinstance(failure, CommitterError) else str(failure or "it took too long")
     _log.warning("what tasks of job %s committed was not given back: %s", job_id, reason)
     error.message = (
-        f"{error.message}; nothing was published, but the records of job {job_id} could not be brought back, and may "
-        f"be where none of its tasks can commit: {reason}"
+        f"{error.message}; nothing was published, but what tasks of job {job_id} committed could not be given back, "
+        f"and may be where none of them can commit again: {reason}"
     )
     if isinstance(error, StoreOutcomeUnknownError):
         # Whatever it did, the job is not decided, and no driver goes by it.

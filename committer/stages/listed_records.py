@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from committer.errors import (
     JobNotFoundError,
     StoreExistsError,
@@ -17,11 +15,6 @@ from committer.stores.helpers import move_file
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
 ABORTED = "-aborted"
-
-_PLACE_TAKEN: Final = b"No records: only that none may arrive here late.\n"
-
-# Another driver of the job may do the same, or undo it.
-_TRIES: Final = 5
 
 
 def aborted_suffix(layout: JobLayout) -> str:

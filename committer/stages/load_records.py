@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from committer.errors import (
-    RecordError,
-)
+from committer.advice import COMMIT_AGAIN
+from committer.errors import RecordError, StoreNotFoundError
 from committer.events import Statistics, names
 from committer.flow.budget import Budget
 from committer.flow.numbered import NumberedSpill
@@ -177,7 +176,12 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
 
     async def _load(self, number: int, ref: RecordRef, loaded: LoadedRecords) -> Winner:
         context = self.context
-        data = ref.inline if ref.inline is not None else await read_record(context, ref.record)
+        try:
+            data = ref.inline if ref.inline is not None else await read_record(context, ref.record)
+        except StoreNotFoundError as error:
+            error.message = f"a listed record is gone, as when its task attempt is aborted: {error.message}"
+            error.next_step = f"{COMMIT_AGAIN}; nothing was published"
+            raise
         path, digest = context.layout.record_path(ref.record), digest_of(data)
         if ref.digest is not None and digest != ref.digest:
             raise RecordError(
