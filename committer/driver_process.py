@@ -31,7 +31,7 @@ class DriverProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     Attributes:
         host: Name of its machine.
-        boot: Boot id of the kernel and number of the process namespace: where process ids mean the same processes.
+        boot: Boot id of the kernel, and the namespaces in which process ids and start times mean the same.
         pid: Its process id. A Python process that Spark's JVM started names the JVM; one on an executor names none.
         started: When it started, in clock ticks after the boot.
         user: Name of its user.
@@ -61,20 +61,32 @@ class DriverProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 def this_driver(hidden: Collection[str] = ()) -> DriverProcess:
     """Describes the process that drives a job which this process sets up or commits.
 
-    Reads `/proc`: not for an event loop.
+    Reads `/proc` unless `is_known`: not for an event loop then.
 
     Args:
         hidden: Which of `PARTS` to leave out.
     """
+    own = os.getpid()
+    whole = _known.get(own) or _known.setdefault(own, _look())
+    fields = {"host": ("host", "boot"), "process": ("pid", "started"), "user": ("user",), "program": ("program",)}
+    shown = [field for part in PARTS if part not in hidden for field in fields[part]]
+    return DriverProcess(**{field: getattr(whole, field) for field in shown})
+
+
+def is_known() -> bool:
+    """Whether `this_driver` knows this process, as it does the one that imported it, and not one forked since."""
+    return os.getpid() in _known
+
+
+def _look() -> DriverProcess:
     pid = _driver_pid()
-    shown = set(PARTS).difference(hidden)
     return DriverProcess(
-        host=platform.node() if "host" in shown else "",
-        boot=_boot() if "host" in shown else "",
-        pid=pid if "process" in shown else 0,
-        started=_started(pid) or 0 if "process" in shown else 0,
-        user=_user() if "user" in shown else "",
-        program=_program(pid) if "program" in shown else "",
+        host=platform.node(),
+        boot=_boot(),
+        pid=pid,
+        started=_started(pid) or 0,
+        user=_user(),
+        program=_program(pid),
     )
 
 
@@ -103,7 +115,10 @@ def state_of(driver: DriverProcess | None) -> DriverState:
 
 def _boot() -> str:
     try:
-        return f"{_read(_PROC / 'sys/kernel/random/boot_id')} {os.readlink(_PROC / 'self/ns/pid')}"
+        spaces = " ".join(os.readlink(_PROC / "self/ns" / kind) for kind in ("pid", "time"))
+        # Below another process namespace `/proc` may show that one's processes.
+        same = os.readlink(_PROC / "self") == str(os.getpid())
+        return f"{_read(_PROC / 'sys/kernel/random/boot_id')} {spaces}" if same else ""
     except OSError:
         return ""
 
@@ -113,7 +128,8 @@ def _started(pid: int) -> int | None:
     try:
         # The name, in parentheses, may hold blanks and parentheses.
         state, *fields = _read(_PROC / str(pid) / "stat").rpartition(")")[2].split()
-        return 0 if state in "ZX" else int(fields[18])
+        ended = state in "ZX" and len(os.listdir(_PROC / str(pid) / "task")) <= 1
+        return 0 if ended else int(fields[18])
     except (OSError, ValueError, IndexError):
         return None
 
@@ -159,3 +175,6 @@ def _read(path: Path) -> str:
 def _text(name: str) -> str:
     """Returns a name of the system as text that JSON can hold."""
     return name.encode(errors="replace").decode()
+
+
+_known: Final[dict[int, DriverProcess]] = {os.getpid(): _look()}

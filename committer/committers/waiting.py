@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from committer.committers.job_call import JobCall
 from committer.committers.look import Position
-from committer.errors import DestinationBusyError
+from committer.errors import DestinationBusyError, StoreError
 from committer.logs import job_logger
 from committer.stages.entries import layout_of_owner, owners_of_entries
+from committer.stages.intent import DeclareIntent, withdraw
 
 _log = job_logger("committer.committers")
 
@@ -33,29 +35,32 @@ class Turn:
     async def wait(self, busy: DestinationBusyError) -> Position:
         """Waits until the owners have no entry of a live job, then begins anew; returns where the job stands.
 
-        The driver's entry and intent are deleted by then. The next try has another name: a delayed delete of an entry
-        must not hit the next one. Each look costs one listing, and up to 3 calls an entry.
+        The driver's entry is deleted by then, so that it keeps no job out. An intent says meanwhile that it is at work,
+        which is that of the next try: each try has another name, since a delayed delete must not hit the next one. Each
+        look costs one listing, and up to 3 calls an entry.
 
         Raises:
             DestinationBusyError: The time is over, counted from the first try; or the driver withdrew only in part.
         """
         context = self._call.context
         runtime, limit = context.runtime, context.config.busy_timeout or 0.0
+        if busy.outcome != "unchanged" or not limit:
+            raise busy
         if self._began is None:
             self._began = runtime.monotonic()
+        self._call.context = context = replace(context, driver=runtime.nonce())
+        await DeclareIntent(context).run(self._call.deciding.intent_for(context))
         free = False
         while not free:
             left = self._began + limit - runtime.monotonic()
-            if busy.outcome != "unchanged" or not limit:
-                raise busy
             if left <= 0:
                 busy.message = f"{busy.message}, after a wait of {limit:g} s"
+                await withdraw(context)
                 raise busy
             _log.info("job %s waits for %s", context.layout.job_id, ", ".join(busy.owners))
             await runtime.sleep(min(left, self._pause * (0.5 + runtime.random())))
             self._pause = min(2 * self._pause, _LONGEST_S)
-            live = await owners_of_entries(context.store, partial(layout_of_owner, context))
-            free = not any(live.get(owner) for owner in busy.owners)
-        self._call.context = replace(context, driver=runtime.nonce())
-        self._call.deciding.began = False
+            with suppress(StoreError):
+                live = await owners_of_entries(context.store, partial(layout_of_owner, context))
+                free = not any(live.get(owner) for owner in busy.owners)
         return await self._call.look()

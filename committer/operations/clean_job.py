@@ -48,6 +48,7 @@ KEPT: Final = (
 )
 UNFINISHED: Final = "it committed, but its last steps were not done: recover it"
 NOT_TAKEN_BACK: Final = "it is being taken back, and that was not done to its end: roll it back"
+BEGUN: Final = "another driver began to commit it meanwhile"
 
 
 class Cleaning(NamedTuple):
@@ -59,6 +60,7 @@ class Cleaning(NamedTuple):
         dry: Only look.
         forgets: Remove a kept outcome.
         ahead_s: Seconds by which this machine's clock is ahead of the store's.
+        intents: Keep an undecided job that has another intent than these; None: whatever it has.
     """
 
     age_s: float | None
@@ -66,6 +68,7 @@ class Cleaning(NamedTuple):
     dry: bool
     forgets: bool = False
     ahead_s: float = 0.0
+    intents: frozenset[str] | None = None
 
 
 async def clean_directory(
@@ -200,6 +203,9 @@ def _reason_of(position: Position, asked: Cleaning) -> str | None:
 
 async def _remove(context: StageContext, position: Position | None, asked: Cleaning) -> str | None:
     if position is not None and position.standing in (Standing.OPEN, Standing.INTENDED):
+        intents = position.found.intents if position.found is not None else []
+        if asked.intents is not None and not asked.intents.issuperset(intents):
+            return BEGUN
         # A driver that still lives learns of it.
         try:
             decision = await create_decision(context, abort_decision(context))

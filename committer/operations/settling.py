@@ -25,7 +25,7 @@ from committer.events import Listener
 from committer.events.display import watched
 from committer.layout import DirectoryName, check_job_id
 from committer.operations.arguments import check_flag
-from committer.operations.clean_job import DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED, Cleaning, clean_directory
+from committer.operations.clean_job import BEGUN, DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED, Cleaning, clean_directory
 from committer.operations.cleanup import age_in_seconds
 from committer.operations.recovery import finish, found_job
 from committer.paths import Destination, StorePath
@@ -35,7 +35,7 @@ from committer.stages.setup_job import exists_error
 from committer.stores.base import Store
 
 _UNDECIDED: Final = (Standing.OPEN, Standing.INTENDED)
-_BROUGHT_ON: Final = (DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED)
+_BROUGHT_ON: Final = (BEGUN, DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED)
 _LOOKS: Final = 20
 
 
@@ -88,12 +88,14 @@ async def settle(
         async with _asked(dest, job_id, older_than, storage_options, force=force) as asked:
             store, destination, age_s = asked
             choices = config_of(config)
+            ended = {""}
             for _look in range(_LOOKS):
                 async with found_job(store, destination, job_id, choices, told) as context:
-                    standing = await _where_it_stands(context, store, age_s, force=force)
+                    standing, intents = await _where_it_stands(context, store, age_s, force=force)
                     try:
                         if standing in _UNDECIDED or standing is Standing.ABORTED:
-                            await _remove(context, store, None, dry=False)
+                            if not await _remove(context, store, None, dry=False, intents=intents):
+                                continue
                         else:
                             report = await finish(context)
                     except (JobDecidedError, JobUndecidedError):
@@ -102,9 +104,10 @@ async def settle(
                     except (JobNotFoundError, JobRolledBackError) as error:
                         if error.outcome != "unchanged":
                             raise
-                    # Of an earlier setup of the id a report may speak.
-                    if report is not None or not context.spec.setup:
+                    # Of an earlier setup of the id a report may speak. The directory of one that ended may stay.
+                    if report is not None or context.spec.setup in ended:
                         return report
+                    ended.add(context.spec.setup)
     finally:
         if display is not None:
             await display.close()
@@ -135,7 +138,7 @@ async def check_settlement(
         asked = _asked(dest, job_id, older_than, storage_options, force=force)
         store, destination, age_s = await stack.enter_async_context(asked)
         context = await stack.enter_async_context(found_job(store, destination, job_id, config_of(config)))
-        return await _where_it_stands(context, store, age_s, force=force)
+        return (await _where_it_stands(context, store, age_s, force=force))[0]
 
 
 @asynccontextmanager
@@ -155,28 +158,35 @@ async def _asked(
         yield store, destination, age_s
 
 
-async def _where_it_stands(context: StageContext, store: Store, age_s: float | None, *, force: bool) -> Standing:
-    """Returns where a job stands that may be ended.
+async def _where_it_stands(
+    context: StageContext, store: Store, age_s: float | None, *, force: bool
+) -> tuple[Standing, frozenset[str] | None]:
+    """Returns where a job stands that may be ended, and the intents by which that was judged; None for any.
 
     Raises:
         JobExistsError: It is undecided, and neither its age nor its driver says that it may be removed.
     """
     position = await look_where_it_stands(context)
     if force or position.standing not in _UNDECIDED or position.found is None:
-        return position.standing
+        return position.standing, None
     drivers = await read_drivers(context.store, position.found)
     if drivers and all(state == "dead" for _driver, state in drivers):
-        return position.standing
+        return position.standing, frozenset(position.found.intents)
     if age_s is not None and await _remove(context, store, age_s, dry=True):
-        return position.standing
+        return position.standing, None
     raise exists_error(context.layout, "open", operation="settle", drivers=drivers)
 
 
-async def _remove(context: StageContext, store: Store, age_s: float | None, *, dry: bool) -> bool:
-    """Aborts and removes a job, or only looks; returns False where it is too young, or another driver decided it."""
+async def _remove(
+    context: StageContext, store: Store, age_s: float | None, *, dry: bool, intents: frozenset[str] | None = None
+) -> bool:
+    """Aborts and removes a job, or only looks; returns False where it is too young, or another driver began to commit
+    or decided it.
+    """
     layout, config = context.layout, context.config
     name = DirectoryName(layout.job_id, layout.setup_name, "")
-    reason = await clean_directory(store, layout.destination, name, config, Cleaning(age_s, False, dry), [])
+    asked = Cleaning(age_s, False, dry, intents=intents)
+    reason = await clean_directory(store, layout.destination, name, config, asked, [])
     if not (reason is None or dry or reason in _BROUGHT_ON):
         raise JobStateError(
             f"job {layout.job_id} is kept: {reason}",

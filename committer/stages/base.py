@@ -18,7 +18,7 @@ from typing import Generic, TypeVar, final
 from committer.advice import call
 from committer.audit import audit
 from committer.config import CommitterConfig
-from committer.driver_process import DriverProcess, this_driver
+from committer.driver_process import DriverProcess, is_known, this_driver
 from committer.errors import JobStateError
 from committer.events import Progress, Statistics
 from committer.flow.runtime import Runtime, current_runtime
@@ -207,7 +207,8 @@ class StageContext:
 
     async def process(self) -> DriverProcess:
         """This driver's process, as far as records may name it."""
-        return await self.runtime.run_blocking(partial(this_driver, self.config.driver_hidden))
+        look = partial(this_driver, self.config.driver_hidden)
+        return look() if is_known() else await self.runtime.run_blocking(look)
 
     @property
     def durable(self) -> bool:

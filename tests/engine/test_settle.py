@@ -12,6 +12,8 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, JobExistsError
+from committer.layout import DirectoryName
+from committer.operations.clean_job import BEGUN, Cleaning, clean_directory
 from committer.paths import StorePath
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, Place, place_fixture
@@ -193,3 +195,36 @@ async def test_settled_while_its_driver_commits(place: Place) -> None:
     assert isinstance(report, committer.JobReport)
     assert isinstance(settled, committer.JobReport | JobExistsError)
     assert place.files() == {"a": b"1"}
+
+
+@pytest.mark.parametrize("first", ["committed", "taken back"])
+async def test_of_two_runs_whose_directories_stay_one_that_committed_counts(place: Place, first: str) -> None:
+    stays = CommitterConfig(cleanup_skipped=True)
+    for run in (first, "committed" if first == "taken back" else "taken back"):
+        if run == "committed":
+            await place.run_job({"c": b"1"}, job_id="J", config=stays)
+            continue
+        await died(place, Fault(kind="crash_before", operation="put", path="/outcome"), stays)
+        await place.recover("J", rollback=True, force=True)
+    report = await settle(place)
+    assert report is not None
+    assert report.success
+
+
+async def test_a_job_that_was_taken_back_and_stays_leaves_the_id_free(place: Place) -> None:
+    stays = CommitterConfig(cleanup_skipped=True)
+    await died(place, Fault(kind="crash_before", operation="put", path="/outcome"), stays)
+    await place.recover("J", rollback=True, force=True)
+    assert await settle(place) is None
+    await place.run_job({"a": b"2"}, job_id="J")
+
+
+async def test_a_job_that_another_driver_begins_to_commit_is_not_removed(place: Place) -> None:
+    """It was judged by the drivers that had begun until then."""
+    await died(place, Fault(kind="crash_before", operation="put", path="/decision"))
+    name = DirectoryName("J", place.layout("J").setup_name, "")
+    destination = StorePath.of(place.dest)
+    asked = Cleaning(None, force=False, dry=False, intents=frozenset())
+    reason = await clean_directory(place.store.inner, destination, name, CommitterConfig(), asked, [])
+    assert reason == BEGUN
+    assert (await place.recover("J")).files_committed == 1
