@@ -67,7 +67,7 @@ async def test_an_append_waits_for_an_overwrite_of_its_partition(place: Place) -
         assert not commit.done()
         # The other jobs do not wait for one that waits.
         assert entries_at(place, "append") == []
-        # Else it would look as if its driver had died, to whoever settles it.
+        # Else it would look as if its driver had died.
         intents = [name for name in place.all_files() if "/intent-" in name and "append~" in name]
         assert len([name for name in intents if "/work/" not in name]) == 1
         may_go.set()
