@@ -284,7 +284,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             try:
                 await self._put_old_success(decision.success_identity)
                 return
-            except (StoreExistsError, StorePreconditionError, StoreOutcomeUnknownError):
+            except (StoreExistsError, StoreNotFoundError, StorePreconditionError, StoreOutcomeUnknownError):
                 if not tries_left:
                     raise
 
@@ -303,13 +303,15 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         standing = await status_or_none(store, success)
         if standing is not None and (identity is None or standing.identity != identity):
             return
-        kept = await self._kept_success(self._superseded / SUCCESS if standing is None else success)
-        able = CONDITIONAL_REPLACE.of(store)
-        if kept is None:
-            return
         if standing is None:
-            await store.put(success, kept + blank, exclusive=True)
-        elif able is not None:
+            kept = await self._kept_success(self._superseded / SUCCESS)
+            if kept is not None:
+                await store.put(success, kept + blank, exclusive=True)
+            return
+        able = CONDITIONAL_REPLACE.of(store)
+        if able is not None:
+            # A slow driver may set it aside between the look and this: then it is to be put where none exists.
+            kept = await store.read(success, limit=LIMITS["success"])
             await able.replace_file(success, kept + blank, seen=standing)
 
     async def _kept_success(self, path: StorePath) -> bytes | None:

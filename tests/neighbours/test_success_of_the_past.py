@@ -13,7 +13,7 @@ from committer import CommitterConfig
 from committer.errors import CommitterError, DestinationBusyError, JobDecidedError
 from committer.records.success import decode_success
 from committer.testing.faults import Call, Fault, SimulatedCrash
-from tests.job_paths import has_in_job
+from tests.job_paths import has_in_job, in_job
 from tests.neighbours.meeting import Connection, Party, Table, crossed, interrupted, writes_success
 from tests.rotation import Share
 
@@ -316,6 +316,32 @@ async def test_a_job_that_is_being_rolled_back_keeps_replacing_jobs_out(profile:
             assert second.error is None
             assert table.files() == LATER["replace"][0]
     assert seen == {"rolling back"}
+
+
+@pytest.mark.parametrize("profile", ["gcs", "s3", "azure-flat"])
+async def test_a_rollback_puts_the_marker_back_that_a_slow_driver_sets_aside_meanwhile(profile: str) -> None:
+    table = Table(profile, OLD)
+    await (await table.job("before", {"p=2/before": b"before"}, APPEND)).commit()
+    old = table.all_files()["_SUCCESS"]
+    first = await table.job("past", PAST, APPEND)
+    first.store.faults.append(Fault(kind="crash_after", operation="put", path="/decision"))
+    with pytest.raises(SimulatedCrash):
+        await first.commit()
+    store, aside = Connection(table.space), in_job(table, "past", "work/superseded/_SUCCESS")
+    set_aside = False
+
+    async def before(call: Call) -> None:
+        nonlocal set_aside
+        if call.operation == "read" and str(call.path).endswith("/table/_SUCCESS") and not set_aside:
+            set_aside = True
+            table.write(aside, old)
+            table.remove("_SUCCESS")
+
+    store.before_call = before
+    await committer.recover(table.dest, "past", rollback=True, force=True, storage_options={"store": store})
+    assert set_aside
+    assert table.all_files()["_SUCCESS"].rstrip() == old.rstrip()
+    assert table.temporary() == set()
 
 
 # -- several in the way ------------------------------------------------------------------------------------------------
