@@ -30,7 +30,7 @@ from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveJob
 from committer.stages.decide import abort_decision, create_decision
 from committer.stages.job_directory import JobDirectory, look_at_job, refuse_links
-from committer.stages.removal import keep_outcome, remove_leftover, remove_temporary
+from committer.stages.removal import keep_outcome, remove_leftover
 from committer.stores.base import Store
 from committer.stores.helpers import children_of, walk
 
@@ -138,8 +138,8 @@ async def _clean_leftover(context: StageContext, name: DirectoryName, asked: Cle
         if reason is not None:
             return reason
     if not asked.dry:
+        # Its entries stay: what was being made may be a job that is live since.
         await remove_leftover(context, directory)
-        await remove_temporary(context)
     return None
 
 

@@ -289,7 +289,7 @@ async def _cleanup(
         if clock.ahead_s and age_s is not None and not dry:
             _log.warning(clock_told(clock.ahead_s))
         await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
-        if not dry and (age_s is not None or not (removed or kept)):
+        if not dry:
             before = clock.now() - (age_s or 0)
             listed = paced(store, config, Statistics(), owned=False)
             await remove_orphans(

@@ -101,6 +101,7 @@ async def remove_leftover(context: StageContext, directory: StorePath) -> None:
         context, directory, directory.parent / f"{directory.name}{REMOVED}"
     ):
         await context.store.delete_directory(directory, recursive=True)
+    await _remove_shared(context)
 
 
 async def remove_leftovers(context: StageContext) -> None:

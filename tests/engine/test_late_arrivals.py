@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -13,8 +14,12 @@ from committer.errors import (
     JobDecidedError,
     JobNotFoundError,
 )
-from committer.testing.faults import Call, Fault, FaultyStore
+from committer.layout import DirectoryName
+from committer.operations.clean_job import Cleaning, clean_directory
+from committer.paths import StorePath
+from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import Delivery, MemoryPlace, Place
+from tests.job_paths import entries_at
 
 FILES = {"a=1/part-0": b"x"}
 BOTH = pytest.mark.parametrize("delivery", ["listing", "message"])
@@ -199,3 +204,24 @@ async def test_a_setup_record_and_a_decision_that_come_when_their_job_is_over_ar
         place.write(name, data)
     await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
     assert place.temporary() == set()
+
+
+@pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
+async def test_a_cleanup_of_a_directory_that_was_being_made_leaves_the_entry_of_the_job_that_it_became(
+    profile: str,
+) -> None:
+    """It stood still after it had listed it. Without the entry a job that replaces data would not see the other."""
+    place = MemoryPlace(profile)
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, FILES)
+    place.faults(Fault(kind="crash_after", operation="put", path="/decision"))
+    with pytest.raises(SimulatedCrash):
+        await job.commit()
+    place.store.crashed = False
+    entries = entries_at(place, "j")
+    assert entries
+    name, asked = DirectoryName("j", place.layout("j").setup_name, ".new"), Cleaning(None, force=False, dry=False)
+    with suppress(CommitterError):
+        await clean_directory(place.store.inner, StorePath.of(place.dest), name, CommitterConfig(), asked, [])
+    assert entries_at(place, "j") == entries
+    assert (await place.recover("j")).success
