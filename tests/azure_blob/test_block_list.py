@@ -228,7 +228,7 @@ async def test_killed_then_recovered(
     replaces = moment % 3 == 0
     if replaces:
         await commit(root, options, {"p=0/old": b"old", "other/kept": b"kept"}, job_id="earlier")
-    call = random.Random(moment).randrange(1, FILES + 45)
+    call = random.Random(moment).randrange(1, FILES + 30)
     assert await killed(root, server, call, *(["--replace"] if replaces else []))
     report = await finish(root, options)
     assert (report.success, report.files_committed) == (True, FILES)
