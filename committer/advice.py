@@ -70,7 +70,7 @@ def to_blocking_callers() -> Iterator[None]:
 
 
 def tell_blocking_caller(error: BaseException | None) -> None:
-    """Has what an error and its notes advise name blocking calls."""
+    """Replaces the asynchronous calls in an error's next step and notes by those of `committer.sync`."""
     if isinstance(error, CommitterError):
         error.next_step = blocking(error.next_step)
     if error is not None and hasattr(error, "__notes__"):

@@ -19,7 +19,7 @@ from committer.readable import clean
 DriverState: TypeAlias = Literal["running", "dead", "unknown"]
 
 PARTS: Final = ("host", "process", "user", "program")
-"""What records hold of a driver: `CommitterConfig.driver_hidden` names what they leave out."""
+"""Parts of a `DriverProcess`; `CommitterConfig.driver_hidden` names those that records omit."""
 
 _LONGEST_WORDS: Final = 300
 _PROC: Final = Path("/proc")

@@ -432,7 +432,7 @@ class Job(OneProcess):
             await self.abort()
             if begun and self._report is None and not self._aborted:
                 with suppress(CommitterError):
-                    # What ended the job is its own commit, or another driver's; nothing is told where it is just gone.
+                    # This driver or another one ended the job; no note if the job no longer exists.
                     await self._committer.check_recovery(fresh_statistics(self._context), rollback=False, force=False)
                     how = with_options(self._context.recover_call(), self._reached)
                     error.add_note(

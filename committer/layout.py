@@ -116,7 +116,7 @@ class DirectoryName(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> DirectoryName:
-        """Takes a name apart; any other name counts as the id of a job of Hadoop's."""
+        """Parses a name; any other name is the id of a job that Hadoop set up."""
         found = _DIRECTORY.match(name)
         return cls(found[1], found[2], found[3]) if found else cls(name, "", "")
 

@@ -221,7 +221,7 @@ async def run_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
 
 
 async def plan_settle(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
-    """What ``settle`` will do with the job as it stands.
+    """Plans ``settle``.
 
     Raises:
         JobExistsError: Its driver may be alive.

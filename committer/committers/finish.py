@@ -68,7 +68,7 @@ async def remove_job(context: StageContext, kept: JobOutcome | None, *, cleaned:
                 await put_kept(context, kept)
             await end_without_removal(context)
             if not context.layout.setup_name:
-                # A directory of tasks says for good that a job of Hadoop's stands. An outcome without decision is over.
+                # The task directory stays, so the job would look live. An outcome without a decision is over.
                 await context.store.delete_file(context.layout.decision)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:

@@ -139,7 +139,7 @@ async def _bring_to_end(call: JobCall) -> JobReport | None:
                 try:
                     led = await after_failure(call, step, position, error)
                 except DestinationBusyError as busy:
-                    led, looks = await turn.wait(busy), _LOOKS
+                    led, looks = await turn.wait(busy, step, position), _LOOKS
             if not isinstance(led, Position):
                 return led
             position = led

@@ -102,7 +102,7 @@ async def remove_rest(call: JobCall, position: Position) -> Led:
         await CleanupJob(context).run(None)
         await RemoveJob(context).run(None)
     else:
-        # The driver that ended it may have died before its entry could go.
+        # The driver that ended it may have died before it deleted the entry.
         await end_without_removal(context)
     return None if call.wish is Wish.ABORT else Position(Standing.GONE)
 

@@ -1,4 +1,4 @@
-"""Waiting for the jobs that are in the way of a commit, then another try of the same driver process."""
+"""Repeats a commit that other jobs exclude, until they have ended or `busy_timeout` is over."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from committer.committers.job_call import JobCall
+from committer.committers.after_failure import after_failure
+from committer.committers.job_call import JobCall, Led
 from committer.committers.look import Position
+from committer.committers.standing import Step
 from committer.errors import DestinationBusyError, StoreError
 from committer.logs import job_logger
+from committer.stages.base import StageContext
 from committer.stages.entries import layout_of_owner, owners_of_entries
-from committer.stages.intent import DeclareIntent, withdraw
+from committer.stages.intent import DeclareIntent
 
 _log = job_logger("committer.committers")
 
@@ -32,30 +35,43 @@ class Turn:
         self._began: float | None = None
         self._pause = _SHORTEST_S
 
-    async def wait(self, busy: DestinationBusyError) -> Position:
-        """Waits until the owners have no entry of a live job, then begins anew; returns where the job stands.
+    async def wait(self, busy: DestinationBusyError, step: Step, position: Position) -> Led:
+        """Waits until no owner has the entry of a live job; returns where this job is then.
 
-        The driver's entry is deleted by then, so that it keeps no job out. An intent says meanwhile that it is at work,
-        which is that of the next try: each try has another name, since a delayed delete must not hit the next one. Each
-        look costs one listing, and up to 3 calls an entry.
+        The driver has deleted its entry, so it excludes no other job meanwhile. It writes the intent of its next try,
+        so that it does not look dead. Each try has a new driver name: a delayed delete of an entry or intent must not
+        hit the next one. Each look costs one listing, and up to 3 calls an entry.
+
+        Args:
+            busy: The error of the last try.
+            step: Its step.
+            position: Where the job was before it.
 
         Raises:
-            DestinationBusyError: The time is over, counted from the first try; or the driver withdrew only in part.
+            DestinationBusyError: `busy_timeout` is over, counted from the first try; or the driver withdrew in part.
         """
         context = self._call.context
-        runtime, limit = context.runtime, context.config.busy_timeout or 0.0
+        limit = context.config.busy_timeout or 0.0
         if busy.outcome != "unchanged" or not limit:
             raise busy
         if self._began is None:
-            self._began = runtime.monotonic()
-        self._call.context = context = replace(context, driver=runtime.nonce())
-        await DeclareIntent(context).run(self._call.deciding.intent_for(context))
+            self._began = context.runtime.monotonic()
+        self._call.context = context = replace(context, driver=context.runtime.nonce())
+        try:
+            await DeclareIntent(context).run(self._call.deciding.intent_for(context))
+            await self._until_free(context, busy, self._began + limit)
+            return await self._call.look()
+        except Exception as error:
+            if error is busy:
+                busy.message = f"{busy.message}, after a wait of {limit:g} s"
+            return await after_failure(self._call, step, position, error)
+
+    async def _until_free(self, context: StageContext, busy: DestinationBusyError, end: float) -> None:
+        runtime = context.runtime
         free = False
         while not free:
-            left = self._began + limit - runtime.monotonic()
+            left = end - runtime.monotonic()
             if left <= 0:
-                busy.message = f"{busy.message}, after a wait of {limit:g} s"
-                await withdraw(context)
                 raise busy
             _log.info("job %s waits for %s", context.layout.job_id, ", ".join(busy.owners))
             await runtime.sleep(min(left, self._pause * (0.5 + runtime.random())))
@@ -63,4 +79,3 @@ class Turn:
             with suppress(StoreError):
                 live = await owners_of_entries(context.store, partial(layout_of_owner, context))
                 free = not any(live.get(owner) for owner in busy.owners)
-        return await self._call.look()

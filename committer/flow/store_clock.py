@@ -1,4 +1,4 @@
-"""What time a store says that it is: ages of what it holds are by its clock, not by this machine's."""
+"""The clock of a store, read from the dates of its responses, by which the age of a job is computed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from committer.flow.retry_after import date_of
 from committer.flow.runtime import current_runtime
 
 LARGE_S: Final = 600.0
-"""Seconds from which on a difference of the clocks is told."""
+"""Smallest difference of the clocks that is reported, in seconds."""
 
 
 class StoreClock:

@@ -27,6 +27,7 @@ from committer.readable import seconds
 from committer.shown import Shown
 from committer.stages.entries import remove_orphans
 from committer.stages.giving_up import giving_up
+from committer.stores.base import Store
 
 _log = job_logger("committer.operations")
 
@@ -108,9 +109,10 @@ async def cleanup(
 
 
 def clock_told(ahead_s: float) -> str:
-    """What is said of a clock that is not the store's."""
+    """Builds the warning for a clock that differs from the store's."""
     side = "ahead of" if ahead_s > 0 else "behind"
-    return f"this machine's clock is {seconds(abs(ahead_s))} {side} the store's, by which ages are told: set it right"
+    clock = f"this machine's clock is {seconds(abs(ahead_s))} {side} the store's"
+    return f"{clock}, which decides the age of jobs: set it right"
 
 
 def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
@@ -247,7 +249,6 @@ async def _cleanup(
     if job_id is not None:
         check_job_id(job_id, "cleanup", shown_by)
     asked = Cleaning(age_s, force, dry, forgets)
-    clock = StoreClock()
     removed = set[str]()
     kept: dict[str, str] = {}
     given_up: dict[str, str] = {}
@@ -276,15 +277,7 @@ async def _cleanup(
             kept[name.job_id] = reason
 
     async with store_of_call(destination, storage_options) as store:
-        listed = paced(store, config, Statistics(), owned=False)
-        try:
-            with watching_clock() as clock:
-                if job_id is None:
-                    chosen = await job_directories(listed, destination, "cleanup")
-                else:
-                    chosen = await directories_of_job(listed, destination, job_id)
-        finally:
-            await listed.close()
+        chosen, clock = await _listed(store, destination, job_id, config)
         asked = asked._replace(ahead_s=clock.ahead_s)
         if clock.ahead_s and age_s is not None and not dry:
             _log.warning(clock_told(clock.ahead_s))
@@ -313,3 +306,17 @@ async def _cleanup(
         failed=sorted(failed),
         clock_ahead_s=clock.ahead_s or None,
     )
+
+
+async def _listed(
+    store: Store, destination: StorePath, job_id: str | None, config: CommitterConfig
+) -> tuple[list[DirectoryName], StoreClock]:
+    """Lists the directories of a job, or of all, and reads the store's clock."""
+    listed = paced(store, config, Statistics(), owned=False)
+    try:
+        with watching_clock() as clock:
+            if job_id is None:
+                return await job_directories(listed, destination, "cleanup"), clock
+            return await directories_of_job(listed, destination, job_id), clock
+    finally:
+        await listed.close()

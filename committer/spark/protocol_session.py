@@ -169,7 +169,7 @@ def configure(
 
 
 def names_unspelled(session: SparkSession) -> tuple[str, str] | None:
-    """What is said, and advised, where the driver's JVM cannot spell file names beyond ASCII; None where it can."""
+    """Returns the warning for a driver's JVM that cannot encode file names beyond ASCII; None if it can."""
     jvm: Any = session.sparkContext._jvm
     encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
     if encoding.upper().replace("-", "") == "UTF8":

@@ -325,10 +325,10 @@ class _Copies:
         self._length = self._files = 0
 
     async def add(self, data: bytes) -> tuple[str, int]:
-        """Takes a record.
+        """Appends a record, and writes the side file once it is full.
 
         Returns:
-            The side file's name, and where in it the copy begins.
+            The side file's name, and the offset of the copy in it.
         """
         name, offset = self._path.name, self._length
         self._waiting.append(data)
@@ -338,11 +338,7 @@ class _Copies:
         return name, offset
 
     async def end(self) -> int:
-        """Writes what is left.
-
-        Returns:
-            How many side files there are.
-        """
+        """Writes the last side file; returns their number."""
         if self._waiting:
             await self._write()
         return self._files

@@ -78,7 +78,7 @@ class ManifestForms(RecordForms):
         return await context.holding(path).read(path, limit=context.config.record_size_limit)
 
     async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
-        """One listing."""
+        """Lists the records: one call a page."""
         return await list_manifests(context)
 
     async def outside(self, context: StageContext) -> list[FileStatus]:

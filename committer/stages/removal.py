@@ -63,9 +63,9 @@ async def end_without_removal(context: StageContext) -> None:
 
 
 async def _fence_drivers(context: StageContext) -> None:
-    """Renames what drivers rename from and to, so that those which stand still change nothing any more.
+    """Renames `work`, so that the renames of a stale driver fail: it read the setup record before that was deleted.
 
-    Such a driver looked at the setup record before it was deleted. Until this is done the job's entry counts.
+    Until then the job's entry counts.
     """
     layout, store = context.layout, context.store
     if not (store.capabilities.directories and layout.setup_name):
@@ -76,7 +76,7 @@ async def _fence_drivers(context: StageContext) -> None:
     except StoreNotFoundError:
         return
     except (StoreExistsError, UnsupportedError):
-        # Made again by a delayed request; or a disk without a rename that replaces nothing.
+        # A delayed request created it again; or the disk has no rename that replaces nothing.
         await store.delete_directory(layout.drivers, recursive=True)
 
 

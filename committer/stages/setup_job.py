@@ -249,7 +249,7 @@ class SetupJob(Stage[None, None]):
                 raise await self._exists(other, state)
 
     async def _exists(self, other: DirectoryName, state: JobState) -> JobExistsError:
-        """The error that says where another job of the id stands: up to 4 calls, one more for each intent."""
+        """Builds the error for an id in use, with the state of that job: up to 4 calls, and one for each intent."""
         layout, store = JobLayout(self.context.layout.destination, other.job_id, setup=other.setup), self.context.store
         drivers: Drivers = []
         # What cannot be read, or went meanwhile, is left out.

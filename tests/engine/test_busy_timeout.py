@@ -13,9 +13,9 @@ import committer
 from committer import CommitterConfig, Job
 from committer.errors import CommitterError, ConfigurationError, DestinationBusyError
 from committer.flow.runtime import current_runtime
-from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.engine.places import Place, place_fixture
-from tests.job_paths import entries_at
+from tests.job_paths import entries_at, in_job
 
 place = place_fixture("disk", "gcs", "s3", "hdfs")
 
@@ -59,6 +59,11 @@ async def held(at: Place, job_id: str = "owner") -> AsyncIterator[asyncio.Event]
             await commit
 
 
+def intents_of(at: Place, job_id: str) -> list[str]:
+    above = in_job(at, job_id, "intent-")
+    return [name for name in at.all_files() if name.startswith(above)]
+
+
 async def test_an_append_waits_for_an_overwrite_of_its_partition(place: Place) -> None:
     job = await written(place, "append", waits(), "p=1/added")
     async with held(place) as may_go:
@@ -68,8 +73,7 @@ async def test_an_append_waits_for_an_overwrite_of_its_partition(place: Place) -
         # The other jobs do not wait for one that waits.
         assert entries_at(place, "append") == []
         # Else it would look as if its driver had died.
-        intents = [name for name in place.all_files() if "/intent-" in name and "append~" in name]
-        assert len([name for name in intents if "/work/" not in name]) == 1
+        assert len(intents_of(place, "append")) == 1
         may_go.set()
         report = await commit
     assert (report.files_committed, report.statistics.counters["committer_tasks_completed"]) == (1, 1)
@@ -189,3 +193,35 @@ def test_a_timeout_that_is_none_is_refused() -> None:
     for wrong in (-1, float("nan"), "5", True):
         with pytest.raises(ConfigurationError, match="busy_timeout"):
             CommitterConfig(busy_timeout=wrong)
+
+
+async def test_once_the_time_is_over_no_intent_stands(place: Place) -> None:
+    """A recovery would commit the job."""
+    job = await written(place, "append", waits(90), "p=1/added")
+    async with held(place):
+        with pytest.raises(DestinationBusyError):
+            await job.commit(tasks=1)
+        assert intents_of(place, "append") == []
+
+
+@pytest.mark.parametrize("kind", ["forbidden", "unanswered"])
+async def test_an_intent_that_cannot_be_withdrawn_is_reported(place: Place, kind: FaultKind) -> None:
+    job = await written(place, "append", waits(90), "p=1/added")
+    async with held(place):
+        first = Fault(kind=kind, operation="delete_file", path="intent-", times=None)
+
+        async def second_intent(call: Call) -> None:
+            if call.operation == "put" and "intent-" in call.path.name and entries_at(place, "append") == []:
+                seen.append(call.path.name)
+                if len(seen) == 2:
+                    place.faults(first)
+
+        seen: list[str] = []
+        place.store.before_call = second_intent
+        with pytest.raises(DestinationBusyError) as caught:
+            await job.commit(tasks=1)
+        place.store.before_call = None
+        assert len(intents_of(place, "append")) == 1
+        assert (caught.value.outcome, "recover(" in caught.value.next_step) == ("unknown", True)
+    place.store.faults.clear()
+    assert (await place.recover("append")).files_committed == 1

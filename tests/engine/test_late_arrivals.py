@@ -186,7 +186,7 @@ async def test_intent_that_arrived_after_a_cleanup_blocks_no_job(flat: MemoryPla
 
 @pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])
 async def test_a_setup_record_and_a_decision_that_come_when_their_job_is_over_are_removed(profile: str) -> None:
-    """No driver opened what stands there then, so nothing goes by it."""
+    """No driver opened that directory, so its records have no effect."""
     place = MemoryPlace(profile)
     job = await place.open_job(job_id="j")
     came: dict[str, bytes] = {}
@@ -210,7 +210,7 @@ async def test_a_setup_record_and_a_decision_that_come_when_their_job_is_over_ar
 async def test_a_cleanup_of_a_directory_that_was_being_made_leaves_the_entry_of_the_job_that_it_became(
     profile: str,
 ) -> None:
-    """It stood still after it had listed it. Without the entry a job that replaces data would not see the other."""
+    """The cleanup is slow after its listing. Without the entry a replacing job would not detect the other job."""
     place = MemoryPlace(profile)
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, FILES)

@@ -382,6 +382,19 @@ async def test_failing_cleanup_can_be_ignored(place: Place) -> None:
     assert place.files() == {"part-0": b"x"}
 
 
+@pytest.mark.parametrize("kind", ["lost", "unanswered", "late", "again"])
+async def test_a_directory_stays_where_the_answer_to_its_rename_is_lost(place: Place, kind: FaultKind) -> None:
+    place.faults(Fault(kind=kind, operation="rename_directory", path="/work", delay_s=0.05))
+    report = await place.run_job({"part-0": b"x"}, job_id="job-1", config=CommitterConfig(cleanup_skipped=True))
+    for request in list(place.store.under_way):
+        await request
+    assert report.success
+    assert place.files() == {"part-0": b"x"}
+    if place.store.capabilities.directories:
+        assert in_job(place, "job-1", "work") not in place.directories()
+    assert (await place.recover("job-1")).success
+
+
 async def test_success_counts_what_javas_counts(place: Place) -> None:
     """Each stage that Hadoop's `_SUCCESS` counts, as often: Hadoop counts one when it begins."""
     await place.run_job({"a=1/part-0": b"abc"}, {"part-1": b"de"}, job_id="job_20260101_0001")

@@ -220,7 +220,7 @@ async def test_a_job_that_was_taken_back_and_stays_leaves_the_id_free(place: Pla
 
 
 async def test_a_job_that_another_driver_begins_to_commit_is_not_removed(place: Place) -> None:
-    """It was judged by the drivers that had begun until then."""
+    """`settle` checked only the drivers whose intents existed earlier."""
     await died(place, Fault(kind="crash_before", operation="put", path="/decision"))
     name = DirectoryName("J", place.layout("J").setup_name, "")
     destination = StorePath.of(place.dest)

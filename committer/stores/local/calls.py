@@ -98,7 +98,7 @@ def identity_of(found: os.stat_result) -> str:
 
 
 def _directory_at_end(place: Place) -> os.stat_result | None:
-    """What the system says of the directory that a link leads to; None where it leads to none."""
+    """Returns the status of the directory that a link points to; None if it points to no directory."""
     try:
         found = os.stat(place.name, dir_fd=place.at)
     except OSError:

@@ -1,4 +1,4 @@
-"""What is mounted where a job cannot run, and what to give in its place."""
+"""Names the kind of mount that cannot run jobs, and the URI to use instead."""
 
 from __future__ import annotations
 

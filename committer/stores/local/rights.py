@@ -79,7 +79,7 @@ def refusals(
 def linked_elsewhere(
     path: str, found: os.stat_result, target: os.stat_result, refuses: Refusals | None
 ) -> Refusals | None:
-    """What is refused of a link to the directory `target`: also to put anything into that if it is on another disk."""
+    """Returns the calls that the system refuses for a link to `target`; also creates below it, on another disk."""
     if found.st_dev == target.st_dev:
         return refuses
     why = f"it is a link to {os.path.realpath(path)}, which is on another disk"
