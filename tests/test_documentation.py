@@ -87,7 +87,14 @@ _PROSE = [
     *sorted(DOCS.rglob("*.md")),
     *(
         DOCS.parent / name
-        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md", "examples/README.md")
+        for name in (
+            "README.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "benchmarks/README.md",
+            "examples/README.md",
+            "testing/README.md",
+        )
     ),
 ]
 
@@ -98,9 +105,12 @@ def test_pages_name_who_acts_in_standard_terms(page: Path) -> None:
     assert not [line for line in prose.splitlines() if _UNPLAIN.search(line)]
 
 
+_MODULES = [*PACKAGE.rglob("*.py"), *(DOCS.parent / "testing").rglob("*.py")]
+
+
 def test_modules_name_who_acts_in_standard_terms() -> None:
     """Comments, docstrings and messages. `"nobody"` is what the command line says of an orphan."""
-    texts = {file: file.read_text(encoding="utf-8").replace('"nobody"', "") for file in PACKAGE.rglob("*.py")}
+    texts = {file: file.read_text(encoding="utf-8").replace('"nobody"', "") for file in _MODULES}
     assert len(texts) > 100
     assert not {str(file): lines for file, text in texts.items() if (lines := _lines_with(_UNPLAIN, text))}
 
@@ -124,7 +134,7 @@ def test_tests_and_examples_name_who_acts() -> None:
     assert not {str(file): lines for file, text in texts.items() if (lines := _lines_with(_NAMELESS, text))}
 
 
-_IN_THE_REPOSITORY = re.compile(r"(?<![\w/.-])((?:tests|committer|benchmarks|examples|docs)/[\w/.-]*\w)")
+_IN_THE_REPOSITORY = re.compile(r"(?<![\w/.-])((?:tests|testing|committer|benchmarks|examples|docs)/[\w/.-]*\w)")
 
 
 @pytest.mark.parametrize("page", _PROSE, ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 LONGEST = 700
 
 
-@pytest.mark.parametrize("package", ["committer", "pyspark_committer"])
+@pytest.mark.parametrize("package", ["committer", "pyspark_committer", "testing"])
 def test_no_file_has_more_lines_than_a_reader_keeps_in_mind(package: str) -> None:
     sizes = {path: len(path.read_bytes().splitlines()) for path in (ROOT / package).rglob("*.py")}
     assert sizes

@@ -78,5 +78,8 @@ def test_the_public_names() -> None:
 
 
 def test_the_version_is_the_distributions() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert committer.__version__ == project["version"]
+    projects = [
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8"))["project"] for folder in ("", "testing")
+    ]
+    assert [project["version"] for project in projects] == [committer.__version__] * 2
+    assert f"lake-committer=={committer.__version__}" in projects[1]["dependencies"]
