@@ -25,7 +25,7 @@ import aiohttp
 from benchmarks.client_cpu import ADLS_RENAME, command_line, each, in_turns, timed
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
-from committer.testing.emulators.adls import DEFAULT_KEY
+from committer_testing.emulators.adls import DEFAULT_KEY
 
 ROOT = StorePath("abfss", "data@devstoreaccount1.dfs.core.windows.net", "/bench")
 
@@ -42,7 +42,7 @@ CASES = (
 @contextmanager
 def emulator(*arguments: str) -> Iterator[str]:
     """Its URL, while the block runs."""
-    command = [sys.executable, "-m", "committer.testing.emulators.adls", *arguments]
+    command = [sys.executable, "-m", "committer_testing.emulators.adls", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -29,8 +29,8 @@ from committer.stores.adls import AdlsStore
 from committer.stores.base import Store
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
-from committer.testing.emulators import adls
 from committer.testing.faults import FaultyStore
+from committer_testing.emulators import adls
 
 NAME: Final = "calls-a-file"
 TOLD: Final = {

@@ -37,7 +37,7 @@ from committer.stores.http import HttpClient
 from committer.stores.paced import PacedStore
 from committer.stores.s3 import S3Store
 from committer.stores.uploads import UploadPart
-from committer.testing.emulators.adls import DEFAULT_KEY
+from committer_testing.emulators.adls import DEFAULT_KEY
 
 ALONE, BOUND, CLIENT, STORE, PACED = SIDES = (
     "aiohttp alone",

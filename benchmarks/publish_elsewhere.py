@@ -30,7 +30,7 @@ from benchmarks.adls_rename import emulator
 from benchmarks.kept import ROUNDS, aligned, keep, machine
 from committer import CommitterConfig, sync
 from committer.events import JobEvent
-from committer.testing.emulators.adls import DEFAULT_KEY
+from committer_testing.emulators.adls import DEFAULT_KEY
 from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
 from tests.s3.servers import BUCKET, KEY, KEY_ID, seaweedfs
 

@@ -45,7 +45,7 @@ from committer.records.pending_set import PartEtag, decode_pending_set, encode_p
 from committer.stores.adls import AdlsStore
 from committer.stores.base import Store
 from committer.stores.s3 import S3Store
-from committer.testing.emulators.adls import DEFAULT_KEY
+from committer_testing.emulators.adls import DEFAULT_KEY
 from tests.s3.servers import BUCKET, KEY, KEY_ID, seaweedfs
 
 JOB: Final = "bench"

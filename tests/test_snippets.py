@@ -71,7 +71,7 @@ def test_the_snippets_of_the_runbook_run_on_the_day_after(tmp_path: Path) -> Non
 )
 def test_the_snippet_for_an_emulator_runs(page: str, address: str, arguments: list[str], tmp_path: Path) -> None:
     kind, *more = arguments
-    command = [sys.executable, "-m", f"committer.testing.emulators.{kind}", "--port", "0", *more]
+    command = [sys.executable, "-m", f"committer_testing.emulators.{kind}", "--port", "0", *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as emulator:
         try:
             assert emulator.stdout is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from committer.testing.emulators.adls import DEFAULT_KEY
+from committer_testing.emulators.adls import DEFAULT_KEY
 from tests.cli.conftest import ROOT, Run
 from tests.cli.test_docs import played, steady
 from tests.spark.cluster import QUICK_JAVA

@@ -10,7 +10,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.filedatalake.aio import DataLakeFileClient, DataLakeServiceClient, FileSystemClient
 
-from committer.testing.emulators.adls import AdlsEmulator
+from committer_testing.emulators.adls import AdlsEmulator
 
 
 def client(emulator: AdlsEmulator, credential: Any = None, **options: Any) -> DataLakeServiceClient:

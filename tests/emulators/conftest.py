@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from committer.testing.emulators import gcs as google
-from committer.testing.emulators.adls import AdlsEmulator, serve
-from committer.testing.emulators.gcs import GcsEmulator
+from committer_testing.emulators import gcs as google
+from committer_testing.emulators.adls import AdlsEmulator, serve
+from committer_testing.emulators.gcs import GcsEmulator
 from tests.emulators.hadoop_azure import Abfs, jars
 from tests.emulators.hadoop_google import jars as google_jars
 from tests.interop.jvm import Jvm, jvm_fixture

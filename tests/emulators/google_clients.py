@@ -18,7 +18,7 @@ from google.cloud.storage import Bucket, Client
 from google.oauth2.credentials import Credentials
 from yarl import URL
 
-from committer.testing.emulators.gcs import GcsEmulator
+from committer_testing.emulators.gcs import GcsEmulator
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from committer.testing.emulators.adls import AdlsEmulator
+from committer_testing.emulators.adls import AdlsEmulator
 from tests.interop.filesystem import HadoopFileSystem
 from tests.interop.jvm import Jvm
 from tests.interop.maven import dependency, hadoop_jars, hadoop_version

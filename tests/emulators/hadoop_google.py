@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from committer.testing.emulators.gcs import GcsEmulator
+from committer_testing.emulators.gcs import GcsEmulator
 from tests.interop.filesystem import HadoopFileSystem
 from tests.interop.jvm import Jvm
 from tests.interop.maven import dependency, hadoop_jars

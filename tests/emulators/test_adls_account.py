@@ -6,8 +6,8 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.storage.filedatalake.aio import DataLakeLeaseClient, DataLakeServiceClient, FileSystemClient
 
-from committer.testing.emulators.adls import AdlsEmulator
-from committer.testing.emulators.adls.settings import Settings
+from committer_testing.emulators.adls import AdlsEmulator
+from committer_testing.emulators.adls.settings import Settings
 
 from .clients import names, refused, write
 

@@ -27,7 +27,7 @@ from azure.storage.filedatalake import (
 )
 from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
 
-from committer.testing.emulators.adls import AdlsEmulator, Settings, auth, serve
+from committer_testing.emulators.adls import AdlsEmulator, Settings, auth, serve
 
 from .clients import client, names, read, refused, write
 from .tls import certificate_in

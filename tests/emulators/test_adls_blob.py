@@ -14,7 +14,7 @@ from azure.storage.blob.aio import BlobServiceClient, ContainerClient
 from azure.storage.filedatalake import AccountSasPermissions, ResourceTypes, generate_account_sas
 from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
 
-from committer.testing.emulators.adls import AdlsEmulator, Settings, serve
+from committer_testing.emulators.adls import AdlsEmulator, Settings, serve
 
 from .clients import client, names, read, refused, write
 

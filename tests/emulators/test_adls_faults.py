@@ -11,7 +11,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ServiceRequestError, ServiceResponseError
 from azure.storage.filedatalake.aio import FileSystemClient
 
-from committer.testing.emulators.adls import AdlsEmulator, Settings, serve
+from committer_testing.emulators.adls import AdlsEmulator, Settings, serve
 
 from .clients import client, names, refused, write
 

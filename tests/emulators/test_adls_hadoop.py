@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.storage.filedatalake.aio import DataLakeServiceClient
 
-from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
+from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
 from tests.interop.hadoop import JavaError, in_java
 from tests.interop.jvm import Jvm
 

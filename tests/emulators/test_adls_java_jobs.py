@@ -9,7 +9,7 @@ import pytest
 import committer
 from committer import JobSpec
 from committer.errors import RecordError
-from committer.testing.emulators.adls import AdlsEmulator, Fault
+from committer_testing.emulators.adls import AdlsEmulator, Fault
 from tests.interop.jvm import Jvm
 from tests.interop.trees import contents
 

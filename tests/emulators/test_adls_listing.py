@@ -11,8 +11,8 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
 
-from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
-from committer.testing.emulators.adls.conditions import Conditions
+from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
+from committer_testing.emulators.adls.conditions import Conditions
 
 from .clients import client, names, refused, write
 

@@ -9,7 +9,7 @@ from azure.storage.blob.aio import BlobClient
 from azure.storage.filedatalake import ContentSettings
 from azure.storage.filedatalake.aio import FileSystemClient
 
-from committer.testing.emulators.adls import AdlsEmulator, Settings, serve
+from committer_testing.emulators.adls import AdlsEmulator, Settings, serve
 
 from .clients import client, names, read, refused, write
 

@@ -15,7 +15,7 @@ KEY = "a2V5"
 
 
 async def start(*arguments: str) -> Process:
-    module = "committer.testing.emulators.adls"
+    module = "committer_testing.emulators.adls"
     return await asyncio.create_subprocess_exec(sys.executable, "-m", module, *arguments, stdout=PIPE, stderr=PIPE)
 
 

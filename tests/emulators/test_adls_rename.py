@@ -9,7 +9,7 @@ import pytest
 from azure.core import MatchConditions
 from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
 
-from committer.testing.emulators.adls import Settings, serve
+from committer_testing.emulators.adls import Settings, serve
 
 from .clients import client, names, read, refused, write
 

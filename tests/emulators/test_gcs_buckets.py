@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from gcloud.aio.auth import Token
 from google.cloud.storage import Bucket
 
-from committer.testing.emulators.gcs import GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs import GcsEmulator, Settings, serve
 
 from .google_clients import Wire, google_client, held, names, off_loop, refused, written
 

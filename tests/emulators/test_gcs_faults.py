@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from google.cloud.storage import Bucket
 
-from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
 
 from .google_clients import Wire, held, names, off_loop, refused, written
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from committer.testing.emulators.gcs import Fault, GcsEmulator
+from committer_testing.emulators.gcs import Fault, GcsEmulator
 from tests.interop.jvm import Jvm
 from tests.interop.store_job import ManifestCommitterJob
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from google.cloud.storage import Bucket
 
-from committer.testing.emulators.gcs import GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs import GcsEmulator, Settings, serve
 
 from .google_clients import Wire, google_client, held, names, off_loop, refused, written
 

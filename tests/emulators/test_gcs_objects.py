@@ -9,8 +9,8 @@ import google_crc32c
 import pytest
 from google.cloud.storage import Bucket
 
-from committer.testing.emulators.gcs import GcsEmulator
-from committer.testing.emulators.gcs.hashes import _in_python, crc32c_of
+from committer_testing.emulators.gcs import GcsEmulator
+from committer_testing.emulators.gcs.hashes import _in_python, crc32c_of
 
 from .google_clients import Wire, held, names, off_loop, refused, written
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from committer.testing.emulators.gcs.__main__ import main
+from committer_testing.emulators.gcs.__main__ import main
 
 from .tls import certificate_in
 
@@ -21,7 +21,7 @@ from .tls import certificate_in
 @asynccontextmanager
 async def served(*arguments: str) -> AsyncIterator[str]:
     """Its URL; it must end well when it is told to."""
-    command = (sys.executable, "-m", "committer.testing.emulators.gcs", *arguments)
+    command = (sys.executable, "-m", "committer_testing.emulators.gcs", *arguments)
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None
     url = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()

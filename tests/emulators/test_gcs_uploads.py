@@ -9,8 +9,8 @@ import pytest
 from gcloud.aio.storage import Storage
 from google.cloud.storage import Bucket
 
-from committer.testing.emulators.gcs import GcsEmulator
-from committer.testing.emulators.gcs.hashes import crc32c_of
+from committer_testing.emulators.gcs import GcsEmulator
+from committer_testing.emulators.gcs.hashes import crc32c_of
 
 from .google_clients import Reply, Wire, held, names, off_loop, refused, written
 

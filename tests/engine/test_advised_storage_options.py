@@ -17,7 +17,7 @@ from committer.errors import CommitterError, ConfigurationError
 from committer.paths import StorePath
 from committer.references import Found
 from committer.spark.options import parse_options
-from committer.testing.emulators.adls import AdlsEmulator, Fault, serve
+from committer_testing.emulators.adls import AdlsEmulator, Fault, serve
 from tests.engine.test_advice import calls_in, follow
 from tests.stores.adls_account import ROOT, put_files
 

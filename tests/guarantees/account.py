@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from committer.errors import StoreError
 from committer.paths import StorePath
 from committer.stores.base import Store
-from committer.testing.emulators.adls import AdlsEmulator
-from committer.testing.emulators.adls.nodes import Node
-from committer.testing.simulate.worlds import OUT
+from committer_testing.emulators.adls import AdlsEmulator
+from committer_testing.emulators.adls.nodes import Node
+from committer_testing.simulate.worlds import OUT
 from tests.guarantees.walked import WalkedWorld
 from tests.stores.adls_account import AUTHORITY, make, store_on
 

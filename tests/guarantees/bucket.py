@@ -5,11 +5,11 @@ from __future__ import annotations
 from committer.errors import StoreError
 from committer.paths import StorePath
 from committer.stores.base import Store
-from committer.testing.emulators.gcs import GcsEmulator
-from committer.testing.emulators.gcs.namespace import Draft
-from committer.testing.emulators.gcs.objects import Bucket
-from committer.testing.emulators.gcs.preconditions import Preconditions
-from committer.testing.simulate.worlds import OUT
+from committer_testing.emulators.gcs import GcsEmulator
+from committer_testing.emulators.gcs.namespace import Draft
+from committer_testing.emulators.gcs.objects import Bucket
+from committer_testing.emulators.gcs.preconditions import Preconditions
+from committer_testing.simulate.worlds import OUT
 from tests.guarantees.walked import WalkedWorld
 from tests.stores.gcs_bucket import store_on
 

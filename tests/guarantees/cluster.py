@@ -14,9 +14,9 @@ from committer.errors import CommitterError
 from committer.flow.runtime import SystemRuntime
 from committer.spec import Delivery
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
-from committer.testing.simulate.checker import Checker
-from committer.testing.simulate.ledger import Attempt, Ledger
-from committer.testing.simulate.worlds import World
+from committer_testing.simulate.checker import Checker
+from committer_testing.simulate.ledger import Attempt, Ledger
+from committer_testing.simulate.worlds import World
 
 JOB_ID = "j1"
 MOST_ATTEMPTS = 4

@@ -17,7 +17,7 @@ from committer.errors import (
     OutcomeUnknownError,
 )
 from committer.testing.faults import SimulatedCrash
-from committer.testing.simulate.checker import GuaranteeBrokenError
+from committer_testing.simulate.checker import GuaranteeBrokenError
 from tests.guarantees.cluster import JOB_ID, Cluster, TaskFailedError
 
 

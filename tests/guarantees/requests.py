@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from committer.flow.runtime import use_runtime
-from committer.testing.emulators.faults import Conduct, Fault
-from committer.testing.simulate.worlds import World
+from committer_testing.emulators.faults import Conduct, Fault
+from committer_testing.simulate.worlds import World
 from tests.guarantees.cluster import Cluster, Impatient, Plan
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import drive, end

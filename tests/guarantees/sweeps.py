@@ -11,8 +11,8 @@ import pytest
 
 from committer import CommitterConfig
 from committer.flow.runtime import use_runtime
-from committer.testing.simulate.worlds import KINDS, DiskWorld, World, world_of
 from committer.testing.virtual_time import VirtualRuntime
+from committer_testing.simulate.worlds import KINDS, DiskWorld, World, world_of
 from tests.guarantees.cluster import Cluster, Impatient, Plan, Trouble
 from tests.guarantees.conftest import Tally
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from committer import CommitterConfig
-from committer.testing.emulators.adls import Fault, serve
+from committer_testing.emulators.adls import Fault, serve
 from tests.guarantees.account import AccountWorld
 from tests.guarantees.conftest import Tally
 from tests.guarantees.requests import Served, sweep

@@ -6,7 +6,7 @@ import pytest
 
 import committer
 from committer.errors import CommitterError
-from committer.testing.simulate.worlds import FENCING
+from committer_testing.simulate.worlds import FENCING
 from tests.guarantees.cluster import JOB_ID, Cluster
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import abort, check_claims, drive, is_crash, roll_back, roll_back_by_force

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from committer import CommitterConfig
-from committer.testing.emulators.gcs import Fault, Settings, serve
+from committer_testing.emulators.gcs import Fault, Settings, serve
 from tests.guarantees.bucket import BucketWorld
 from tests.guarantees.conftest import Tally
 from tests.guarantees.requests import Served, sweep

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from committer.errors import CommitterError, JobStateError
-from committer.testing.simulate.worlds import FENCING, PROVING
+from committer_testing.simulate.worlds import FENCING, PROVING
 from tests.guarantees.cluster import Cluster, Intruder, Plan, Trouble
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import abort, check_claims, commit, drive, is_crash, recover, roll_back, zombie

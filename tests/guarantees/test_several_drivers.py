@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from committer.testing.simulate.worlds import FENCING, PROVING
+from committer_testing.simulate.worlds import FENCING, PROVING
 from tests.guarantees.cluster import Cluster, Intruder
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import abort, check_claims, commit, drive, recover, roll_back, zombie

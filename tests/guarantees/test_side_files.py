@@ -13,7 +13,7 @@ import pytest
 
 from committer.records.manifest import TaskManifest
 from committer.stages import in_the_way, load_records, manifest_forms
-from committer.testing.simulate.worlds import FENCING
+from committer_testing.simulate.worlds import FENCING
 from tests.few_facts import list_in_side_files
 from tests.guarantees.conftest import Tally
 from tests.guarantees.sweeps import MEMORY, SMALL, disk, memory, plan_of, sweep

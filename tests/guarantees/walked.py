@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World, note_setup
+from committer_testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World, note_setup
 
 
 class WalkedWorld(World):

@@ -15,8 +15,8 @@ import committer
 from committer import CommitterConfig
 from committer.errors import JobStateError, JobUndecidedError
 from committer.paths import StorePath
-from committer.testing.simulate.checker import Checker
-from committer.testing.simulate.ledger import Attempt, Ledger
+from committer_testing.simulate.checker import Checker
+from committer_testing.simulate.ledger import Attempt, Ledger
 from tests.hdfs.cluster import Cluster
 from tests.hdfs.relay import Relay, relay_to
 from tests.hdfs.world import NameNodeWorld

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.hdfs import HdfsStore
-from committer.testing.simulate.worlds import OUT
+from committer_testing.simulate.worlds import OUT
 from tests.guarantees.walked import WalkedWorld
 from tests.hdfs.cluster import Cluster
 

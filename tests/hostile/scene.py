@@ -13,8 +13,8 @@ from committer.errors import StoreNotFoundError
 from committer.flow.runtime import Timer
 from committer.paths import StorePath
 from committer.stores.registry import open_store
-from committer.testing.emulators import adls, gcs
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
+from committer_testing.emulators import adls, gcs
 from tests.hostile.proxy import HostileProxy, hostile_proxy
 from tests.s3.servers import BUCKET, KEY, KEY_ID
 from tests.short_waits import ShortWaits

@@ -16,8 +16,8 @@ import committer
 from committer.errors import JobStateError, JobUndecidedError
 from committer.paths import StorePath
 from committer.testing.conformance import Channel
-from committer.testing.emulators import adls, gcs
-from committer.testing.emulators.faults import Conduct
+from committer_testing.emulators import adls, gcs
+from committer_testing.emulators.faults import Conduct
 from tests.processes import emulated_driver
 from tests.processes.harness import TIMEOUT_S, environment
 from tests.stores import adls_account, gcs_bucket

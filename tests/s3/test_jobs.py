@@ -11,7 +11,7 @@ import pytest
 import committer
 from committer.errors import JobUndecidedError, StoreNotADirectoryError, TargetExistsError
 from committer.paths import StorePath
-from committer.testing.simulate.markers import is_same_marker
+from committer_testing.simulate.markers import is_same_marker
 from tests.s3.jobs import Jobs
 from tests.s3.killed_driver import JOB, Orders
 from tests.s3.servers import Server

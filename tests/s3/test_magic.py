@@ -12,7 +12,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import PreflightError, RecordError, TargetExistsError
 from committer.paths import StorePath
-from committer.testing.simulate.markers import is_same_marker
+from committer_testing.simulate.markers import is_same_marker
 from tests.engine.uploads import peak_of_a_stream
 from tests.s3.bucket import BucketChannel, options_for
 from tests.s3.servers import Server

@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from committer.testing.simulate.command import CLEAN, USAGE, VIOLATION, build_parser, check, quiet, save, say, search
-from committer.testing.simulate.report import Report
+from committer_testing.simulate.command import CLEAN, USAGE, VIOLATION, build_parser, check, quiet, save, say, search
+from committer_testing.simulate.report import Report
 from tests.simulate.hunt import MOST_SEEDS, Find, hunt
 from tests.simulate.models import simulate_any
 from tests.simulate.mutants import MUTANTS, READ_OTHERWISE, UNSAFE, WITH_WORKERS, apply, committer_of

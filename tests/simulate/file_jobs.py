@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache
 from itertools import count
 
-from committer.testing.simulate.committers import EngineCommitter
-from committer.testing.simulate.result import Result
-from committer.testing.simulate.scenario import JobPlan, Scenario, draw_scenario
-from committer.testing.simulate.simulation import simulate
+from committer_testing.simulate.committers import EngineCommitter
+from committer_testing.simulate.result import Result
+from committer_testing.simulate.scenario import JobPlan, Scenario, draw_scenario
+from committer_testing.simulate.simulation import simulate
 from tests.simulate.object_readers import ObjectWorld, seen_by_readers_of_decisions
 
 RENAMING_DIRECTORIES = ("local", "hdfs", "adls")

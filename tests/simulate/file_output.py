@@ -17,7 +17,7 @@ from committer.layout import SUCCESS
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.helpers import exists
-from committer.testing.simulate.worlds import directory_of
+from committer_testing.simulate.worlds import directory_of
 
 ModelName: TypeAlias = Literal["file-v1", "file-v2", "direct"]
 

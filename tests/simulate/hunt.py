@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count, islice
 from typing import TypeAlias
 
-from committer.testing.simulate.scenario import draw_scenario
+from committer_testing.simulate.scenario import draw_scenario
 from tests.simulate.file_jobs import file_v1_schedules, file_v2_schedules, wrong_with_file_v1, wrong_with_file_v2
 from tests.simulate.models import simulate_any
 from tests.simulate.mutants import MUTANTS, UNSAFE, WITH_WORKERS, apply, committer_of

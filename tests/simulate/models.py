@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from committer import JobReport, JobSpec, TaskCommit
-from committer.testing.simulate.committers import ENGINE_COMMITTERS, DrivenCommitter, DrivenJob, Writing
-from committer.testing.simulate.process import Process
-from committer.testing.simulate.result import Result
-from committer.testing.simulate.run import Run
-from committer.testing.simulate.scenario import JobPlan, Scenario
-from committer.testing.simulate.simulation import simulate
-from committer.testing.simulate.watch import JobWatch
+from committer_testing.simulate.committers import ENGINE_COMMITTERS, DrivenCommitter, DrivenJob, Writing
+from committer_testing.simulate.process import Process
+from committer_testing.simulate.result import Result
+from committer_testing.simulate.run import Run
+from committer_testing.simulate.scenario import JobPlan, Scenario
+from committer_testing.simulate.simulation import simulate
+from committer_testing.simulate.watch import JobWatch
 from tests.simulate.file_output import ModelJob, ModelName, ModelTask
 
 

@@ -11,12 +11,12 @@ from committer.paths import StorePath
 from committer.records.job_state import Decision, decode_record
 from committer.records.manifest import decode_task_manifest
 from committer.records.success import decode_success
-from committer.testing.simulate import run as runs
-from committer.testing.simulate.committers import EngineCommitter
-from committer.testing.simulate.result import Result
-from committer.testing.simulate.scenario import Scenario, draw_scenario
-from committer.testing.simulate.simulation import simulate
-from committer.testing.simulate.worlds import KINDS, OUT, TEMPORARY, MemoryWorld
+from committer_testing.simulate import run as runs
+from committer_testing.simulate.committers import EngineCommitter
+from committer_testing.simulate.result import Result
+from committer_testing.simulate.scenario import Scenario, draw_scenario
+from committer_testing.simulate.simulation import simulate
+from committer_testing.simulate.worlds import KINDS, OUT, TEMPORARY, MemoryWorld
 
 ATTEMPT = re.compile(r"-attempt_[^/]*?_m_\d+_\d+-[0-9a-f]+")
 DRAWN_AS: Mapping[str, str] = {"s3": "magic", "azure-flat": "block-list", "gcs": "manifest"}

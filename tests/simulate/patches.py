@@ -9,8 +9,6 @@ from typing import Any
 from committer.stores.base import Store
 from committer.stores.helpers import Created, create_or_read
 
-_SIMULATOR = "committer.testing.simulate"
-
 
 class Patches:
     """Changes to the engine that are taken back together."""
@@ -25,7 +23,7 @@ class Patches:
     def function(self, function: Callable[..., Any], by: Callable[..., Any]) -> None:
         """Puts another function wherever the engine imported this one to."""
         for name, module in list(sys.modules.items()):
-            if name.startswith(_SIMULATOR) or not name.startswith("committer."):
+            if not name.startswith("committer."):
                 continue
             for attribute, value in list(vars(module).items()):
                 if value is function:

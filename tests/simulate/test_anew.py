@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from committer.testing.simulate.result import Result
-from committer.testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
-from committer.testing.simulate.simulation import simulate
+from committer_testing.simulate.result import Result
+from committer_testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
+from committer_testing.simulate.simulation import simulate
 
 EARLIER = JobPlan("j0", delivery="message", tasks=1, files=1)
 LATER = JobPlan("k0", delivery="message", tasks=1, files=2, under="j0")

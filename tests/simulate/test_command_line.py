@@ -1,4 +1,4 @@
-"""``python -m committer.testing.simulate``, and ``python -m tests.simulate``: what they print, write and answer."""
+"""``python -m committer_testing.simulate``, and ``python -m tests.simulate``: what they print, write and answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from committer.testing.simulate.command import main
+from committer_testing.simulate.command import main
 from tests.simulate import __main__ as planting
 
 

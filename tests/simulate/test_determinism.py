@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from committer.testing.simulate.scenario import draw_scenario
-from committer.testing.simulate.simulation import simulate
+from committer_testing.simulate.scenario import draw_scenario
+from committer_testing.simulate.simulation import simulate
 
 _TELL = """
 import logging, sys
-from committer.testing.simulate.scenario import draw_scenario
-from committer.testing.simulate.simulation import simulate
+from committer_testing.simulate.scenario import draw_scenario
+from committer_testing.simulate.simulation import simulate
 logging.disable(logging.WARNING)
 for seed in range(int(sys.argv[1])):
     print("seed", seed)

@@ -10,8 +10,8 @@ from itertools import takewhile
 
 import pytest
 
-from committer.testing.simulate.result import Result
-from committer.testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
+from committer_testing.simulate.result import Result
+from committer_testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
 from tests.rotation import Share
 from tests.simulate.file_jobs import file_v1_scenario, file_v1_schedules, simulate_file, wrong_with_file_v1
 from tests.simulate.test_mutants import found

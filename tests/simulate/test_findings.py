@@ -9,10 +9,10 @@ import pytest
 from committer import CommitterConfig
 from committer.spec import Delivery
 from committer.stores.uploads import BLOCK_LISTS
-from committer.testing.simulate.exhaustive import small
-from committer.testing.simulate.ledger import Attempt, Ledger
-from committer.testing.simulate.result import Result
-from committer.testing.simulate.scenario import (
+from committer_testing.simulate.exhaustive import small
+from committer_testing.simulate.ledger import Attempt, Ledger
+from committer_testing.simulate.result import Result
+from committer_testing.simulate.scenario import (
     EARLIER_SUCCESS,
     Event,
     EventKind,
@@ -21,9 +21,9 @@ from committer.testing.simulate.scenario import (
     Trouble,
     draw_scenario,
 )
-from committer.testing.simulate.simulation import simulate
-from committer.testing.simulate.watch import JobWatch
-from committer.testing.simulate.worlds import OUT, MemoryWorld
+from committer_testing.simulate.simulation import simulate
+from committer_testing.simulate.watch import JobWatch
+from committer_testing.simulate.worlds import OUT, MemoryWorld
 from tests.rotation import Share
 from tests.simulate.mutants import apply
 

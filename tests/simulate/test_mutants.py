@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from committer.spec import Delivery
-from committer.testing.simulate.exhaustive import DELIVERIES, small
-from committer.testing.simulate.minimise import minimise
-from committer.testing.simulate.result import Result
-from committer.testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
-from committer.testing.simulate.simulation import simulate
-from committer.testing.simulate.worlds import FENCING
+from committer_testing.simulate.exhaustive import DELIVERIES, small
+from committer_testing.simulate.minimise import minimise
+from committer_testing.simulate.result import Result
+from committer_testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
+from committer_testing.simulate.simulation import simulate
+from committer_testing.simulate.worlds import FENCING
 from tests.simulate.hunt import hunt
 from tests.simulate.models import simulate_any
 from tests.simulate.mutants import MUTANTS, UNSAFE, apply

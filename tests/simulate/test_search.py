@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from committer.testing.simulate.exhaustive import COMMON, DELIVERIES, every_fault, rarer, singles, small
-from committer.testing.simulate.report import Report
-from committer.testing.simulate.scenario import STAGING, Scenario, draw_scenario
-from committer.testing.simulate.worlds import KINDS
+from committer_testing.simulate.exhaustive import COMMON, DELIVERIES, every_fault, rarer, singles, small
+from committer_testing.simulate.report import Report
+from committer_testing.simulate.scenario import STAGING, Scenario, draw_scenario
+from committer_testing.simulate.worlds import KINDS
 from tests.rotation import rotated
 
 SITUATIONS_OF_STAGING = (*COMMON, "replace-same-names")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from committer.testing.simulate.committers import EngineCommitter
-from committer.testing.simulate.scenario import JobPlan, Scenario
-from committer.testing.simulate.simulation import simulate
+from committer_testing.simulate.committers import EngineCommitter
+from committer_testing.simulate.scenario import JobPlan, Scenario
+from committer_testing.simulate.simulation import simulate
 from tests.simulate.object_readers import DRAWN_AS, simulate_objects, wrong_with
 from tests.simulate.test_mutants import found
 

@@ -9,7 +9,7 @@ import pytest
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.memory import PROFILES
-from committer.testing.simulate.worlds import OUT, MemoryWorld
+from committer_testing.simulate.worlds import OUT, MemoryWorld
 
 
 async def write_slowly(store: Store, path: StorePath, look: Callable[[], None]) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from committer.paths import StorePath
-from committer.testing.emulators.adls import DEFAULT_KEY
+from committer_testing.emulators.adls import DEFAULT_KEY
 from tests.emulators.hadoop_azure import jars as azure_jars
 from tests.emulators.hadoop_google import jars as google_jars
 from tests.hdfs.channel import JavaChannel

@@ -8,9 +8,9 @@ import pytest
 
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
-from committer.testing.emulators.adls import AdlsEmulator
-from committer.testing.emulators.adls.conditions import Conditions
-from committer.testing.emulators.adls.nodes import Node
+from committer_testing.emulators.adls import AdlsEmulator
+from committer_testing.emulators.adls.conditions import Conditions
+from committer_testing.emulators.adls.nodes import Node
 
 AUTHORITY = "data@devstoreaccount1.dfs.core.windows.net"
 ROOT = StorePath("abfss", AUTHORITY, "/test/root")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from committer.testing.emulators.adls import DEFAULT_KEY
+from committer_testing.emulators.adls import DEFAULT_KEY
 from tests.processes.harness import TIMEOUT_S, environment
 from tests.stores.adls_account import AUTHORITY
 
@@ -76,7 +76,7 @@ def account_process(*arguments: str, key: str = DEFAULT_KEY, certificate: Path |
     if certificate is not None:
         arguments = (*arguments, "--certificate", str(certificate))
     process = subprocess.Popen(
-        [sys.executable, "-m", "committer.testing.emulators.adls", "--filesystem", "data", "--key", key, *arguments],
+        [sys.executable, "-m", "committer_testing.emulators.adls", "--filesystem", "data", "--key", key, *arguments],
         stdout=subprocess.PIPE,
         text=True,
         env=environment(),

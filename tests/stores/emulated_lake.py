@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 from committer.paths import StorePath
-from committer.testing.emulators import adls, gcs
-from committer.testing.emulators.faults import Conduct, Fault
+from committer_testing.emulators import adls, gcs
+from committer_testing.emulators.faults import Conduct, Fault
 from tests.stores import adls_account, gcs_bucket
 
 

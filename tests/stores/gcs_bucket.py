@@ -9,9 +9,9 @@ import pytest
 
 from committer.paths import StorePath
 from committer.stores.gcs import GcsStore
-from committer.testing.emulators.gcs import GcsEmulator, Settings, serve
-from committer.testing.emulators.gcs.namespace import Draft
-from committer.testing.emulators.gcs.preconditions import Preconditions
+from committer_testing.emulators.gcs import GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs.namespace import Draft
+from committer_testing.emulators.gcs.preconditions import Preconditions
 
 ROOT = StorePath("gs", "data", "/test/root")
 

@@ -58,7 +58,7 @@ class RemoteBucket:
 def bucket_process(*arguments: str) -> Iterator[RemoteBucket]:
     """Starts one; it is dead when the block ends."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "committer.testing.emulators.gcs", "--bucket", "data", *arguments],
+        [sys.executable, "-m", "committer_testing.emulators.gcs", "--bucket", "data", *arguments],
         stdout=subprocess.PIPE,
         text=True,
         env=environment(),

@@ -34,8 +34,8 @@ from committer.stores.adls import AdlsStore
 from committer.stores.adls import writer as adls_writer
 from committer.stores.paced import PacedStore
 from committer.stores.registry import open_store
-from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
-from committer.testing.emulators.adls.nodes import Node
+from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
+from committer_testing.emulators.adls.nodes import Node
 from tests.stores.adls_account import ROOT, AccountChannel, make, put_files, requests, store_on
 
 pytestmark = pytest.mark.every_loop

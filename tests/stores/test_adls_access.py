@@ -31,7 +31,7 @@ from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
 from committer.stores.http import redact
 from committer.stores.registry import open_store
-from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
+from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
 from tests.emulators.tls import certificate_in
 from tests.stores.adls_account import ROOT, put_files, signature, store_on
 

@@ -9,7 +9,7 @@ import pytest
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.testing.conformance import Channel, StoreConformance
-from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
+from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
 from tests.stores.adls_account import ROOT, AccountChannel, put_files, signature, store_on
 
 

@@ -27,8 +27,8 @@ from committer.stores.adls import AdlsStore
 from committer.stores.examination import EXAMINATION, Finding
 from committer.stores.local import LocalStore
 from committer.stores.registry import open_store
-from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
 from committer.testing.faults import FaultyStore
+from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
 from tests.emulators.tls import certificate_in
 from tests.stores.adls_account import ROOT, make, put_files, requests, signature, store_on
 from tests.stores.test_adls_access import AsyncCredential, Credential

@@ -14,7 +14,7 @@ import pytest
 import committer
 from committer.errors import ConfigurationError
 from committer.stores.adls import AdlsStore
-from committer.testing.emulators.adls import AdlsEmulator, Settings, serve
+from committer_testing.emulators.adls import AdlsEmulator, Settings, serve
 from tests.emulators.tls import certificate_in
 from tests.stores.adls_account import ROOT, AccountChannel, put_files, signature
 from tests.stores.test_adls_access import KEY, TOKEN, AsyncCredential, Credential

@@ -9,7 +9,7 @@ import pytest
 
 import committer
 from committer.errors import CommitterError
-from committer.testing.emulators.gcs import GcsEmulator, serve
+from committer_testing.emulators.gcs import GcsEmulator, serve
 from tests.stores.gcs_bucket import ROOT, BucketChannel
 
 DEST = ROOT / "table"

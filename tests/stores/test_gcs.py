@@ -32,9 +32,9 @@ from committer.stores.gcs import writer as gcs_writer
 from committer.stores.gcs.checksums import Checksum
 from committer.stores.http import Answer, HttpClient
 from committer.stores.memory.profiles import PROFILES
-from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
-from committer.testing.emulators.gcs.namespace import Draft
-from committer.testing.emulators.gcs.preconditions import Preconditions
+from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs.namespace import Draft
+from committer_testing.emulators.gcs.preconditions import Preconditions
 from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
 
 CHUNK = 256 * 1024

@@ -25,7 +25,7 @@ from committer.paths import StorePath
 from committer.stores.gcs import GcsStore
 from committer.stores.gcs import access as gcs_access
 from committer.stores.registry import open_store
-from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings
+from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings
 from tests.stores.gcs_bucket import ROOT, emulator_fixture, requests, store_on
 
 CANARY = "ya29.canary-of-a-token"

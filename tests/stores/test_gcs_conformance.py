@@ -9,7 +9,7 @@ import pytest
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.testing.conformance import Channel, StoreConformance
-from committer.testing.emulators.gcs import GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs import GcsEmulator, Settings, serve
 from tests.stores.gcs_bucket import ROOT, BucketChannel, store_on
 
 TOKEN = "ya29.canary"

@@ -22,8 +22,8 @@ from committer.errors import (
 from committer.stores.base import FileStatus
 from committer.stores.gcs import GcsStore
 from committer.stores.http import Answer, HttpClient
-from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
-from committer.testing.emulators.gcs.objects import StoredObject
+from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs.objects import StoredObject
 from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
 
 SOURCE, TARGET = ROOT / "source", ROOT / "target"

@@ -14,8 +14,8 @@ from committer.errors import (
     StoreThrottledError,
 )
 from committer.stores.gcs import GcsStore
-from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
-from committer.testing.emulators.gcs.wire import Answer
+from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs.wire import Answer
 from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
 
 emulator, store, channel = bucket_fixtures(Settings(list_page=250))
@@ -100,7 +100,7 @@ async def test_a_batch_whose_answer_was_lost_is_unknown(
     assert len(await channel.files()) == 1
     assert not await store.delete_files(paths)
     # An answer that ends early.
-    from committer.testing.emulators.gcs import batch
+    from committer_testing.emulators.gcs import batch
 
     joined = batch.joined
     monkeypatch.setattr(batch, "joined", lambda answers: joined(answers[:2]))

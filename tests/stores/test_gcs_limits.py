@@ -9,8 +9,8 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import PreflightError, StorePermissionError
-from committer.testing.emulators.gcs import GcsEmulator, Settings, serve
-from committer.testing.emulators.gcs.objects import timestamp
+from committer_testing.emulators.gcs import GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs.objects import timestamp
 from tests.stores.gcs_bucket import ROOT, BucketChannel, emulator_fixture, store_on
 
 DEST = ROOT / "table"

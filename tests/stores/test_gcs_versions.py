@@ -19,7 +19,7 @@ from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest, encode_task_manifest
 from committer.stores.base import FileStatus
 from committer.stores.gcs import GcsStore
-from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
 from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
 
 SOURCE, TARGET = ROOT / "source", ROOT / "target"

@@ -9,8 +9,8 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import PreflightError, TargetExistsError
-from committer.testing.emulators.gcs import GcsEmulator, serve
-from committer.testing.emulators.gcs.preconditions import Preconditions
+from committer_testing.emulators.gcs import GcsEmulator, serve
+from committer_testing.emulators.gcs.preconditions import Preconditions
 from tests.stores.gcs_bucket import ROOT, BucketChannel, requests, store_on
 
 DEST = ROOT / "table"
