@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+import weakref
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -37,6 +38,7 @@ from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
 from committer.task import TaskAttempt
 from committer.task_opening import make_attempt
+from committer.task_progress import report_committed_tasks
 
 _log = job_logger("committer.job")
 
@@ -88,6 +90,12 @@ class Job(OneProcess):
         self._abort_called = False
         self._committing = asyncio.Lock()
         self._calls = Calls()
+        self._counting: asyncio.Task[None] | None = None
+        if context.progress.is_heard:
+            # Not by a reference to this Job: one that its owner dropped must warn, and be counted no more.
+            this = weakref.ref(self)
+            counting = report_committed_tasks(context, lambda: this() is not None)
+            self._counting = asyncio.create_task(counting, name="committer-count-tasks")
 
     def __repr__(self) -> str:
         spec = self.spec
@@ -266,6 +274,7 @@ class Job(OneProcess):
         # What was called in the same gather, or given to create_task, is about to begin: it is seen below.
         await asyncio.sleep(0)
         async with self._committing:
+            await self._stop_counting()
             with self._advising():
                 async with self._naming_the_end():
                     return await self._commit(task_commits, tasks, from_attempts=from_attempts, pool=publish_with)
@@ -350,6 +359,7 @@ class Job(OneProcess):
         self._is_left = False
         if self._report is not None or self._aborted:
             return
+        await self._stop_counting()
         with self._advising():
             self._aborted = await self._committer.abort_job(fresh_statistics(self._context))
         self._abort_called = True
@@ -385,10 +395,20 @@ class Job(OneProcess):
         self._check_process("close")
         self._is_left = False
         try:
-            await self._context.store.close()
+            try:
+                await self._stop_counting()
+            finally:
+                await self._context.store.close()
         finally:
             if self._display is not None:
                 await self._display.close()
+
+    async def _stop_counting(self) -> None:
+        counting, self._counting = self._counting, None
+        # The task of a loop that ended is done, and cannot be awaited in another one.
+        if counting is not None and not counting.done():
+            counting.cancel()
+            await asyncio.wait({counting})
 
     async def __aenter__(self) -> Self:
         return self

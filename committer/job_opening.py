@@ -59,7 +59,8 @@ def open_job(
         storage_options: How to reach the store.
         progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
             seconds, on standard error; a callable is told each event, on the event loop, and must return at once.
-        listeners: Called with each event of the job's progress.
+        listeners: Called with each event of the job's progress. With these or `progress`, one listing
+            every five seconds counts the committed tasks until the job ends or is closed.
 
     Raises:
         JobExistsError: The id is in use at this destination.
@@ -141,7 +142,8 @@ def attach_job(
         storage_options: How to reach the store.
         progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
             seconds, on standard error; a callable is told each event, on the event loop, and must return at once.
-        listeners: Called with each event of the job's progress.
+        listeners: Called with each event of the job's progress. With these or `progress`, one listing
+            every five seconds counts the committed tasks until the job ends or is closed.
 
     Raises:
         JobNotFoundError: There is no such job, or it is over.

@@ -27,19 +27,23 @@ _WORDS: Final = {
 
 
 class Board:
-    """How far the stage is that began last and still runs. Safe to read from another thread.
+    """How far the stage is that began last and still runs; without one how many tasks committed.
 
-    It is a listener for `JobEvent`s.
+    Safe to read from another thread. It is a listener for `JobEvent`s.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stages: dict[str, _Stage] = {}
+        self._tasks: _Stage | None = None
 
     def __call__(self, event: JobEvent) -> None:
         """Takes an event."""
         with self._lock:
-            if event.kind in ("stage_completed", "stage_failed"):
+            if event.kind == "tasks_committed":
+                self._tasks = self._tasks or _Stage("tasks committed", event.at_s, event.done)
+                self._tasks.take(event)
+            elif event.kind in ("stage_completed", "stage_failed"):
                 self._stages.pop(event.stage, None)
             elif event.stage:
                 if event.kind == "stage_started" or event.stage not in self._stages:
@@ -47,17 +51,18 @@ class Board:
                 self._stages[event.stage].take(event)
 
     def view(self) -> View | None:
-        """What can be said now; None while no stage runs."""
+        """What can be said now; None while no stage runs and no tasks were counted."""
         with self._lock:
-            return next(reversed(self._stages.values())).view() if self._stages else None
+            shown = next(reversed(self._stages.values())) if self._stages else self._tasks
+            return shown.view() if shown else None
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One stage in numbers.
+    """One stage in numbers, or the committed tasks.
 
     Attributes:
-        words: What the stage does.
+        words: What the stage does, or what is counted.
         done: Things done.
         total: Things to do; None when unknown.
         bytes_done: Their bytes.
@@ -93,10 +98,10 @@ class View:
 
 
 class _Stage:
-    def __init__(self, name: str, started_s: float) -> None:
+    def __init__(self, name: str, started_s: float, done: int = 0) -> None:
         self._words = clean(_WORDS.get(name, name.removeprefix("job_stage_").replace("_", " ")))
         self._last = JobEvent(kind="stage_started", job_id="", stage=name, at_s=started_s)
-        self._seen: deque[tuple[float, int]] = deque([(started_s, 0)])
+        self._seen: deque[tuple[float, int]] = deque([(started_s, done)])
 
     def take(self, event: JobEvent) -> None:
         self._last = event

@@ -16,7 +16,9 @@ from committer.logs import Logger, job_logger
 
 logger: Logger = job_logger(__name__)
 
-EventKind: TypeAlias = Literal["stage_started", "advanced", "stage_completed", "stage_failed", "heartbeat", "message"]
+EventKind: TypeAlias = Literal[
+    "tasks_committed", "stage_started", "advanced", "stage_completed", "stage_failed", "heartbeat", "message"
+]
 
 HEARTBEAT_S: Final = 10.0
 
@@ -29,6 +31,7 @@ class JobEvent(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: What happened. `advanced` comes at most ten times a second and stage, however many files were done.
+            `tasks_committed` counts the committed tasks of an open job, in `done`.
         job_id: Of which job.
         stage: In which stage; empty between stages.
         done: Things done in the stage so far.
@@ -93,6 +96,11 @@ class Progress:
         self._stages: list[_Stage] = []
         self.last_stage: str = ""
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether there is a listener."""
+        return bool(self._listeners)
+
     def listen(self, listener: Listener) -> None:
         """Adds a listener.
 
@@ -149,6 +157,12 @@ class Progress:
     def message(self, text: str) -> None:
         """Tells listeners something in words."""
         self._tell("message", self._current(), text)
+
+    def report_committed_tasks(self, tasks: int) -> None:
+        """Tells listeners how many tasks of an open job have committed."""
+        counted = _Stage(self, "", None)
+        counted.done = tasks
+        self._tell("tasks_committed", counted)
 
     @asynccontextmanager
     async def heartbeat(self, interval_s: float = HEARTBEAT_S) -> AsyncIterator[None]:

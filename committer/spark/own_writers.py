@@ -135,7 +135,7 @@ def foreach_partition(
             Such keys likewise make `storage_options`, but for secrets.
         storage_options: How to reach the store; of secrets references that each process resolves: ``env:NAME`` or
             ``file:PATH``.
-        listeners: Called with each event of the commit's progress, on the thread of `committer.sync`'s loop.
+        listeners: Called with each event of the job's progress, on the thread of `committer.sync`'s loop.
 
     Raises:
         ConfigurationError: An argument cannot be honoured. Nothing was done.

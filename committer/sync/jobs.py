@@ -249,7 +249,8 @@ def open_job(
             and must not belong to another one.
         progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
             seconds, on standard error; a callable is told each event, on the thread of this module's loop.
-        listeners: Called with each event of the job's progress, on the thread of that loop.
+        listeners: Called with each event of the job's progress, on the thread of that loop. With these or
+            `progress`, one listing every five seconds counts the committed tasks until the job ends or is closed.
 
     Raises:
         JobExistsError: The id is in use at this destination.
@@ -295,7 +296,8 @@ def attach_job(
         storage_options: How to reach the store.
         progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
             seconds, on standard error; a callable is told each event, on the thread of this module's loop.
-        listeners: Called with each event of the job's progress, on the thread of this module's loop.
+        listeners: Called with each event of the job's progress, on the thread of this module's loop. With these or
+            `progress`, one listing every five seconds counts the committed tasks until the job ends or is closed.
 
     Raises:
         JobNotFoundError: There is no such job.

@@ -20,12 +20,15 @@ from committer.errors import (
     RecordError,
     TaskMissingError,
 )
+from committer.events import JobEvent
+from committer.flow.runtime import use_runtime
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup
 from committer.records.pending_set import decode_pending_set
 from committer.stores.memory import MemoryStore
 from committer.stores.registry import register_store, unregister_store
 from committer.testing.faults import Fault, FaultKind, FaultyStore, SimulatedCrash
+from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.places import MemoryPlace, StagingPlace
 from tests.engine.uploads import pending
 from tests.job_paths import in_job, unique_id
@@ -113,6 +116,24 @@ async def test_records_are_there_and_everything_else_is_at_the_destination(
     assert pending(place) == []
     assert elsewhere.names() == []
     assert {*elsewhere.space.directories()} <= {"/", "/tmp", "/tmp/ana"}
+
+
+async def test_progress_counts_the_records_there(
+    place: MemoryPlace, elsewhere: Elsewhere, config: CommitterConfig
+) -> None:
+    counts: list[int] = []
+
+    def listen(event: JobEvent) -> None:
+        if event.kind == "tasks_committed":
+            counts.append(event.done)
+
+    with use_runtime(VirtualRuntime(auto_advance=False)) as runtime:
+        async with place.open_job(job_id="j", config=config, progress=listen) as job:
+            for task in range(2):
+                await place.run_task(job, task, {f"p=1/{task}": b"1"})
+            elsewhere.space.write(f"/tmp/{sets_of(place)}/_attempt_j_m_000002_0-1a.tmp", b"")
+            await runtime.advance(5)
+    assert counts == [2]
 
 
 async def test_a_job_commit_costs_the_destination_nothing_more(

@@ -71,3 +71,19 @@ def test_without_total_there_is_no_time_left() -> None:
     view = board.view()
     assert view is not None
     assert (view.left_s, view.numbers) == (None, "5, 5.00 kB, 5.0/s")
+
+
+def test_committed_tasks_are_shown_where_no_stage_runs() -> None:
+    board = Board()
+    board(event("tasks_committed", "", 1_000, 5))
+    view = board.view()
+    assert view is not None
+    assert (view.words, view.done, view.rate) == ("tasks committed", 1_000, None)
+    board(event("tasks_committed", "", 1_010, 10))
+    view = board.view()
+    assert view is not None
+    assert view.rate == 2.0
+    board(event("stage_started", "job_stage_load_manifests", at_s=11))
+    view = board.view()
+    assert view is not None
+    assert view.words == "load records"
