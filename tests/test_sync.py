@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import gc
 import inspect
 import os
 import pickle
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -33,6 +35,7 @@ from committer.events import JobEvent
 from committer.flow.runtime import SystemRuntime, use_runtime
 from committer.stores.local import LocalStore
 from committer.sync import portal
+from committer.sync.blocking import without_await
 from committer.task_files import TaskFile
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 
@@ -79,6 +82,64 @@ def test_functions_have_the_same_parameters(name: str) -> None:
     blocking = getattr(sync, name)
     assert _parameters(blocking) == _parameters(getattr(committer, name))
     assert not inspect.iscoroutinefunction(blocking)
+
+
+@pytest.mark.parametrize(
+    ("name", "returned"),
+    [
+        ("recover", "JobReport"),
+        ("open_job", "Job"),
+        ("open_task", "TaskAttempt"),
+        ("committed_files", "Iterator[CommittedFile]"),
+    ],
+)
+def test_functions_return_what_is_awaited(name: str, returned: str) -> None:
+    assert inspect.signature(getattr(sync, name)).return_annotation == returned
+
+
+def test_docstrings_lose_await() -> None:
+    written = """Opens: ``async with committer.open_job(dest) as job: await job.commit()``; all tasks are awaited.
+
+    ``async for file in committed_files(report)``; see `committer.Job` and committer='magic'."""
+    assert without_await(written) == (
+        """Opens: ``with committer.sync.open_job(dest) as job: job.commit()``; all tasks are awaited.
+
+    ``for file in committed_files(report)``; see `committer.Job` and committer='magic'."""
+    )
+
+
+def _documented() -> dict[str, str]:
+    of_classes = {
+        f"{name}.{member}": value
+        for name in ("Job", "TaskAttempt")
+        for member, value in _public(getattr(sync, name)).items()
+        if callable(value)
+    }
+    documented = {name: getattr(sync, name) for name in FUNCTIONS} | of_classes
+    return {name: inspect.getdoc(value) or "" for name, value in documented.items()}
+
+
+@pytest.mark.parametrize(("name", "text"), _documented().items(), ids=_documented())
+def test_docstrings_show_calls_without_await(name: str, text: str) -> None:
+    assert text
+    assert not re.search(r"\bawait \w|\basync (with|for)\b|committer\.(?!sync)\w+\(", text)
+
+
+def test_no_docstring_is_written_twice() -> None:
+    def docstrings(*files: Path) -> list[str]:
+        trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        found = [ast.get_docstring(node) for tree in trees for node in ast.walk(tree) if isinstance(node, kinds)]
+        return [text for text in found if text]
+
+    package = Path(committer.__file__).parent
+    others = [*package.glob("*.py"), *(package / "operations").glob("*.py"), package / "committers" / "results.py"]
+    elsewhere = {line for text in docstrings(*others) for line in text.splitlines() if len(line) > 60}
+    assert not [text for text in docstrings(*(package / "sync").glob("*.py")) if elsewhere & set(text.splitlines())]
+
+
+def test_publish_chunk_can_be_pickled() -> None:
+    assert pickle.loads(pickle.dumps(sync.publish_chunk)) is sync.publish_chunk
 
 
 @pytest.mark.parametrize("name", ["Job", "TaskAttempt"])
@@ -386,6 +447,21 @@ def test_context_variables_of_the_caller_hold(tmp_path: Path) -> None:
         assert len(other.job_id) == 36
     job.abort()
     job.close()
+
+
+def test_iterators_are_drawn_on_the_thread_of_the_caller(tmp_path: Path) -> None:
+    drawn: list[int] = []
+
+    def messages(job: sync.Job) -> Iterator[TaskCommit]:
+        drawn.append(threading.get_ident())
+        for number in range(2):
+            with sync.open_task(job.spec, task=number) as task:
+                write(task, f"part-{number}")
+            yield task.task_commit
+
+    with sync.open_job(tmp_path, delivery="message") as job:
+        assert job.commit(messages(job)).files_committed == 2
+    assert drawn == [threading.get_ident()]
 
 
 def test_a_listener_may_not_wait_for_its_own_thread(tmp_path: Path) -> None:

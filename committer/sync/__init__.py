@@ -22,6 +22,13 @@ new calls, which raise `CommitterError` there; `Job.close` does nothing then, be
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from committer import advice, job_opening, operations, reading, record_files, task_opening, uploads, validation
+from committer.committers import results
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import CommitterConfig
 from committer.errors import CommitterError
@@ -31,21 +38,10 @@ from committer.reading import Winners
 from committer.records.file_list import CommittedFile
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.sync.jobs import Job, attach_job, open_job
-from committer.sync.operations import (
-    abort_uploads,
-    cleanup,
-    committed_files,
-    list_jobs,
-    list_uploads,
-    list_winners,
-    load_record,
-    recover,
-    settle,
-    validate,
-)
+from committer.sync.blocking import blocking, like
+from committer.sync.jobs import Job, TaskAttempt
+from committer.sync.portal import wait_for
 from committer.sync.publishing import ExecutorPool, publish_chunk
-from committer.sync.tasks import TaskAttempt, open_task
 from committer.uploads import UploadInfo
 from committer.validation import ValidationReport
 
@@ -80,6 +76,40 @@ __all__ = [
     "settle",
     "validate",
 ]
+
+
+def _advised(jobs: list[JobInfo]) -> list[JobInfo]:
+    return [msgspec.structs.replace(job, problem=advice.blocking(job.problem)) for job in jobs]
+
+
+abort_uploads: Final = blocking(uploads.abort_uploads)
+attach_job: Final = blocking(job_opening.attach_job, Job)
+cleanup: Final = blocking(operations.cleanup)
+list_jobs: Final = blocking(operations.list_jobs, _advised)
+list_uploads: Final = blocking(uploads.list_uploads)
+list_winners: Final = blocking(reading.list_winners)
+load_record: Final = blocking(record_files.load_record)
+open_job: Final = blocking(job_opening.open_job, Job)
+open_task: Final = blocking(task_opening.open_task, TaskAttempt)
+recover: Final = blocking(operations.recover)
+settle: Final = blocking(operations.settle)
+validate: Final = blocking(validation.validate)
+
+
+@like(results.committed_files)
+def committed_files(
+    report: JobReport, *, storage_options: Mapping[str, object] | None = None
+) -> Iterator[CommittedFile]:
+    parts = results.committed_parts(report, storage_options)
+
+    async def next_part() -> list[CommittedFile] | None:
+        return await anext(parts, None)
+
+    try:
+        while (part := wait_for(next_part, "committed_files")) is not None:
+            yield from part
+    finally:
+        wait_for(parts.aclose, "committed_files")
 
 
 def __dir__() -> list[str]:

@@ -15,32 +15,14 @@ from committer.flow.runtime import current_runtime
 from committer.layout import check_number
 from committer.logs import job_logger
 from committer.records.publish_chunk import PublishAccount, PublishChunk
-from committer.sync.portal import wait_for
+from committer.sync.blocking import blocking
 
 _log = job_logger("committer.job")
 
 _TRIES: Final = 3
 
 
-def publish_chunk(chunk: PublishChunk, storage_options: Mapping[str, object] | None = None) -> PublishAccount:
-    """Publishes a part of what a job has decided, for its driver: see ``Job.commit(publish_with=...)``.
-
-    It can be pickled, so that any pool can call it. It may be called more than once for a chunk, by several processes
-    at a time, and late: what is published already is found so, and a chunk of a job that ended, was taken back or
-    removed changes nothing.
-
-    Args:
-        chunk: From the driver.
-        storage_options: How to reach the store, resolved in this process.
-
-    Returns:
-        The account that the driver waits for, also where something failed.
-
-    Raises:
-        RecordError: The chunk was damaged on its way, or another release made it.
-        ConfigurationError, UnsupportedError: The store cannot be opened here.
-    """
-    return wait_for(lambda: engine.publish_chunk(chunk, storage_options), "publish_chunk")
+publish_chunk: Final = blocking(engine.publish_chunk)
 
 
 class ExecutorPool:

@@ -1,0 +1,154 @@
+"""The blocking form of the asyncio API's functions and objects, with their signatures and docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast, overload
+
+from committer.advice import tell_blocking_caller
+from committer.flow.one_process import OneProcess
+from committer.sync.portal import free_at_exit, is_ending, wait_for
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def without_await(text: str) -> str:
+    """A docstring or an annotation of the asyncio API, with the blocking API's calls in it."""
+    text = re.sub(r"\b(async (?=with|for)|await |Async(?=Iterator))", "", text)
+    return re.sub(r"\bcommitter\.(?=\w+\()", "committer.sync.", re.sub(r"\bOpening\[(\w+)\]", r"\1", text))
+
+
+def like(function: Callable[P, object]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Gives a blocking function the name, signature and docstring of the asyncio API's."""
+    signature = inspect.signature(function)
+
+    def named(call: Callable[P, T]) -> Callable[P, T]:
+        wraps(function)(call)
+        # Where pickle finds it.
+        call.__module__ = "committer.sync"
+        call.__doc__ = without_await(function.__doc__ or "")
+        returned = without_await(signature.return_annotation)
+        cast("Any", call).__signature__ = signature.replace(return_annotation=returned)
+        return call
+
+    return named
+
+
+class Blocking(OneProcess):
+    """Base of an object whose calls run on the portal's loop, where the object of the asyncio API lives that it holds.
+
+    `_undo` ends it after an interrupt that came before the caller had it; `_free` frees it when the interpreter exits.
+    """
+
+    _engine: Any
+
+    def __init__(self, engine: object) -> None:
+        super().__init__()
+        self._engine = engine
+        # A call that awaits nothing is one step on a loop, but not among threads.
+        self._lock = threading.Lock()
+        free_at_exit(self)
+
+    def __repr__(self) -> str:
+        return repr(self._engine)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_inherited or (error is not None and is_ending()):
+            return
+        try:
+            wait_for(lambda: self._engine.__aexit__(kind, error, trace), f"{type(self).__name__}.__exit__")
+        finally:
+            tell_blocking_caller(error)
+
+    def _told_as(self) -> str:
+        return str(self._engine._told_as())
+
+    def _call(self, function: Callable[..., T], *args: object, **keywords: object) -> T:
+        with self._lock:
+            return function(self._engine, *args, **keywords)
+
+    async def _undo(self, interrupt: BaseException) -> None:
+        raise NotImplementedError
+
+    async def _free(self) -> None:
+        raise NotImplementedError
+
+
+@overload
+def blocking(function: Callable[P, Awaitable[R]]) -> Callable[P, R]: ...
+@overload
+def blocking(function: Callable[P, Awaitable[R]], made: Callable[[R], T]) -> Callable[P, T]: ...
+def blocking(function: Callable[..., Any], made: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
+    """The blocking form of a coroutine function, or of one that opens something.
+
+    Args:
+        function: The function of the asyncio API.
+        made: Makes the result of what the function returns, on the loop: a class of blocking objects, say.
+    """
+
+    @like(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        return _wait(function.__qualname__, function, args, keywords, made)
+
+    return call
+
+
+@overload
+def blocking_method(function: Callable[Concatenate[Any, P], Awaitable[R]]) -> Callable[Concatenate[Any, P], R]: ...
+@overload
+def blocking_method(
+    function: Callable[Concatenate[Any, P], Awaitable[R]], made: Callable[[R], T]
+) -> Callable[Concatenate[Any, P], T]: ...
+def blocking_method(function: Callable[..., Any], made: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
+    """The same for a method, of a `Blocking` object."""
+
+    @like(function)
+    def call(self: Blocking, /, *args: Any, **keywords: Any) -> Any:
+        self._check_process(function.__qualname__)
+        return _wait(function.__qualname__, partial(self._call, function), args, keywords, made)
+
+    return call
+
+
+def direct_method(function: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """The same for a method that awaits nothing: it runs on the caller's thread."""
+
+    @like(function)
+    def call(self: Blocking, /, *args: Any, **keywords: Any) -> R:
+        self._check_process(function.__qualname__)
+        return self._call(function, *args, **keywords)
+
+    return call
+
+
+def _wait(
+    name: str,
+    function: Callable[..., Awaitable[Any]],
+    args: Sequence[object],
+    keywords: Mapping[str, object],
+    made: Callable[[Any], Any] | None,
+) -> Any:
+    begin = partial(function, *map(_drawn, args), **{key: _drawn(value) for key, value in keywords.items()})
+
+    async def run() -> Any:
+        result = await begin()
+        return result if made is None else made(result)
+
+    return wait_for(run, name, undo=getattr(made, "_undo", None))
+
+
+def _drawn(value: object) -> object:
+    """Draws an iterator on the caller's thread: it may block, or call this module."""
+    return list(value) if isinstance(value, Iterator) else value
