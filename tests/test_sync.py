@@ -32,9 +32,9 @@ from committer.errors import (
     TaskError,
 )
 from committer.events import JobEvent
+from committer.flow import portal
 from committer.flow.runtime import SystemRuntime, use_runtime
 from committer.stores.local import LocalStore
-from committer.sync import portal
 from committer.sync.blocking import without_await
 from committer.task_files import TaskFile
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash

@@ -125,7 +125,7 @@ def test_exit_while_a_call_does_not_end(tmp_path: Path) -> None:
         tmp_path,
         """
         import time
-        import committer.sync.portal as portal
+        import committer.flow.portal as portal
         portal.EXIT_BOUND_S = 0.2
         inside = threading.Event()
 

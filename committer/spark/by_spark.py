@@ -11,6 +11,7 @@ from committer.committers.registry import DEFAULT_COMMITTER, default_committer
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, TargetExistsError
+from committer.flow.portal import wait_for
 from committer.paths import StorePath
 from committer.spark.destination import look_at_destination
 from committer.spark.hadoop_client import is_used, missing_client
@@ -21,7 +22,6 @@ from committer.spark.protocol_jobs import unsuited
 from committer.spark.protocol_session import PROTOCOL_KEY, is_committing
 from committer.spark.running_writes import CALL, RunningWrite, running
 from committer.spark.sessions import case_sensitive, described, described_as
-from committer.sync.portal import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter

@@ -16,12 +16,12 @@ import msgspec
 
 from committer.committers.results import JobReport
 from committer.errors import CommitterError
+from committer.flow.portal import wait_for
 from committer.logs import job_logger
 from committer.spark.destination import look_at_destination
 from committer.spark.kept_report import take_kept_report, take_report
 from committer.spark.options import WriteOptions
 from committer.spark.sessions import is_connect, missing_in_worker
-from committer.sync.portal import wait_for
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -24,11 +24,11 @@ from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, UnsupportedError
 from committer.events import Listener
+from committer.flow.portal import wait_for
 from committer.logs import job_logger
 from committer.spark.commit_log import log_event
 from committer.spark.jvm import building
 from committer.spark.protocol_jobs import EndRequest, PoolOf, SetupRequest, abort, commit, set_up
-from committer.sync.portal import wait_for
 
 _LOG = job_logger("committer.spark")
 

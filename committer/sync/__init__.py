@@ -32,6 +32,7 @@ from committer.committers import results
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import CommitterConfig
 from committer.errors import CommitterError
+from committer.flow.portal import wait_for
 from committer.operations import JobInfo
 from committer.paths import StorePath
 from committer.reading import Winners
@@ -40,7 +41,6 @@ from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.sync.blocking import blocking, like
 from committer.sync.jobs import Job, TaskAttempt
-from committer.sync.portal import wait_for
 from committer.sync.publishing import ExecutorPool, publish_chunk
 from committer.uploads import UploadInfo
 from committer.validation import ValidationReport

@@ -12,11 +12,11 @@ from committer import job as job_engine
 from committer import task as task_engine
 from committer.committers.results import JobReport
 from committer.errors import JobStateError, TaskError
+from committer.flow.portal import is_ending, wait_for
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.sync.blocking import Blocking, blocking_method, direct_method, without_await
-from committer.sync.portal import is_ending, wait_for
 
 
 class TaskFile(blocking_files.BlockingTaskFile):
