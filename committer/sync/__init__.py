@@ -27,7 +27,8 @@ from typing import Final
 
 import msgspec
 
-from committer import advice, job_opening, operations, reading, record_files, task_opening, uploads, validation
+import committer as engine
+from committer import advice
 from committer.committers import results
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import CommitterConfig
@@ -82,18 +83,18 @@ def _advised(jobs: list[JobInfo]) -> list[JobInfo]:
     return [msgspec.structs.replace(job, problem=advice.blocking(job.problem)) for job in jobs]
 
 
-abort_uploads: Final = blocking(uploads.abort_uploads)
-attach_job: Final = blocking(job_opening.attach_job, Job)
-cleanup: Final = blocking(operations.cleanup)
-list_jobs: Final = blocking(operations.list_jobs, _advised)
-list_uploads: Final = blocking(uploads.list_uploads)
-list_winners: Final = blocking(reading.list_winners)
-load_record: Final = blocking(record_files.load_record)
-open_job: Final = blocking(job_opening.open_job, Job)
-open_task: Final = blocking(task_opening.open_task, TaskAttempt)
-recover: Final = blocking(operations.recover)
-settle: Final = blocking(operations.settle)
-validate: Final = blocking(validation.validate)
+abort_uploads: Final = blocking(engine.abort_uploads)
+attach_job: Final = blocking(engine.attach_job, Job)
+cleanup: Final = blocking(engine.cleanup)
+list_jobs: Final = blocking(engine.list_jobs, _advised)
+list_uploads: Final = blocking(engine.list_uploads)
+list_winners: Final = blocking(engine.list_winners)
+load_record: Final = blocking(engine.load_record)
+open_job: Final = blocking(engine.open_job, Job)
+open_task: Final = blocking(engine.open_task, TaskAttempt)
+recover: Final = blocking(engine.recover)
+settle: Final = blocking(engine.settle)
+validate: Final = blocking(engine.validate)
 
 
 @like(results.committed_files)
