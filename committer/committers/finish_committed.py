@@ -22,8 +22,8 @@ from committer.stages.end_job import Ended, runs_alone
 from committer.stages.names import with_ancestors
 from committer.stages.own_records import read_outcome
 from committer.stages.publish import Published
-from committer.stages.success_content import is_unmarked, success_data
-from committer.stages.success_file import SaveSuccess
+from committer.stages.success_content import is_unmarked
+from committer.stages.success_file import SaveSuccess, success_data
 from committer.stores.base import Store
 from committer.stores.helpers import walk
 

@@ -22,15 +22,8 @@ from committer.stages.job_directory import refuse_place
 from committer.stages.publish import Published
 from committer.stages.removal import remove_temporary
 from committer.stages.report import DESTINATION, SaveReport, is_report_of
-from committer.stages.success_content import (
-    DIRECTORIES_CREATED,
-    files_committed,
-    is_of_job,
-    named_uris,
-    read_success,
-    set_totals,
-    success_data,
-)
+from committer.stages.success_content import DIRECTORIES_CREATED, files_committed, is_of_job, named_uris, read_success
+from committer.stages.success_file import set_totals, success_data
 
 _log = job_logger("committer.committers")
 

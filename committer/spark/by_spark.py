@@ -156,7 +156,7 @@ def write_by_spark(write: SparksWrite) -> JobReport:
                 # Another job wrote since it was looked at.
                 committer = wait_for(partial(_committer_at, destination), "write")
                 return JobReport(success=True, job_id="", committer=committer)
-            _note(raised or error, call, options)
+            _note_running(raised or error, call, options)
             if raised is None:
                 raise
             raise raised from error
@@ -198,7 +198,7 @@ def _writer(write: SparksWrite, call: RunningWrite) -> DataFrameWriter:
     return writer.option("partitionOverwriteMode", overwrite).partitionBy(*write.options.partition_by)
 
 
-def _note(error: BaseException, call: RunningWrite, options: WriteOptions) -> None:
+def _note_running(error: BaseException, call: RunningWrite, options: WriteOptions) -> None:
     if call.job_id and (not isinstance(error, CommitterError) or error.outcome != "unchanged"):
         error.add_note(
             f"this was job {call.job_id} at {options.path}; if its commit had begun it may go on and succeed:"

@@ -14,7 +14,7 @@ from committer.stores.uploads import PendingUpload
 
 # So many are kept in memory while lists are read: all that is pending, but beside another job of many files.
 _FEW: Final = 50_000
-_AT_ONCE: Final = 1000
+_LISTED_AT_ONCE: Final = 1000
 
 UploadsIn: TypeAlias = Callable[[StorePath], AsyncIterator[tuple[StorePath, str]]]
 
@@ -62,7 +62,7 @@ async def with_listed(
             some: list[str] = []
             async for path, upload_id in uploads_in(run):
                 some.append(_text(path, upload_id))
-                if len(some) == _AT_ONCE:
+                if len(some) == _LISTED_AT_ONCE:
                     await matches.note(some, [True] * len(some))
                     some = []
             await matches.note(some, [True] * len(some))

@@ -14,7 +14,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stores.base import Store
 from committer.stores.helpers import exists
 
-_log = job_logger("committer.stages")
+_log = job_logger("committer.committers")
 
 # Ours among the diagnostics: a report's name says which job, not where.
 DESTINATION: Final = "committer.destination"

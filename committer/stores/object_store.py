@@ -16,9 +16,10 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.base import FileStatus, Store
+from committer.stores.base import Store
 from committer.stores.helpers import status_or_none, unseen
 from committer.stores.odd_names import is_odd
+from committer.stores.status import FileStatus
 
 
 class Pages(Protocol):

@@ -18,8 +18,7 @@ from committer.stages.names import NameFolding
 from committer.stages.publish import Published, PublishFiles
 from committer.stages.removal import keep_outcome
 from committer.stages.roll_back import RollBack
-from committer.stages.success_content import success_data
-from committer.stages.success_file import SaveSuccess
+from committer.stages.success_file import SaveSuccess, success_data
 from committer.stages.superseded import ListSuperseded, Superseded
 from committer.stages.validate_output import ValidateOutput
 from tests.simulate.patches import Patches, create_by_put

@@ -10,7 +10,7 @@ from committer.option_values import SPARK_HADOOP
 from committer.storage_options import OptionTable, StorageOption, exclusive
 
 _IN_FILE: Final = "write it to a file and give service_file, its path"
-_FOUND: Final = "leave it out: application default credentials are found by themselves"
+_FOUND_BY_ITSELF: Final = "leave it out: application default credentials are found by themselves"
 _CHOICES: Final = "give config=CommitterConfig(io_concurrency=..., io_rate=...): those are choices of the commit"
 
 TABLE: Final = OptionTable(
@@ -59,7 +59,7 @@ TABLE: Final = OptionTable(
     switches={
         **dict.fromkeys(("requester_pays",), "give user_project, the project that pays"),
         **dict.fromkeys(("google_skip_signature", "skip_signature"), "give token=anonymous"),
-        "use_application_default": _FOUND,
+        "use_application_default": _FOUND_BY_ITSELF,
     },
     hadoop_prefix="fs.gs.",
     hadoop_only=(
