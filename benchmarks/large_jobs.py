@@ -38,8 +38,8 @@ from committer.paths import StorePath
 from committer.records.file_list import ENTRIES_IN_A_PART, CommittedFile, encode_part
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, encode_success
-from committer.stages.file_list import FILE_LIST
-from committer.stages.success_content import WAS_EMPTY
+from committer.stages.finish.file_list import FILE_LIST
+from committer.stages.state.success_content import WAS_EMPTY
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 

@@ -29,7 +29,7 @@ from benchmarks.compare_java import class_path, with_pyspark
 from benchmarks.kept import ROUNDS, aligned, java_version, keep, machine, scratch
 from benchmarks.slow_store import SlowStore
 from benchmarks.spark_write import start_session
-from committer.job_opening import attach_job
+from committer.api.job_opening import attach_job
 from committer.spark import protocol_jobs
 from committer.spark.protocol_session import PROTOCOL, PROTOCOL_KEY
 

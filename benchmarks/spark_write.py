@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from benchmarks.compare_java import class_path, with_pyspark
 from benchmarks.kept import ROUNDS, aligned, java_version, keep, machine, scratch
 from committer.spark import configure, write
-from committer.spark.java import configure_environment
+from committer.spark.examining import configure_environment
 from committer.spark.protocol_session import PROTOCOL, PROTOCOL_KEY
 
 if TYPE_CHECKING:

@@ -65,5 +65,5 @@ def test_publish_on_a_store_that_does_nothing(benchmark: BenchmarkFixture, tmp_p
     assert report.files_committed == tasks * files
 
 
-async def _opened(opening: committer.opening.Opening[committer.Job]) -> committer.Job:
+async def _opened(opening: committer.api.opening.Opening[committer.Job]) -> committer.Job:
     return await opening

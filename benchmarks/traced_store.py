@@ -10,8 +10,7 @@ from committer.errors import StoreError
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_RENAME
 from committer.stores.base import FileWriter, Store
-from committer.stores.forwarding import ForwardingStore
-from committer.stores.store_calls import Operation
+from committer.stores.forwarding import ForwardingStore, Operation
 
 T = TypeVar("T")
 

@@ -22,23 +22,25 @@ if TYPE_CHECKING:
     from committer import errors as errors
     from committer import spark as spark
     from committer import sync as sync
+    from committer.api.cleanup import cleanup
+    from committer.api.job import Job
+    from committer.api.job_opening import attach_job, open_job
+    from committer.api.list_jobs import JobInfo, list_jobs
+    from committer.api.load_record import load_record
+    from committer.api.opening import open_task
+    from committer.api.publishing import publish_chunk
+    from committer.api.recover import recover, settle
+    from committer.api.task import TaskAttempt
+    from committer.api.uploads import UploadInfo, abort_uploads, list_uploads
+    from committer.api.validate import ValidationReport, validate
+    from committer.api.winners import Winners, list_winners
     from committer.committers.results import CommitPlan, JobReport, committed_files
-    from committer.config import CommitterConfig
     from committer.errors import CommitterError
-    from committer.job import Job
-    from committer.job_opening import attach_job, open_job
-    from committer.operations import JobInfo, cleanup, list_jobs, recover, settle
+    from committer.options.config import CommitterConfig
     from committer.paths import StorePath
-    from committer.publishing import publish_chunk
-    from committer.reading import Winners, list_winners
-    from committer.record_files import load_record
     from committer.records.file_list import CommittedFile
     from committer.records.task_commit import TaskCommit
     from committer.spec import JobSpec
-    from committer.task import TaskAttempt
-    from committer.task_opening import open_task
-    from committer.uploads import UploadInfo, abort_uploads, list_uploads
-    from committer.validation import ValidationReport, validate
 
 __version__ = "0.1.0"
 
@@ -77,32 +79,32 @@ __all__ = [
 _HOMES = {
     "CommitPlan": "committer.committers.results",
     "CommittedFile": "committer.records.file_list",
-    "CommitterConfig": "committer.config",
+    "CommitterConfig": "committer.options.config",
     "CommitterError": "committer.errors",
-    "Job": "committer.job",
-    "JobInfo": "committer.operations",
+    "Job": "committer.api.job",
+    "JobInfo": "committer.api.list_jobs",
     "JobReport": "committer.committers.results",
     "JobSpec": "committer.spec",
     "StorePath": "committer.paths",
-    "TaskAttempt": "committer.task",
+    "TaskAttempt": "committer.api.task",
     "TaskCommit": "committer.records.task_commit",
-    "UploadInfo": "committer.uploads",
-    "ValidationReport": "committer.validation",
-    "Winners": "committer.reading",
-    "abort_uploads": "committer.uploads",
-    "attach_job": "committer.job_opening",
-    "cleanup": "committer.operations",
+    "UploadInfo": "committer.api.uploads",
+    "ValidationReport": "committer.api.validate",
+    "Winners": "committer.api.winners",
+    "abort_uploads": "committer.api.uploads",
+    "attach_job": "committer.api.job_opening",
+    "cleanup": "committer.api.cleanup",
     "committed_files": "committer.committers.results",
-    "list_jobs": "committer.operations",
-    "list_uploads": "committer.uploads",
-    "list_winners": "committer.reading",
-    "load_record": "committer.record_files",
-    "open_job": "committer.job_opening",
-    "open_task": "committer.task_opening",
-    "publish_chunk": "committer.publishing",
-    "recover": "committer.operations",
-    "settle": "committer.operations",
-    "validate": "committer.validation",
+    "list_jobs": "committer.api.list_jobs",
+    "list_uploads": "committer.api.uploads",
+    "list_winners": "committer.api.winners",
+    "load_record": "committer.api.load_record",
+    "open_job": "committer.api.job_opening",
+    "open_task": "committer.api.opening",
+    "publish_chunk": "committer.api.publishing",
+    "recover": "committer.api.recover",
+    "settle": "committer.api.recover",
+    "validate": "committer.api.validate",
 }
 
 

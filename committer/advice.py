@@ -1,4 +1,4 @@
-"""What errors advise: calls that a reader can make as they stand, and words that code replaces where it knows more.
+"""Calls and pages that errors advise.
 
 Errors name a call in backticks, complete and with ``await``: the asyncio API's. The blocking API and the command line
 turn it into their own (`blocking`, `committer.cli.text`).
@@ -75,3 +75,15 @@ def tell_blocking_caller(error: BaseException | None) -> None:
         error.next_step = blocking(error.next_step)
     if error is not None and hasattr(error, "__notes__"):
         error.__notes__ = [blocking(note) for note in error.__notes__]
+
+
+PAGES: Final = "https://github.com/lake-committer/committer/blob/main/docs"
+
+
+def page(name: str) -> str:
+    """The address of a page.
+
+    Args:
+        name: Its name below ``docs``, with ``#`` and a heading where it is about one.
+    """
+    return f"{PAGES}/{name}"

@@ -1,4 +1,4 @@
-"""Names that a file may have: of segments that a store can hold, and none that commits own.
+"""Rules for names of files and of partition directories.
 
 Commits own ``_SUCCESS`` at a destination, and the working directories of committers at any depth.
 """
@@ -6,7 +6,7 @@ Commits own ``_SUCCESS`` at a destination, and the working directories of commit
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from committer.errors import InvalidPathError
@@ -25,7 +25,7 @@ _RESERVED_SEGMENT: Final = re.compile(rf"/(_SUCCESS(?=/|\Z)|{_WORKING})", re.IGN
 _GIVE_ANOTHER: Final = (
     "give another name: _SUCCESS says that a job committed, and jobs work in _temporary, __magic and __magic_job-*"
 )
-# A UUID, or the nonce of a job's setup (`committer.stages.setup_job.SETUP_BYTES`).
+# A UUID, or the nonce of a job's setup (`committer.stages.setup.setup_job.SETUP_BYTES`).
 _USED_ONCE: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|-[0-9a-f]{20}(?![0-9a-f])")
 _MARKER: Final = re.compile(r"_SUCCESS(?=/|\Z)", re.IGNORECASE)
 
@@ -202,3 +202,35 @@ def _fault_of(name: str) -> str:
     if name.endswith("/"):
         return "ends with a slash, as no file's does"
     return "has a segment no store can hold: an empty one, . or .."
+
+
+HIVE_DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+_HIVE_ESCAPED: Final = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\[\\\\\\]^{]")
+_HIVE_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
+
+
+def escape_path_name(text: str) -> str:
+    """Escapes a partition column or value for a directory name, as Hive and Spark do."""
+    return _HIVE_ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+def unescape_path_name(text: str) -> str:
+    """Undoes `escape_path_name`. A percent sign without two hex digits stays as it is."""
+    return _HIVE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def partition_directory(partition: Iterable[tuple[str, str | None]]) -> str:
+    """Names the directory of one partition, such as ``year=2026/at=10%3A00``; both columns and values are escaped.
+
+    Args:
+        partition: Column and value, outermost first. None and the empty string both read back as null.
+
+    Raises:
+        InvalidPathError: A column has no name.
+    """
+    names = []
+    for column, value in partition:
+        if not column:
+            raise InvalidPathError("a partition column has no name", next_step="give every partition column a name")
+        names.append(f"{escape_path_name(column)}={escape_path_name(value) if value else HIVE_DEFAULT_PARTITION}")
+    return "/".join(names)

@@ -284,7 +284,7 @@ class JobLayout:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether it is that of a job whose decision says that it is sealed (`committer.stages.seal`)."""
+        """Whether it is that of a job whose decision says that it is sealed (`committer.stages.undo.seal`)."""
         return self.tasks in (self.sealed, self.superseded)
 
     def with_tasks_in(self, place: StorePath) -> Self:

@@ -1,4 +1,7 @@
-"""Loggers whose every record says which job and task attempt it is about.
+"""Loggers and audit contexts that name the job, task attempt and stage.
+
+Hadoop keeps these in thread locals and sends them along with each request (``ji``, ``ta``, ``st``); here they are
+context variables, which every task started inside the block inherits.
 
 All are below the logger ``committer``. INFO: a job is opened, decided, published, ended, recovered, rolled back,
 aborted, removed by a cleanup. DEBUG: stages and task attempts. WARNING: a store that asks to slow down, calls that are
@@ -8,10 +11,38 @@ sent again many times, and what is left behind. Errors are raised, never only lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from committer.audit import current_audit
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_audit: ContextVar[Mapping[str, str]] = ContextVar("committer_audit", default=_NOTHING)
+
+
+@contextmanager
+def audit(*, ji: str | None = None, ta: str | None = None, st: str | None = None) -> Iterator[None]:
+    """Sets keys for a block, and what they were before afterwards; a key not given stays as it is.
+
+    Args:
+        ji: The job's id.
+        ta: The task attempt's id.
+        st: The stage, or a finer name of what is done.
+    """
+    before = _audit.get()
+    given = {key: value for key, value in (("ji", ji), ("ta", ta), ("st", st)) if value is not None}
+    _audit.set({**before, **given})
+    try:
+        yield
+    finally:
+        _audit.set(before)
+
+
+def current_audit() -> dict[str, str]:
+    """The keys in force here; those never set are absent."""
+    return dict(_audit.get())
+
 
 Logger: TypeAlias = "logging.LoggerAdapter[logging.Logger]"
 
@@ -36,6 +67,6 @@ def job_logger(name: str) -> Logger:
     They are those of the audit context in which the record is made, empty outside of one; ``extra=`` wins over them.
 
     Args:
-        name: Where below ``committer`` it stands, as in ``committer.job``.
+        name: Where below ``committer`` it stands, as in ``committer.api.job``.
     """
     return _JobLogger(logging.getLogger(name), {})

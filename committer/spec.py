@@ -7,12 +7,12 @@ from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, RecordError
-from committer.hadoop_user import hadoop_user
 from committer.layout import JobLayout, check_job_id, check_number, check_setup
+from committer.options.config import CommitterConfig, ConfigLike, config_of
+from committer.options.hadoop import hadoop_user
 from committer.paths import StorePath
-from committer.undecodable import UNDECODABLE, encoded
+from committer.readable import UNDECODABLE, encoded
 
 Delivery: TypeAlias = Literal["listing", "message"]
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Self
 import committer
 import committer.spark
 from committer.records.success import SuccessData
-from committer.spark.java import configure_environment
+from committer.spark.examining import configure_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from committer.spark import foreach_partition
-from committer.spark.java import configure_environment
+from committer.spark.examining import configure_environment
 from committer.sync import TaskAttempt
 
 if TYPE_CHECKING:

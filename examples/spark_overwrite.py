@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from committer.spark import write
-from committer.spark.java import configure_environment
+from committer.spark.examining import configure_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import committer
 from committer.spark import foreach_batch
-from committer.spark.java import configure_environment
+from committer.spark.examining import configure_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -240,7 +240,7 @@ def _guard() -> Iterator[BlockBuster]:
         function.can_block_in("_pytest/_code/source.py", {"getstatementrange_ast", "findsource"})
         function.can_block_in("linecache.py", {"updatecache", "checkcache"})
         # Documented: a path for any program needs its directories at once, a system call or two.
-        function.can_block_in("committer/task.py", {"work_path"})
+        function.can_block_in("committer/api/task.py", {"work_path"})
         # What a pool of processes held is given back where the garbage collector happens to run.
         function.can_block_in("multiprocessing/util.py", {"__call__"})
         # pytest's own handler writes each log record to a file.
@@ -248,7 +248,7 @@ def _guard() -> Iterator[BlockBuster]:
         # Tests look at the disk in the middle of a store call.
         function.can_block_in("tests/engine/places.py", {"all_files", "directories", "write", "remove"})
         # A virtual loop has no threads: what the engine would do in one, it does at once.
-        function.can_block_in("committer/testing/virtual_loop.py", {"run_blocking"})
+        function.can_block_in("committer/testing/virtual_time.py", {"run_blocking"})
     with pytest.MonkeyPatch.context() as replaced:
         replaced.setattr(guard_module, "BlockingError", _Recorded)
         replaced.setattr(guard_module, "_wrap_blocking", wrap_blocking)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from committer.stages import decide, noted_facts
+from committer.stages import facts as noted_facts
+from committer.stages.decide.decide import decide
 
 
 def list_in_side_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from committer.audit import audit, current_audit
 from committer.flow.workers import run_workers
+from committer.logs import audit, current_audit
 
 
 def test_nothing_is_set_outside() -> None:

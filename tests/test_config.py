@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, RecordError
-from committer.options import NATIVE, OPTIONS, ConfigurationWarning, job_identity, key_of, markdown_table
+from committer.options.config import CommitterConfig
+from committer.options.table import NATIVE, OPTIONS, ConfigurationWarning, job_identity, key_of, markdown_table
 
 P = "mapreduce.manifest.committer."
 F = "mapreduce.fileoutputcommitter."
@@ -367,7 +367,7 @@ def test_a_place_of_pending_sets_is_taken_as_hadoop_does(
 
 @pytest.mark.parametrize("name", ["directory", "partitioned"])
 @pytest.mark.parametrize(("text", "default"), [("/tmp/staging", None), ("x", None), ("x", "file:///"), ("${x}", None)])
-@pytest.mark.filterwarnings("ignore::committer.options.ConfigurationWarning")
+@pytest.mark.filterwarnings("ignore::committer.options.table.ConfigurationWarning")
 def test_a_place_that_cannot_be_told_is_refused(name: str, text: str, default: str | None) -> None:
     options = {S + "staging.tmp.path": text, S + "name": name} | ({"fs.defaultFS": default} if default else {})
     with pytest.raises(ConfigurationError, match=r"staging\.tmp\.path") as raised:

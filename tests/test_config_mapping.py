@@ -10,8 +10,8 @@ import pytest
 
 import committer
 from committer import CommitterConfig, JobSpec, sync
-from committer.config import config_of
 from committer.errors import ConfigurationError
+from committer.options.config import config_of
 
 FUNCTIONS = [
     name

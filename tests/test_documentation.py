@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer.documentation import PAGES, page
+from committer.advice import PAGES, page
 
 PACKAGE = Path(committer.__file__).parent
 DOCS = PACKAGE.parent / "docs"

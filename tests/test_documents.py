@@ -15,7 +15,7 @@ import committer
 from committer import CommitterConfig
 from committer.committers.registry import BUILT_IN
 from committer.errors import ConfigurationError, UnsupportedError
-from committer.options import BY_KEY, FACTORY_SCHEME, job_identity
+from committer.options.table import BY_KEY, FACTORY_SCHEME, job_identity
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,13 +13,12 @@ import committer
 from committer.errors import CommitterError, ConfigurationError, InvalidPathError
 from committer.file_names import check_absolute_name, root_of
 from committer.paths import StorePath
-from committer.records.manifest import FileEntry, TaskManifest, relative_names
-from committer.records.uris import plain_names_below
-from committer.stages.file_list import list_named
-from committer.stores.azure.names import TABLE as ADLS
+from committer.records.manifest import FileEntry, TaskManifest, plain_names_below, relative_names
+from committer.stages.finish.file_list import list_named
+from committer.stores.azure.options import TABLE as ADLS
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
-from committer.stores.s3.names import with_hadoop
+from committer.stores.s3.options import with_hadoop
 
 
 @pytest.mark.parametrize("base", ["/lake/dataset1", "abfss://c@a.dfs.core.windows.net/dataset1", "s3://b/dataset1"])

@@ -15,10 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from committer.errors import InvalidPathError
-from committer.file_names import check_file_name
-from committer.partition_names import escape_path_name, partition_directory, unescape_path_name
-from committer.paths import StorePath
-from committer.uri_text import decode_uri_path, encode_uri_path
+from committer.file_names import check_file_name, escape_path_name, partition_directory, unescape_path_name
+from committer.paths import StorePath, decode_uri_path, encode_uri_path
 
 TABLES = Path(__file__).parent / "fixtures" / "java-manifest-committer" / "paths"
 

@@ -8,7 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from committer.documentation import PAGES
+from committer.advice import PAGES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

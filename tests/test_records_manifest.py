@@ -22,10 +22,10 @@ from committer.records.manifest import (
     TaskManifest,
     decode_task_manifest,
     encode_task_manifest,
+    read_uris,
     relative_entries,
 )
 from committer.records.statistics import IOStatistics, MeanStatistic
-from committer.records.uris import read_uris
 
 FIXTURES = Path(__file__).parent / "fixtures" / "java-manifest-committer"
 JAVA_MANIFESTS = [

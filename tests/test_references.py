@@ -10,7 +10,7 @@ import pytest
 
 import committer
 from committer.errors import ConfigurationError
-from committer.references import Secret, is_in_file, is_reference, resolved
+from committer.options.references import Secret, is_in_file, is_reference, resolved
 
 Put = Callable[[str], str]
 

@@ -12,12 +12,12 @@ import pytest
 
 import committer
 from committer import CommitPlan, JobInfo, JobReport, UploadInfo, ValidationReport
+from committer.api.cleanup import CleanupReport
+from committer.api.uploads import UploadsReport
 from committer.cli.output import builtins_of
-from committer.operations import CleanupReport
 from committer.paths import StorePath
+from committer.readable import Shown
 from committer.records.statistics import IOStatistics, MeanStatistic
-from committer.shown import Shown
-from committer.uploads import UploadsReport
 
 MARKUP = "file:/t/<script>alert(1)</script>"
 MANY = [f"file:/t/part-{number:05}" for number in range(10_000)]

@@ -21,7 +21,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, JobSpec, TaskCommit, sync
-from committer.audit import audit, current_audit
+from committer.api.task_files import TaskFile
 from committer.errors import (
     CommitterError,
     JobDecidedError,
@@ -34,9 +34,9 @@ from committer.errors import (
 from committer.events import JobEvent
 from committer.flow import portal
 from committer.flow.runtime import SystemRuntime, use_runtime
+from committer.logs import audit, current_audit
 from committer.stores.local import LocalStore
 from committer.sync.blocking import without_await
-from committer.task_files import TaskFile
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 
 

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: What follows the program's name; those of this process when None.
 
     Returns:
-        The exit code; see `committer.cli.exits.Exit`.
+        The exit code; see `committer.cli.text.Exit`.
     """
     # A process that was started without them has none.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

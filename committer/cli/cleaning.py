@@ -5,18 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from committer.cli.exits import Exit
+from committer.api.cleanup import CleanupReport, cleanup, clock_told, plan_cleanup, refuse_to_clean
+from committer.api.list_jobs import HALF_MADE, HALF_REMOVED, NO_RECORD, JobInfo, list_jobs
 from committer.cli.looking import Look
 from committer.cli.output import Answer, Part, line
 from committer.cli.session import named
 from committer.cli.target import Target, left_entries, planned_end
+from committer.cli.text import Exit
 from committer.errors import JobNotFoundError
-from committer.operations import CleanupReport, JobInfo, cleanup, list_jobs, plan_cleanup, refuse_to_clean
-from committer.operations.cleanup import clock_told
-from committer.operations.listing import HALF_MADE, HALF_REMOVED, NO_RECORD
 from committer.paths import StorePath
 from committer.readable import count
-from committer.stages.job_directory import JobState
+from committer.stages.state.job_directory import JobState
 
 
 async def plan_clean(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:

@@ -1,4 +1,4 @@
-"""``committer doctor``: whether a destination can be reached, and whether its store does what a commit relies on.
+"""`committer doctor`: tries whether a destination and Spark work.
 
 Everything is tried in a directory of its own below `_temporary`, which is removed afterwards, with every directory
 above it that had to be made.
@@ -6,12 +6,13 @@ above it that had to be made.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Awaitable, Callable
 
-from committer.cli.exits import Exit
 from committer.cli.explaining import chosen_committer
 from committer.cli.output import Answer, Part, line, pairs, styled, table
-from committer.cli.session import Session
+from committer.cli.session import Common, Session
+from committer.cli.text import Exit
 from committer.committers.opened_store import open_store
 from committer.errors import (
     CommitterError,
@@ -21,6 +22,7 @@ from committer.errors import (
     StoreExistsError,
     StoreNotEmptyError,
     StoreNotFoundError,
+    UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
 from committer.flow.shielded import run_shielded
@@ -277,3 +279,37 @@ async def doctor(session: Session, uri: str) -> Answer:
         "checks": checks,
     }
     return Answer(data, parts, Exit.FAILED if failed or lacking else Exit.OK)
+
+
+def examine_with_spark(uri: str, common: Common) -> Answer:
+    """Examines a destination by a Spark session of its own; exit code 1 when a write would be refused. Blocks.
+
+    Raises:
+        ConfigurationError: Options are given that a session of Spark's does not know.
+        UnsupportedError: PySpark is not installed.
+    """
+    if common.storage or common.option:
+        raise ConfigurationError(
+            "--storage and --option reach no session of Spark's",
+            operation="doctor",
+            next_step="set spark.hadoop.committer.storage.NAME, or the option's key after spark.hadoop., in"
+            " spark-defaults.conf",
+        )
+    try:
+        importlib.import_module("pyspark")
+        examining = importlib.import_module("committer.spark.examining")
+        places = importlib.import_module("committer.spark.datasource")
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(
+            f"{error.name} is not installed for this Python",
+            operation="doctor",
+            next_step="pip install 'lake-committer[spark]'",
+        ) from error
+    # As the session takes it; a relative path is of this machine.
+    resolved = places.at_default(uri, places.default_of_environment()) if uri.startswith("/") else uri
+    destination = StorePath.of(resolved)
+    checks = examining.examine(destination)
+    failed = any(check.verdict == "failed" for check in checks)
+    data: dict[str, object] = {"destination": str(destination), "ok": not failed, "checks": checks}
+    parts = [line(f"Spark's own writers at {destination}", "bold"), line(""), *shown(checks)]
+    return Answer(data, parts, Exit.FAILED if failed else Exit.OK)

@@ -7,20 +7,19 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
-from committer.cli.classic import refuse_classic
+from committer.api.job import Job
+from committer.api.recover import check_recovery, check_settlement, recover, settle
 from committer.cli.cleaning import run_clean
-from committer.cli.exits import Exit
 from committer.cli.looking import Look
 from committer.cli.output import MOST_TOLD, Answer, Part, copyable, line, pairs
 from committer.cli.session import Session, named
 from committer.cli.target import Target, how_to_name_winners, left_entries, planned_end
-from committer.cli.text import command
+from committer.cli.text import Exit, command
+from committer.cli.what_to_do import refuse_classic
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
 from committer.committers.standing import MEANINGS, Standing
 from committer.errors import ConfigurationError, JobDecidedError, JobNotFoundError, JobStateError
-from committer.job import Job
-from committer.operations import check_recovery, check_settlement, recover, settle
 from committer.paths import StorePath
 from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, copyable, line, pairs, table
 from committer.cli.session import Session
+from committer.cli.text import Exit
 from committer.committers.opened_store import open_store
 from committer.committers.registry import BUILT_IN, suited_committer
-from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
 from committer.layout import JobLayout, check_job_id
-from committer.options import OPTIONS
+from committer.options.config import CommitterConfig
+from committer.options.table import OPTIONS
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
 

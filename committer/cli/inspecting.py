@@ -10,17 +10,18 @@ from typing import Final, TypeVar, cast
 import msgspec
 from rich.console import Group
 
+from committer.api.load_record import load_record
+from committer.api.validate import names_manifest_committer_in_vain
 from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
 from committer.cli.places import records_in
 from committer.cli.session import Session
 from committer.committers.opened_store import open_store
-from committer.config import CommitterConfig
 from committer.errors import RecordError, StoreError, StoreIsADirectoryError
 from committer.events import names
 from committer.layout import PLAN, SUCCESS, TEMPORARY
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.readable import count, size
-from committer.record_files import load_record
 from committer.records.job_state import (
     Decision,
     Entry,
@@ -36,7 +37,6 @@ from committer.records.pending_set import PendingCommit, PendingSet
 from committer.records.pending_uploads import UploadList
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData
-from committer.validation import names_manifest_committer_in_vain
 
 _KINDS: Final[dict[type, str]] = {
     TaskManifest: "task manifest",

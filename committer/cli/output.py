@@ -17,8 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from committer.cli.advice import commands_of, pieces_of, sentence_of
-from committer.cli.exits import Exit
+from committer.cli.text import Exit, commands_of, pieces_of, sentence_of
 from committer.errors import CommitterError
 from committer.readable import clean
 

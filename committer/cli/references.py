@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from committer.config import CommitterConfig
 from committer.errors import ConfigurationError
-from committer.option_values import SPARK_HADOOP, is_wordy, shown_name
-from committer.options import OPTIONS, ConfigurationWarning
+from committer.options.config import CommitterConfig
+from committer.options.references import resolved
+from committer.options.resolved import resolve
+from committer.options.storage import check_text
+from committer.options.table import OPTIONS, ConfigurationWarning
+from committer.options.values import SPARK_HADOOP, is_wordy, shown_name
 from committer.paths import StorePath
-from committer.references import resolved
-from committer.resolved_options import resolve
-from committer.storage_options import check_text
 from committer.stores.registry import options_of
 
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(CommitterConfig))

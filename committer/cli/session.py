@@ -10,12 +10,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
-from committer.cli.exits import Exit
 from committer.cli.output import MOST_SHOWN, Answer, Part, Screen, and_more, line
 from committer.cli.references import Choices, choices_of, storage_options_of
-from committer.cli.text import reach_by
-from committer.config import CommitterConfig
+from committer.cli.text import Exit, reach_by
 from committer.events.display import Display
+from committer.options.config import CommitterConfig
 
 T = TypeVar("T")
 

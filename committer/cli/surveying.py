@@ -6,9 +6,19 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from committer.cli.looking import Look, jobs_of_orphans, look_at, look_at_setup, out_of_sight
+from committer.api.list_jobs import HALF_MADE, HALF_REMOVED, JobInfo, list_jobs
+from committer.cli.looking import (
+    Look,
+    Owner,
+    count_of_hadoop,
+    count_of_ours,
+    jobs_of_orphans,
+    look_at,
+    look_at_setup,
+    out_of_sight,
+    owner_of,
+)
 from committer.cli.output import Answer, Part, copyable, line, styled, table
-from committer.cli.owners import Owner, count_of_hadoop, count_of_ours, owner_of
 from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
 from committer.cli.text import age, command
@@ -19,8 +29,6 @@ from committer.driver_process import DriverProcess, DriverState
 from committer.errors import DestinationNotFoundError, StorePermissionError
 from committer.flow.workers import run_workers
 from committer.layout import DirectoryName, JobLayout, is_job_id
-from committer.operations import JobInfo, list_jobs
-from committer.operations.listing import HALF_MADE, HALF_REMOVED
 from committer.paths import StorePath
 from committer.readable import count
 from committer.stores.base import Store

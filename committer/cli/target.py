@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from committer.cli.advice import as_commands, commands_of
-from committer.cli.exits import Exit
+from committer.api.job import Job
+from committer.api.job_opening import attach_job
+from committer.api.opening import Opening
 from committer.cli.looking import Look, jobs_of_orphans, look_at
 from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
-from committer.cli.text import command
+from committer.cli.text import Exit, as_commands, command, commands_of
 from committer.cli.what_to_do import ways_out
 from committer.committers.find_job import find_layout
 from committer.committers.opened_store import open_store
@@ -31,14 +32,11 @@ from committer.errors import (
     TaskCommitsRequiredError,
     TaskMissingError,
 )
-from committer.job import Job
-from committer.job_opening import attach_job
 from committer.layout import check_job_id
-from committer.opening import Opening
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.record_refs import RIGHT_NUMBER
+from committer.stages.load.winning_records import RIGHT_NUMBER
 from committer.stores.helpers import CORRECT_THE_PATH
 
 _LOOK_BOUND_S = 10.0

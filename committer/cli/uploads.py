@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from committer import uploads as engine
-from committer.cli.exits import Exit
+from committer.api import uploads as engine
+from committer.api.uploads import UploadInfo
 from committer.cli.output import Answer, Part, copyable, line, table
 from committer.cli.session import Session, named
-from committer.cli.text import age, command
+from committer.cli.text import Exit, age, command
 from committer.errors import ConfigurationError
 from committer.paths import StorePath
 from committer.readable import count, seconds, size
-from committer.uploads import UploadInfo
 
 
 async def list_(session: Session, uri: str, *, older_than: timedelta | None, sizes: bool, limit: int) -> Answer:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from committer.cli.exits import Exit
+from committer.api.validate import ValidationReport, validate
 from committer.cli.output import Answer, Part, line, pairs
 from committer.cli.session import Session, named
+from committer.cli.text import Exit
 from committer.readable import count
-from committer.validation import ValidationReport, validate
 
 
 async def compare(session: Session, uri: str, limit: int) -> Answer:

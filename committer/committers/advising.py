@@ -10,9 +10,9 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from committer.advice import say_what_next
 from committer.errors import CommitterError, InvalidPathError, UnsupportedError
+from committer.options.references import Found, is_reference
+from committer.options.storage import OptionTable
 from committer.paths import Destination, StorePath
-from committer.references import Found, is_reference
-from committer.storage_options import OptionTable
 from committer.stores.registry import options_of
 
 P = ParamSpec("P")

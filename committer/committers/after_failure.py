@@ -35,10 +35,10 @@ from committer.errors import CommitterError, OutcomeUnknownError, StoreError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.logs import job_logger
 from committer.stages.base import StageContext
-from committer.stages.commit_state import is_forward_only
-from committer.stages.decide import DecideCommit
-from committer.stages.removal import remove_directory
-from committer.stages.take_away import is_not_given_back
+from committer.stages.decide.commit_state import is_forward_only
+from committer.stages.decide.decide import DecideCommit
+from committer.stages.publish.move_aside import is_not_given_back
+from committer.stages.remove.removal import remove_directory
 
 _log = job_logger("committer.committers")
 

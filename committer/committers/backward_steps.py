@@ -1,4 +1,7 @@
-"""The steps that decide against a job, or take it back.
+"""Steps that abort, roll back, close or remove a job.
+
+Each may run again, or beside another driver of the job, and then does what is left to do. A step that fails says so by
+its error; where the job stands then is for the loop in `job_commit` to find out.
 
 Each may run again, or beside another driver of the job, and then does what is left to do. A step that fails says so by
 its error; where the job stands then is for the loop in `job_commit` to find out.
@@ -7,27 +10,40 @@ its error; where the job stands then is for the loop in `job_commit` to find out
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from committer.committers.failures import (
+    refuse_aborted,
+    refuse_committed,
+    refuse_decided,
+    say_unseen,
     unsettled_refusal,
 )
 from committer.committers.finish import finish_aborted, finish_rolled_back
 from committer.committers.job_call import JobCall, Led
 from committer.committers.look import Position, standing_of
-from committer.committers.reports import report_of
+from committer.committers.reports import report_of, report_of_ended, report_of_finished
 from committer.committers.results import JobReport
-from committer.committers.standing import Standing, Wish
+from committer.committers.standing import Standing, Step, Wish, step_for
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
     JobRolledBackError,
+    OutcomeUnknownError,
+    StoreNotFoundError,
 )
 from committer.logs import job_logger
-from committer.stages.decide import abort_decision, create_decision
-from committer.stages.job_directory import refuse_links
-from committer.stages.publish import Published
-from committer.stages.roll_back import RollBackRequest
+from committer.records.job_state import JobOpened, JobOutcome, encode_record, limit_of
+from committer.stages.base import StageContext
+from committer.stages.decide.decide import abort_decision, create_decision
+from committer.stages.facts import RecordedFacts
+from committer.stages.publish.publish import Published
+from committer.stages.remove.cleanup import CleanupJob, RemoveJob
+from committer.stages.remove.removal import end_without_removal, keep_outcome, remove_leftovers, remove_temporary
+from committer.stages.state.job_directory import refuse_links
+from committer.stages.undo.roll_back import RollBackRequest
+from committer.stores.helpers import create_exclusively
 
 _log = job_logger("committer.committers")
 
@@ -108,3 +124,116 @@ def report_of_taken_back(call: JobCall, uploads_left: Sequence[str] = ()) -> Job
     return report_of(
         call.context, call.started, success=False, published=Published(), directories=0, uploads_left=uploads_left
     )
+
+
+async def tell(call: JobCall, position: Position) -> Led:
+    """Reports how a job ended that has no directory any more, or keeps nothing but its outcome."""
+    if position.outcome is not None:
+        # What stands beside it was left by a removal that died.
+        await keep_outcome(call.context)
+    committed = False
+    decided = call.decision is not None and call.decision.decision == "commit"
+    try:
+        report = await report_of_finished(call.context, call.started, position.outcome, decided=decided)
+        committed = report.success
+        return report
+    except JobNotFoundError:
+        known = call.overtaken
+        if isinstance(known, JobNotFoundError) or (known is not None and known.outcome == "committed"):
+            raise known from None
+        if call.outcome is not None and call.outcome.outcome == "rolled-back":
+            # Another driver of the job undid it, and cleaned up, before this one could.
+            await _refuse_published(call, call.outcome)
+            return report_of_taken_back(call)
+        if call.outcome is not None:
+            # It existed until a moment ago: a removal had stopped before it deleted it.
+            committed = True
+            return report_of_ended(call.context, call.outcome, call.started)
+        raise
+    except CommitterError as error:
+        if decided:
+            say_unseen(call.context, error)
+        raise
+    finally:
+        # It was rolled back and cleaned up, most likely, while this driver was still making directories.
+        if call.publishing and call.state is not None and not committed:
+            await call.action.roll_back(call.context).put_back_late(call.state)
+
+
+async def close(call: JobCall, position: Position) -> Led:
+    """Closes a job that was never opened, unless its driver opens it at this moment."""
+    await close_job(call.context)
+    return await call.look()
+
+
+async def close_job(context: StageContext) -> None:
+    """Creates `opened` as closed, unless it exists: one call."""
+    wanted = JobOpened(state="closed", driver=context.driver, created=context.timestamp())
+    data, path = encode_record(wanted), context.layout.opened
+    with suppress(StoreNotFoundError):
+        await create_exclusively(context.store, path, data, durable=context.durable, limit=limit_of(JobOpened))
+
+
+async def remove_rest(call: JobCall, position: Position) -> Led:
+    """Removes what a removal left that died, or a setup that was closed.
+
+    A decision and an outcome say how the job ended: a removal deletes the decision before the outcome. The directory of
+    such a job stays if the job leaves cleanup to others.
+    """
+    context, decision = call.context, position.decision
+    if position.found is not None:
+        await refuse_links(context.store, position.found, operation="cleanup")
+    if decision is not None and position.outcome is not None:
+        call.outcome = position.outcome
+        if call.wish is Wish.ROLL_BACK and position.outcome.outcome == "committed":
+            raise refuse_committed(context)
+    if call.outcome is None or decision is None or not decision.config.cleanup_skipped:
+        await CleanupJob(context).run(None)
+        await RemoveJob(context).run(None)
+    else:
+        # The driver that ended it may have died before it deleted the entry.
+        await end_without_removal(context)
+    return None if call.wish is Wish.ABORT else Position(Standing.GONE)
+
+
+async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
+    """Refuses to call a job taken back whose records another process removed before it was, by a forced cleanup or by
+    hand, while files of it stand.
+
+    Looks only where this driver holds the list of the job's files and of what stood at their names, which else went
+    with the job's directory, and saw no driver finish the rollback.
+    """
+    state = call.state
+    if state is None or state.files.in_memory is None or isinstance(state.targets, RecordedFacts):
+        return
+    published = await call.action.roll_back(call.context).find_published(state)
+    if published:
+        layout = call.context.layout
+        raise OutcomeUnknownError(
+            f"the records of job {layout.job_id} were removed before it was taken back: {len(published)} of its files "
+            f"stand at {layout.destination}, the first: {published[0]}",
+            operation="roll_back",
+            path=layout.target(published[0]),
+            next_step="look at these files, and delete those that are not wanted; old files that the job moved aside "
+            "went with its records",
+            causes=[call.refusal] if call.refusal is not None else [],
+        )
+
+
+async def leave(call: JobCall, position: Position) -> Led:
+    """Leaves a job that ended to its end."""
+    if position.standing is Standing.GONE:
+        # Its last driver may have died, or failed, before it deleted the renamed directory and the entries.
+        await remove_leftovers(call.context)
+        await remove_temporary(call.context)
+    return None
+
+
+async def refuse(call: JobCall, position: Position) -> Led:
+    """Raises what the table says."""
+    refuse = {
+        Step.REFUSE_ABORTED: refuse_aborted,
+        Step.REFUSE_COMMITTED: refuse_committed,
+        Step.REFUSE_DECIDED: refuse_decided,
+    }[step_for(position.standing, call.wish)]
+    raise refuse(call.context)

@@ -8,29 +8,28 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from committer.audit import audit
 from committer.committers.job_commit import JobCommit
-from committer.committers.plan import plan_job
+from committer.committers.preparing import plan_job
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
-from committer.config import CommitterConfig
 from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, TaskError
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX, JobLayout
-from committer.logs import job_logger
+from committer.logs import audit, job_logger
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.records.manifest import relative_entries
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.spec import JobSpec
-from committer.stages.abort_task import AbortRequest, AbortTask
-from committer.stages.attempt_files import AttemptFiles
-from committer.stages.attempt_records import CommittedAttempt, one_attempt_a_task
 from committer.stages.base import RecordForms, StageContext
-from committer.stages.commit_task import CommitTask
-from committer.stages.job_directory import join_job
-from committer.stages.manifest_forms import ManifestForms
-from committer.stages.setup_job import set_up
-from committer.stages.setup_task import SetupTask
+from committer.stages.load.manifest_forms import ManifestForms
+from committer.stages.load.winning_records import CommittedAttempt, one_attempt_a_task
+from committer.stages.setup.setup_job import set_up
+from committer.stages.state.job_directory import join_job
+from committer.stages.task.abort_task import AbortRequest, AbortTask
+from committer.stages.task.attempt_files import AttemptFiles
+from committer.stages.task.commit_task import CommitTask
+from committer.stages.task.setup_task import SetupTask
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.base import Store
 

@@ -8,7 +8,6 @@ import msgspec
 
 from committer.committers.opened_store import paced
 from committer.committers.registry import committer_for, suited_committer
-from committer.config import CommitterConfig
 from committer.errors import (
     ConfigurationError,
     InvalidPathError,
@@ -17,11 +16,12 @@ from committer.events import Listener, Progress, Statistics
 from committer.file_names import reserved_part, working_directory_in
 from committer.flow.runtime import current_runtime
 from committer.layout import JobLayout
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.names import NameFolding, is_hidden
-from committer.stages.setup_job import check_store
+from committer.stages.setup.setup_job import check_store
 from committer.stores.base import Store
 
 

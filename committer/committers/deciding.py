@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from committer.committers.failures import refuse_undecided, say_taken, say_undecided
+from committer.committers.failures import TO_BE_ABORTED, refuse_undecided, say_taken, say_undecided
 from committer.committers.look import Position
 from committer.committers.preparing import Prepared, find_refs, named_among, prepare
-from committer.committers.refused_output import TO_BE_ABORTED
 from committer.committers.results import JobReport, refuse_other_tasks
 from committer.errors import (
     CommitterError,
@@ -24,12 +23,12 @@ from committer.readable import count
 from committer.records.job_state import Intent, NamedRecord
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import RecordRef, StageContext
-from committer.stages.intent import CommitIntent, withdraw
-from committer.stages.job_directory import JobDirectory, look_at_job
-from committer.stages.own_records import read_intent
-from committer.stages.preflight import refuse
-from committer.stages.record_refs import check_attempt_records, refs_of_messages
-from committer.stages.success_content import is_of_job, read_success
+from committer.stages.check.preflight import refuse
+from committer.stages.decide.intent import CommitIntent, withdraw
+from committer.stages.load.winning_records import check_attempt_records, refs_of_messages
+from committer.stages.state.job_directory import JobDirectory, look_at_job
+from committer.stages.state.own_records import read_intent
+from committer.stages.state.success_content import is_of_job, read_success
 
 
 @dataclass(slots=True)

@@ -1,11 +1,15 @@
-"""What the failures of a job's end mean, and how a caller is told of them."""
+"""Errors of a job commit, and what ends a commit that was refused before its decision.
+
+A recoverer of a job whose driver died can change neither what its tasks wrote nor its choices.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TypeAlias
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final, TypeAlias
 
 from committer.advice import AND_RUN_IT_AGAIN, BUCKET_GONE, LOOK_BEFORE
 from committer.committers.advising import with_options
@@ -14,21 +18,26 @@ from committer.errors import (
     DestinationNotFoundError,
     JobDecidedError,
     JobError,
+    JobNotFoundError,
     JobRolledBackError,
     JobStateError,
     JobUndecidedError,
     MultipleError,
+    PreflightError,
     RecordError,
     StoreCrossDeviceError,
     StoreError,
     StoreLinkError,
+    StoreNotFoundError,
     StoreOutcomeUnknownError,
     StorePartsError,
     TargetExistsError,
     TaskError,
+    TaskMissingError,
 )
 from committer.logs import job_logger
 from committer.stages.base import StageContext
+from committer.stages.state.job_directory import look_at_job
 
 _log = job_logger("committer.committers")
 
@@ -292,3 +301,49 @@ def refuse_committed(context: StageContext) -> JobStateError:
         outcome="committed",
         next_step=f"{context.recover_call()} cleans up behind it; remove its files by hand if you must",
     )
+
+
+_OF_THE_OUTPUT: Final = (
+    PreflightError,
+    RecordError,
+    TaskError,
+    TaskMissingError,
+    JobNotFoundError,
+    StoreNotFoundError,
+    MultipleError,
+)
+
+TO_BE_ABORTED: Final = "is to be aborted, which changes nothing"
+"""How the next step of a job ends whose work another one has done; one that the error aborts has it replaced."""
+
+_ABORTED: Final = "was aborted, which changed nothing"
+_ENDS: Final = "ends the job with nothing published"
+_CLAUSE: Final = re.compile(rf"(; )?`[^`]*` {_ENDS}")
+
+
+@asynccontextmanager
+async def naming_the_end(context: StageContext) -> AsyncIterator[None]:
+    """Around a commit by a caller who did not set the job up: an error of its output names what ends the job, too.
+
+    One listing where it fails so: of a job that another driver decided, or ended, it says nothing.
+    """
+    try:
+        yield
+    except _OF_THE_OUTPUT as error:
+        if error.outcome == "unchanged" and await _is_undecided(context):
+            back = f"{context.recover_call(rollback=True)} {_ENDS}"
+            error.next_step = f"{error.next_step}; {back}" if error.next_step else back
+        raise
+
+
+def without_the_end(advice: str) -> str:
+    """Advice for the caller of a job that the error aborts."""
+    return _CLAUSE.sub("", advice).replace(TO_BE_ABORTED, _ABORTED)
+
+
+async def _is_undecided(context: StageContext) -> bool:
+    try:
+        found = await look_at_job(context.store, context.layout)
+    except CommitterError:
+        return False
+    return (found.set_up or found.attempts) and not (found.decided or found.ended)

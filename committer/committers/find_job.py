@@ -10,7 +10,6 @@ from committer.advice import call
 from committer.committers.opened_store import paced
 from committer.committers.registry import layout_for, suited_committer
 from committer.committers.trusted_config import trusted_config
-from committer.config import CommitterConfig
 from committer.errors import (
     JobNotFoundError,
     RecordError,
@@ -21,11 +20,12 @@ from committer.errors import (
 )
 from committer.events import Statistics
 from committer.layout import DirectoryName, JobLayout, check_job_id
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.spec import JobSpec
-from committer.stages.job_directory import JobDirectory, list_job_directories, look_at_job, refuse_place
-from committer.stages.job_stands import is_hadoops
-from committer.stages.own_records import is_open, read_outcome, read_setup
+from committer.stages.state.job_directory import JobDirectory, list_job_directories, look_at_job, refuse_place
+from committer.stages.state.job_stands import is_hadoops
+from committer.stages.state.own_records import is_open, read_outcome, read_setup
 from committer.stores.base import Store
 
 # A job may be ended, and its id set up again, while it is looked for.

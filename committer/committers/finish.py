@@ -1,16 +1,33 @@
-"""What follows the end of a job: cleanup, the last records, and what a rollback or an abort leaves to do."""
+"""The end of a job: `_SUCCESS`, cleanup, the last records, the report."""
 
 from __future__ import annotations
 
-from committer.committers.failures import what_first
+from typing import NamedTuple
+
+from committer.committers.failures import saying_what_is_left, what_first
+from committer.committers.listing import KeptList, keep_list, store_of
+from committer.committers.publish_action import PublishAction
 from committer.committers.reports import save_report
-from committer.errors import CommitterError
+from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError
+from committer.flow.workers import run_workers
+from committer.layout import MANIFEST_SUFFIX
 from committer.logs import job_logger
+from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
-from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveJob, put_kept
-from committer.stages.removal import end_without_removal
+from committer.stages.decide.commit_state import CommitState, decision_is_gone
+from committer.stages.durability import sync_directories
+from committer.stages.finish.end_job import Ended, runs_alone
+from committer.stages.finish.success_file import SaveSuccess, success_data
+from committer.stages.names import with_ancestors
+from committer.stages.publish.publish import Published
+from committer.stages.remove.abort_uploads import AbortUploads
+from committer.stages.remove.cleanup import CleanupJob, RemoveJob, put_kept
+from committer.stages.remove.removal import end_without_removal
+from committer.stages.state.own_records import read_outcome
+from committer.stages.state.success_content import is_unmarked
+from committer.stores.base import Store
+from committer.stores.helpers import walk
 
 _log = job_logger("committer.committers")
 
@@ -85,3 +102,170 @@ async def finish_aborted(context: StageContext) -> None:
         await AbortUploads(context).run(None)
     await save_report(context, success=False, published=None, error=None, only_if_absent=True)
     await (end_without_removal(context) if skipped else RemoveJob(context).run(None))
+
+
+class Finished(NamedTuple):
+    """What is left to say of a job that is over.
+
+    Attributes:
+        uploads_left: Uploads that `AbortUploads` leaves alone: they may be another job's.
+        kept: What became of the complete list of its files.
+    """
+
+    uploads_left: list[str]
+    kept: KeptList
+
+
+async def finish_committed(
+    context: StageContext,
+    state: CommitState,
+    published: Published,
+    action: PublishAction,
+    ended: Ended | None = None,
+) -> Finished:
+    """Everything after `outcome=committed`. Idempotent; a failure here leaves a committed job.
+
+    Args:
+        context: The job.
+        state: What was decided.
+        published: What is at the destination.
+        action: How it got there.
+        ended: What this driver's `EndJob` found; what it did not is looked up.
+
+    Raises:
+        CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
+    """
+    job = _Committed(context, state, published)
+    with saying_what_is_left(context):
+        await job.look(ended)
+        await action.supersede(context, state)
+        job.kept = await keep_list(context, state, fresh=True)
+        await job.save_success()
+        if context.config.diagnostics_manifest_directory:
+            await _keep_records(context)
+        if state.superseded:
+            await _remove_emptied_directories(context, state)
+        cleaned, uploads_left = await clean_up(context)
+    await job.save_report()
+    with saying_what_is_left(context):
+        await remove_job(context, job.outcome if context.config.outcome_kept else None, cleaned=cleaned)
+    return Finished(uploads_left, job.kept)
+
+
+class _Committed:
+    """A committed job while its last steps are taken.
+
+    Attributes:
+        outcome: Its outcome.
+        was_empty: Whether the destination held nothing but what the job published.
+        kept: What became of the complete list of its files.
+    """
+
+    def __init__(self, context: StageContext, state: CommitState, published: Published) -> None:
+        self._context = context
+        self._state = state
+        self._published = published
+        self.outcome: JobOutcome
+        self.was_empty = False
+        self.kept = KeptList()
+
+    async def look(self, ended: Ended | None) -> None:
+        """Looks up what this driver does not know of the job's end.
+
+        Raises:
+            JobNotFoundError: Another driver did the rest, and removed the job.
+        """
+        context, decision = self._context, self._state.decision
+        outcome, alone = (ended.outcome, ended.alone) if ended is not None else (None, None)
+        if outcome is None:
+            outcome = await read_outcome(context.store, context.layout)
+            if outcome is None:
+                raise decision_is_gone(context)
+        if alone is None:
+            alone = decision.was_empty and await runs_alone(context) and await is_unmarked(context)
+        self.outcome, self.was_empty = outcome, alone
+
+    async def save_success(self) -> None:
+        """Writes `_SUCCESS`, unless another driver has finished the job, or the job writes none."""
+        context, decision = self._context, self._state.decision
+        if not context.config.mark_successful_jobs:
+            return
+        marker = success_data(
+            context,
+            success=True,
+            published=self._published,
+            stage=SaveSuccess.name,
+            was_empty=self.was_empty,
+            directories=decision.directories,
+            decided_by=decision.driver,
+            more=self.kept.diagnostics,
+            committed_at=self.outcome.created,
+        )
+        await SaveSuccess(context).run(marker)
+        await sync_directories(context, [context.layout.destination])
+
+    async def save_report(self) -> None:
+        """Saves the summary, if the job asks for one."""
+        await save_report(
+            self._context,
+            success=True,
+            published=self._published,
+            was_empty=self.was_empty,
+            directories=self._state.decision.directories,
+            more=self.kept.diagnostics,
+        )
+
+
+async def _remove_emptied_directories(context: StageContext, state: CommitState) -> None:
+    """Removes directories that held only superseded files, deepest first. A courtesy: failures are ignored."""
+    store, layout = context.store, context.layout
+    if not store.capabilities.directories:
+        return
+    emptied = with_ancestors(await state.superseded.directories(), layout.roots)
+
+    async def remove(directory: str) -> None:
+        try:
+            await store.delete_directory(layout.target(directory), recursive=False)
+        except CommitterError:
+            return
+
+    for depth in sorted({directory.count("/") for directory in emptied}, reverse=True):
+        level = sorted(directory for directory in emptied if directory.count("/") == depth)
+        await run_workers(level, remove, workers=context.config.io_concurrency, operation="remove_emptied")
+
+
+async def _keep_records(context: StageContext) -> None:
+    """Copies the job's records to a directory of its own in the diagnostics directory; a failure only warns.
+
+    As in Hadoop; but it deletes nothing there: a directory of that name may be another user's.
+    """
+    layout, store, other = context.layout, context.store, None
+    try:
+        directory = StorePath.of(context.config.diagnostics_manifest_directory)
+        kept_in = directory / layout.unique_name
+        other = await store_of(context, directory)
+        await other.make_directory(kept_in, parents=True)
+        for source in (layout.manifests, layout.attempts):
+            await _copy_records(context, context.holding(source), source, other, kept_in)
+    except CommitterError as error:
+        _log.warning("could not keep the records of job %s: %s", layout.job_id, error)
+    finally:
+        if other is not None and other is not store:
+            await other.close()
+
+
+async def _copy_records(
+    context: StageContext, store: Store, source: StorePath, other: Store, kept_in: StorePath
+) -> None:
+    try:
+        suffixes = (MANIFEST_SUFFIX, context.layout.record_suffix)
+        records = [child.path async for child in walk(store, source) if child.path.name.endswith(suffixes)]
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return
+
+    async def copy(record: StorePath) -> None:
+        data = await store.read(record, limit=context.config.record_size_limit)
+        await other.put(kept_in / record.name, data)
+
+    if records:
+        await run_workers(records, copy, workers=context.config.io_concurrency, operation="keep_records")

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from committer.committers.deciding import Deciding, check_forced, intent_of
-from committer.committers.finish_committed import finish_committed
+from committer.committers.finish import finish_committed
 from committer.committers.job_call import JobCall, Led
 from committer.committers.look import Position, standing_of
 from committer.committers.preparing import decision_content, promotions_of
@@ -18,10 +18,10 @@ from committer.committers.reports import published_before, report_of
 from committer.committers.standing import Standing
 from committer.events import names
 from committer.logs import job_logger
-from committer.stages.commit_state import CommitState
-from committer.stages.decide import DecideCommit
-from committer.stages.end_job import EndJob
-from committer.stages.intent import DeclareIntent
+from committer.stages.decide.commit_state import CommitState
+from committer.stages.decide.decide import DecideCommit
+from committer.stages.decide.intent import DeclareIntent
+from committer.stages.finish.end_job import EndJob
 
 _log = job_logger("committer.committers")
 

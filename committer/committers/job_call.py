@@ -20,18 +20,17 @@ from committer.errors import (
     CommitterError,
     StoreNotFoundError,
 )
-from committer.flow.numbered import NumberedSpill
+from committer.flow.spill import NumberedSpill
 from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
-from committer.stages.commit_state import CommitState
-from committer.stages.decided_facts import Facts, RecordedFacts, directories_of
+from committer.stages.decide.commit_state import CommitState
 from committer.stages.durability import sync_directories
-from committer.stages.load_records import LoadedRecords
-from committer.stages.noted_facts import NotedFacts
-from committer.stages.planned_file import KeptEntries
-from committer.stages.publish import Published
-from committer.stages.seal import sealed_layout
-from committer.stages.setup_job import check_store
+from committer.stages.facts import Facts, NotedFacts, RecordedFacts, directories_of
+from committer.stages.load.load_records import LoadedRecords
+from committer.stages.load.planned_files import KeptEntries
+from committer.stages.publish.publish import Published
+from committer.stages.setup.setup_job import check_store
+from committer.stages.undo.seal import sealed_layout
 from committer.stores.helpers import exists
 
 Led: TypeAlias = JobReport | Position | None

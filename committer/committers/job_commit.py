@@ -1,4 +1,4 @@
-"""The job-commit core: one job brought to its end by any number of drivers, by the table in `standing`.
+"""The job-commit core: takes the steps of the state table until a job is over.
 
 Each step may run again, or beside another driver of the job, and then does what is left to do. A step that fails says
 so by its error, and the loop looks again where the job stands: another driver may have brought it on, and then the
@@ -7,11 +7,14 @@ table says what follows; else the error is the caller's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
-from committer.audit import audit
+from committer.committers import backward_steps, forward_steps
+from committer.committers import backward_steps as last_steps
 from committer.committers.after_failure import after_failure
 from committer.committers.deciding import Deciding, check_forced, intent_of
 from committer.committers.failures import (
@@ -19,30 +22,123 @@ from committer.committers.failures import (
     broken_off,
     refuse_over,
 )
-from committer.committers.job_call import JobCall
+from committer.committers.job_call import JobCall, Led
 from committer.committers.listing import refuse_unwritable_list
 from committer.committers.look import Position
 from committer.committers.publish_action import PublishAction
 from committer.committers.reports import check_reported, save_report
 from committer.committers.results import JobReport
-from committer.committers.standing import CARRYING_OUT, REFUSING, Step, Wish, step_for
-from committer.committers.steps import take
-from committer.committers.waiting import Turn
+from committer.committers.standing import CARRYING_OUT, REFUSING, Standing, Step, Wish, step_for
 from committer.errors import (
     CommitterError,
     DestinationBusyError,
     JobNotFoundError,
     JobStateError,
     JobUndecidedError,
+    StoreError,
 )
 from committer.events import names
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.logs import job_logger
+from committer.logs import audit, job_logger
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import StageContext
-from committer.stages.roll_back import RollBackRequest
+from committer.stages.decide.entries import layout_of_owner, owners_of_entries
+from committer.stages.decide.intent import DeclareIntent
+from committer.stages.undo.roll_back import RollBackRequest
+
+_Taking: TypeAlias = Callable[[JobCall, Position], Awaitable[Led]]
+
+_TAKING: Final[Mapping[Step, _Taking]] = {
+    Step.REPORT: last_steps.tell,
+    Step.CLOSE: last_steps.close,
+    Step.REMOVE_REST: last_steps.remove_rest,
+    Step.DECIDE: forward_steps.decide,
+    Step.DECIDE_AS_INTENDED: forward_steps.decide_as_intended,
+    Step.DECIDE_IF_FORCED: forward_steps.decide_if_forced,
+    Step.DECIDE_AGAINST: backward_steps.decide_against,
+    Step.CLEAN_UP_ABORTED: backward_steps.clean_up_aborted,
+    Step.PUBLISH: forward_steps.publish,
+    Step.TAKE_BACK: backward_steps.take_back,
+    Step.UNDO: backward_steps.undo,
+    Step.CLEAN_UP_UNDONE: backward_steps.clean_up_undone,
+    Step.FINISH: forward_steps.finish,
+    Step.LEAVE: last_steps.leave,
+    Step.REFUSE_DECIDED: last_steps.refuse,
+    Step.REFUSE_ABORTED: last_steps.refuse,
+    Step.REFUSE_COMMITTED: last_steps.refuse,
+}
+
+
+async def take(call: JobCall, step: Step, position: Position) -> Led:
+    """Takes a step from where the job stands."""
+    if position.standing is not Standing.OVER:
+        call.outcome = position.outcome or call.outcome
+    return await _TAKING[step](call, position)
+
 
 _log = job_logger("committer.committers")
+
+_SHORTEST_S: Final = 0.25
+_LONGEST_S: Final = 5.0
+
+
+class Turn:
+    """The tries of one commit to get its turn among other jobs, within `CommitterConfig.busy_timeout`.
+
+    Args:
+        call: The commit.
+    """
+
+    def __init__(self, call: JobCall) -> None:
+        self._call = call
+        self._began: float | None = None
+        self._pause = _SHORTEST_S
+
+    async def wait(self, busy: DestinationBusyError, step: Step, position: Position) -> Led:
+        """Waits until no owner has the entry of a live job; returns where this job is then.
+
+        The driver has deleted its entry, so it excludes no other job meanwhile. It writes the intent of its next try,
+        so that it does not look dead. Each try has a new driver name: a delayed delete of an entry or intent must not
+        hit the next one. Each look costs one listing, and up to 3 calls an entry.
+
+        Args:
+            busy: The error of the last try.
+            step: Its step.
+            position: Where the job was before it.
+
+        Raises:
+            DestinationBusyError: `busy_timeout` is over, counted from the first try; or the driver withdrew in part.
+        """
+        context = self._call.context
+        limit = context.config.busy_timeout or 0.0
+        if busy.outcome != "unchanged" or not limit:
+            raise busy
+        if self._began is None:
+            self._began = context.runtime.monotonic()
+        self._call.context = context = replace(context, driver=context.runtime.nonce())
+        try:
+            await DeclareIntent(context).run(self._call.deciding.intent_for(context))
+            await self._until_free(context, busy, self._began + limit)
+            return await self._call.look()
+        except Exception as error:
+            if error is busy:
+                busy.message = f"{busy.message}, after a wait of {limit:g} s"
+            return await after_failure(self._call, step, position, error)
+
+    async def _until_free(self, context: StageContext, busy: DestinationBusyError, end: float) -> None:
+        runtime = context.runtime
+        free = False
+        while not free:
+            left = end - runtime.monotonic()
+            if left <= 0:
+                raise busy
+            _log.info("job %s waits for %s", context.layout.job_id, ", ".join(busy.owners))
+            await runtime.sleep(min(left, self._pause * (0.5 + runtime.random())))
+            self._pause = min(2 * self._pause, _LONGEST_S)
+            with suppress(StoreError):
+                live = await owners_of_entries(context.store, partial(layout_of_owner, context))
+                free = not any(live.get(owner) for owner in busy.owners)
+
 
 # Every look finds the job further on than the one before, so a handful is plenty.
 _LOOKS: Final = 20

@@ -6,17 +6,17 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from committer.committers.opened_store import open_store
-from committer.config import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, InvalidPathError
 from committer.file_names import reserved_part
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.logs import job_logger
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.records.file_list import check_format
 from committer.records.success import SuccessData
 from committer.stages.base import StageContext
-from committer.stages.commit_state import CommitState
-from committer.stages.file_list import (
+from committer.stages.decide.commit_state import CommitState
+from committer.stages.finish.file_list import (
     FILE_LIST,
     FILE_LIST_PROBLEM,
     SaveFileList,

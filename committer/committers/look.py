@@ -10,10 +10,10 @@ from committer.errors import JobNotFoundError, JobStateError
 from committer.flow.together import both
 from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
-from committer.stages.end_job import Ended
-from committer.stages.job_directory import JobDirectory, look_at_job
-from committer.stages.job_stands import has_setup, is_marked_over, may_vanish
-from committer.stages.own_records import is_open, read_decision, read_kept, read_outcome
+from committer.stages.finish.end_job import Ended
+from committer.stages.state.job_directory import JobDirectory, look_at_job
+from committer.stages.state.job_stands import has_setup, is_marked_over, may_vanish
+from committer.stages.state.own_records import is_open, read_decision, read_kept, read_outcome
 
 _LOOKS: Final = 5
 

@@ -1,19 +1,22 @@
-"""Opening a store: with limits that all jobs of the process share, retries, and counts of its own."""
+"""Opens stores that are paced, retried and counted."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import cast
 
 import anyio
 
-from committer.config import CommitterConfig
-from committer.events import Statistics
+from committer.events import Statistics, names
 from committer.flow.endpoints import claim_limits
-from committer.flow.pacing import Claim
+from committer.flow.pacing import Claim, Weights
 from committer.flow.retry import DEFAULT_POLICY
-from committer.flow.weights import Weights
+from committer.flow.runtime import current_runtime
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
+from committer.stages.base import StageContext
 from committer.stores.base import Store
 from committer.stores.paced import PacedStore
 from committer.stores.registry import find_store
@@ -82,3 +85,24 @@ async def closed_on_failure(store: Store, *, owned: bool) -> AsyncIterator[None]
 def is_owned(storage_options: Mapping[str, object] | None) -> bool:
     """Whether a store is opened for this use alone, not a live one that the user gave."""
     return "store" not in (storage_options or {})
+
+
+def fresh_statistics(context: StageContext) -> StageContext:
+    """The same job with counts of its own: for a task attempt, or a second call."""
+    statistics = Statistics()
+    store = cast("PacedStore", context.store)
+    fresh = paced(store.inner, context.config, statistics, owned=store.owned, claim=store.claim)
+    return replace(context, store=fresh, statistics=statistics)
+
+
+def as_new_driver(context: StageContext) -> StageContext:
+    """The same job in a driver of its own, which each try to commit it is, with counts of its own.
+
+    What an earlier try wrote or deleted may arrive late, where its answer was lost. It must not meet a record of the
+    same name that another try rests on.
+
+    The counts begin with those of the job's setup: in Hadoop's reports the committer that set the job up has them.
+    """
+    fresh = replace(fresh_statistics(context), driver=current_runtime().nonce())
+    fresh.statistics.merge(context.statistics.snapshot().only(names.JOB_STAGE_SETUP))
+    return fresh

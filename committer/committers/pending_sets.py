@@ -1,4 +1,4 @@
-"""Task commits as S3A's committers leave them: from what a task wrote to Hadoop's records, and back.
+"""Pending sets: task commits in the records of S3A's committers.
 
 A pending set is how tasks and drivers of either language reach each other. Inside this engine a task's record is a task
 manifest: a set is turned into one when it is loaded, and the copy that a decision rests on is that manifest.
@@ -7,26 +7,31 @@ manifest: a set is turned into one when it is loaded, and the copy that a decisi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from hashlib import md5
 from typing import Final
 
-from committer.errors import InvalidPathError, RecordError
+from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
+from committer.file_names import check_absolute_name, check_file_name
 from committer.layout import JobLayout, has_nonce, task_in
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.hadoop_json import bad_record
+from committer.records.limits import LIMITS
 from committer.records.manifest import FileEntry, TaskManifest
 from committer.records.pending_set import (
     PartEtag,
     PendingCommit,
     PendingSet,
+    decode_pending,
     decode_pending_set,
     encode_pending_set,
     java_date,
 )
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import StageContext
-from committer.stages.listed_records import aborted_attempt
+from committer.stages.load.listed_records import aborted_attempt
+from committer.stages.names import is_absolute
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 
 NONCE: Final = "committer.nonce"
@@ -209,3 +214,62 @@ def _etags_of(upload: UploadEntry) -> tuple[PartEtag, ...]:
         PartEtag(f'"{etag}"', upload.algorithm, checksum)
         for etag, checksum in zip(upload.etags, upload.checksums, strict=True)
     )
+
+
+_log = job_logger("committer.stages")
+
+
+async def uploads_of_set(context: StageContext, record: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+    """The uploads that a pending set names, by path and id: one read.
+
+    What is damaged, or lies neither below the destination nor below a root (G10), is passed over with a warning: such
+    an upload stays, and ``committer uploads list`` shows it.
+    """
+
+    def decode(data: bytes) -> Sequence[PendingCommit]:
+        return decode_pending_set(data, source=str(record)).commits
+
+    async for upload in _named(context, record, decode, limit=context.config.record_size_limit):
+        yield upload
+
+
+async def uploads_of_pending(context: StageContext, record: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+    """The upload that a record of a single file names; as `uploads_of_set`."""
+
+    def decode(data: bytes) -> Sequence[PendingCommit]:
+        return (decode_pending(data, source=str(record)),)
+
+    async for upload in _named(context, record, decode, limit=LIMITS["pending"]):
+        yield upload
+
+
+async def _named(
+    context: StageContext, record: StorePath, decode: Callable[[bytes], Sequence[PendingCommit]], *, limit: int
+) -> AsyncIterator[tuple[StorePath, str]]:
+    try:
+        named = decode(await context.holding(record).read(record, limit=limit))
+    except StoreNotFoundError:
+        return
+    except RecordError as error:
+        _log.warning("uploads may stay pending: %s", error)
+        return
+    for upload in _contained(context, record, named):
+        yield upload
+
+
+def _contained(
+    context: StageContext, record: StorePath, named: Sequence[PendingCommit]
+) -> Iterator[tuple[StorePath, str]]:
+    layout = context.layout
+    for one in named:
+        try:
+            path = target_of(layout, one)
+            name = layout.name_of(path)
+            if is_absolute(name):
+                check_absolute_name(name, layout.roots)
+            else:
+                check_file_name(name)
+        except InvalidPathError as error:
+            _log.warning("%s names an upload to %r, which stays as it is: %s", record, one.destinationKey, error)
+            continue
+        yield path, one.uploadId

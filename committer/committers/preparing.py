@@ -1,39 +1,190 @@
-"""From what tasks committed to what a decision says: the part of a job commit that changes nothing visible."""
+"""Prepares a decision from task records, without changing anything; plans a job commit."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from itertools import islice
+from typing import Final, NamedTuple
 
-from committer.committers.making_room import make_room
+from committer.committers.results import CommitPlan
 from committer.committers.trusted_config import refuse_records_out_of_sight
-from committer.errors import UnsupportedError
+from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
 from committer.file_names import is_used_once, root_of
-from committer.flow.portions import portions
+from committer.flow.matches import Matches
 from committer.flow.together import both, settled
+from committer.flow.workers import portions
 from committer.layout import has_nonce
+from committer.logs import audit
 from committer.records.job_state import Fact
-from committer.records.task_commit import TaskCommit
+from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import RecordRef, StageContext
-from committer.stages.decide import DecisionContent
-from committer.stages.find_targets import TargetsRequest
-from committer.stages.first_files import look_at_blocks, look_at_first_files
-from committer.stages.in_the_way import InTheWay
-from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
-from committer.stages.intent import DeclareScope, RefuseNeighbours
-from committer.stages.load_records import LoadedRecords, LoadRecords
-from committer.stages.look_up_identities import LookUpIdentities
-from committer.stages.names import NameFolding, is_absolute
-from committer.stages.planned_files import PlannedFiles
-from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
-from committer.stages.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote
-from committer.stages.record_refs import check_task_count, refs_of_messages
-from committer.stages.scopes import scope_of
-from committer.stages.seal import is_sealed_whole
-from committer.stages.superseded import Superseded
+from committer.stages.check.foreign_metadata import refusal_of
+from committer.stages.check.in_the_way import InTheWay
+from committer.stages.check.inspect_destination import (
+    DestinationView,
+    FindTargets,
+    InspectDestination,
+    InspectionRequest,
+    TargetsRequest,
+)
+from committer.stages.check.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
+from committer.stages.check.superseded import ListSuperseded, LookIntoTargets, Superseded
+from committer.stages.check.task_files import LookUpIdentities, look_at_blocks, look_at_first_files
+from committer.stages.decide.decide import DecisionContent
+from committer.stages.decide.entries import scope_of, superseded_scope
+from committer.stages.decide.intent import DeclareScope, RefuseNeighbours
+from committer.stages.load.load_records import LoadedRecords, LoadRecords
+from committer.stages.load.planned_files import PlannedFiles
+from committer.stages.load.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote
+from committer.stages.load.winning_records import check_attempt_records, check_task_count, refs_of_messages
+from committer.stages.names import NameFolding, is_absolute, with_ancestors
+from committer.stages.setup.destination_file import object_at_destination
+from committer.stages.state.job_directory import look_at_job
+from committer.stages.undo.seal import is_sealed_whole
+from committer.stores.abilities import LINKS
 from committer.stores.base import FileStatus
-from committer.stores.tree_listing import TREE_LISTING
+from committer.stores.directory_abilities import TREE_LISTING
+from committer.stores.helpers import walk
+
+
+class Room(NamedTuple):
+    """What makes room.
+
+    Attributes:
+        view: What stands at the destination.
+        superseded: Old files to take away.
+        links: What to say of links on the way to them.
+        refusal: The problem and the next step if other writers' metadata forbids the job; None otherwise.
+        metadata: Names of other writers' summary files that the job makes stale.
+    """
+
+    view: DestinationView
+    superseded: Superseded
+    links: list[str]
+    refusal: tuple[str, str] | None
+    metadata: list[str]
+
+
+async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
+    """Lists old files, where the job replaces them, and says what stands at the names of new ones. Changes nothing.
+
+    One listing of each directory tells both.
+    """
+    folding, loaded = NameFolding(context.store.capabilities), asked.loaded
+    whole, stale = False, list[str]()
+    superseded, links, listed = Superseded(layout=context.layout, folding=folding), list[str](), set[str]()
+    try:
+        if context.config.conflict_mode == "replace":
+            links = await _links_named(context, loaded.written)
+            written = {folding.fold(name) for name in loaded.written}
+            listing = ListSuperseded(context, superseded, asked.in_the_way, written)
+            scope = superseded_scope(context.config, sorted(loaded.written), folding)
+            whole = "" in scope
+            if context.config.replaces_destination:
+                _listed, standing = await both(listing.run(scope), object_at_destination(context))
+                if standing is not None:
+                    await superseded.add([standing.path.path], [standing])
+            else:
+                await listing.run(scope)
+            listed = listing.listed
+        view = await FindTargets(context).run(replace(asked, listed=listed, places=superseded.places))
+        superseded.places += view.targets.facts.count
+        await _make_way(context, view, superseded, listed)
+        if loaded.files or superseded.any:
+            stale = await _add_summaries(context, view, superseded, listed)
+        await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None or bool(stale))
+    except BaseException:
+        await superseded.facts.close()
+        await asked.inspected.view.targets.close()
+        raise
+    return Room(view, superseded, links, refusal_of(view.root, whole=whole), stale)
+
+
+async def _add_summaries(
+    context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
+) -> list[str]:
+    """Adds to the old files the summary files of directories that the job changes, and returns their names.
+
+    Excludes no other job: two jobs that add files at once may both find a summary file, and the first to publish
+    removes it.
+    Cost: one listing for each directory of a symlink manifest.
+    """
+    fold = NameFolding(context.store.capabilities).fold
+    found = {name: status for name, status in view.summaries.items() if fold(name.rpartition("/")[0]) not in listed}
+    for _mark, status in view.root.of(("summary",) if "" not in listed else ()):
+        if not status.is_directory:
+            found[status.path.name] = status
+            continue
+        # Another job may remove it meanwhile.
+        with suppress(StoreNotFoundError, StoreNotADirectoryError):
+            async for file in walk(context.store, status.path):
+                if not file.is_directory or file.is_link:
+                    found[context.layout.name_of(file.path)] = file
+    await superseded.add([*found], [*found.values()], replaces=False)
+    return sorted({name if name in view.summaries else name.partition("/")[0] for name in found})
+
+
+async def _leave_out(
+    superseded: Superseded, view: DestinationView, folding: NameFolding, *, listed_apart: bool
+) -> None:
+    """Leaves out of the old files what makes room by itself.
+
+    Args:
+        superseded: The old files.
+        view: What stands at the destination.
+        folding: How the store compares names.
+        listed_apart: Whether it was not known yet which of them stand at names of new ones when they were listed.
+    """
+    async with Matches[bool](bool) as replaced:
+        await replaced.note(folding.fold_all([*view.blocking]), [True] * len(view.blocking))
+        if listed_apart and superseded.facts:
+            async for facts in view.targets.facts.batches():
+                await replaced.note(folding.fold_all([fact.path for fact in facts]), [True] * len(facts))
+        await superseded.leave_out(replaced)
+
+
+async def _links_named(context: StageContext, written: Collection[str]) -> list[str]:
+    """What to say of a link on the way to a directory that the caller named, and the job does not write to.
+
+    Gone through, it would have files deleted that are another directory's. At most one call, and one a root.
+    """
+    layout, fold = context.layout, NameFolding(context.store.capabilities).fold
+    gone_through = {fold(directory) for directory in with_ancestors(sorted(written), layout.roots)}
+    named = [name for name in context.config.superseded_directories if fold(name) not in gone_through]
+    if not (named and context.store.capabilities.links):
+        return []
+    able = LINKS.required(context.store, "find_link")
+    found = [await able.find_link(layout.destination, [name for name in named if not is_absolute(name)])]
+    for root in sorted(layout.roots):
+        below = [name.removeprefix(f"{root}/") for name in named if name.startswith(f"{root}/")]
+        link = await able.find_link(layout.target(root), below) if below else None
+        found.append(link and f"{root}/{link}")
+    return [
+        f"{link} is a link, and is to be superseded: the files behind it are another directory's"
+        for link in found
+        if link
+    ]
+
+
+async def _make_way(
+    context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
+) -> None:
+    """Looks into directories that are to make room for files.
+
+    Where directories are not real such a directory is in no file's way: the files below it are old ones to take away.
+    """
+    standing = sorted(view.targets.directories)
+    if not standing or context.config.existing_target != "replace":
+        return
+    found = await LookIntoTargets(context, superseded, listed).run(standing)
+    view.jobs.update(found.jobs)
+    for name, mounted in found.mounted.items():
+        view.closed[name] = f"another volume is mounted at {mounted}"
+
 
 _FEW_STEPS = 3
 
@@ -310,3 +461,59 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool 
         roots=roots,
         sealed=sealed,
     )
+
+
+_MOST_NAMED: Final = 100
+
+
+async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> CommitPlan:
+    """Loads and checks without writing anything."""
+    with audit(ji=context.layout.job_id):
+        await look_at_job(context.store, context.layout)
+        refs = await find_refs(context, messages_in(task_commits), tasks, taking=False)
+        if refs and context.spec.delivery == "message":
+            await check_attempt_records(context, refs)
+        prepared = await prepare(context, refs, copy_records=False)
+    try:
+        replaced = await _replaced(context, prepared)
+    finally:
+        await prepared.aclose()
+    return CommitPlan(
+        files=prepared.loaded.files,
+        bytes=prepared.loaded.size,
+        directories=sorted(prepared.view.absent),
+        conflicts=prepared.conflicts.all(),
+        replaced=replaced,
+        tasks=len(refs),
+        stray=await _stray(context, refs),
+    )
+
+
+async def _replaced(context: StageContext, prepared: Prepared) -> list[str]:
+    """What makes room, at most a hundred: not what refuses the commit because the job may not replace it."""
+    view = prepared.view
+    names = {name for name, _standing in view.targets.first.items()}
+    if context.config.existing_target == "replace":
+        names |= view.blocking.keys()
+    else:
+        names -= {name for name, _standing in view.targets.unwanted.items()}
+    first = nsmallest(_MOST_NAMED, names)
+    async for facts in prepared.superseded.facts.batches():
+        first = nsmallest(_MOST_NAMED, [*first, *(fact.path for fact in facts)])
+    return first
+
+
+async def _stray(context: StageContext, refs: list[RecordRef]) -> list[str]:
+    """Records that would not be published, at most a hundred."""
+    layout = context.layout
+    winning = {ref.record for ref in refs}
+    stray: list[str] = []
+    for directory in (layout.manifests, layout.attempts):
+        try:
+            children = [child async for child in context.holding(directory).list(directory)]
+        except CommitterError:
+            continue
+        # Some committers keep other things beside records, in directories.
+        records = [child.path for child in children if not child.is_directory]
+        stray += [str(path) for path in records if layout.record_name(path) not in winning]
+    return sorted(stray)[:100]

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState
-from committer.stages.publish import Published, PublishFiles
-from committer.stages.publish_elsewhere import PublishElsewhere, is_worth_workers
-from committer.stages.roll_back import RollBack
+from committer.stages.decide.commit_state import CommitState
+from committer.stages.publish.publish import Published, PublishFiles
+from committer.stages.publish.publish_elsewhere import PublishElsewhere, is_worth_workers
+from committer.stages.undo.roll_back import RollBack
 
 
 class PublishAction(ABC):

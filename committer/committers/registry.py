@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from committer.committers.base import Committer
-from committer.committers.block_list.committer import BlockListCommitter
+from committer.committers.block_list import BlockListCommitter
 from committer.committers.file.committer_v1 import FileCommitterV1
 from committer.committers.file.committer_v2 import FileCommitterV2
-from committer.committers.magic.committer import MagicCommitter
-from committer.committers.manifest.committer import ManifestCommitter
+from committer.committers.magic import MagicCommitter
+from committer.committers.manifest import ManifestCommitter
 from committer.committers.staging.committer import DirectoryCommitter, PartitionedCommitter
-from committer.committers.stocator.committer import StocatorCommitter
+from committer.committers.stocator import StocatorCommitter
 from committer.errors import UnsupportedError
-from committer.hadoop_names import instead_of
 from committer.layout import JobLayout
+from committer.options.hadoop import instead_of
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
 

@@ -11,11 +11,10 @@ from committer.committers.opened_store import open_store
 from committer.errors import ConfigurationError, RecordError, TaskMissingError
 from committer.events import names
 from committer.paths import StorePath
-from committer.readable import count
+from committer.readable import Shown, count
 from committer.records.file_list import CommittedFile, decode_part
 from committer.records.statistics import IOStatistics
-from committer.shown import Shown
-from committer.stages.file_list import read_parts
+from committer.stages.finish.file_list import read_parts
 
 
 class JobReport(Shown, frozen=True, kw_only=True):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from committer.advice import call
-from committer.config import CommitterConfig
 from committer.errors import (
     ConfigurationError,
     InvalidPathError,
 )
 from committer.file_names import root_of
 from committer.layout import JobLayout
+from committer.options.config import CommitterConfig
 from committer.stages.base import StageContext
 
 

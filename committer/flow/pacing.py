@@ -1,28 +1,298 @@
-"""Limits of one endpoint, which all of its users share: calls in flight, calls per second, pauses.
+"""Adaptive limits of an endpoint: calls in flight and calls a second.
+
+Plain additive increase runs into the store's ceiling again as fast as it left the ground, and every collision costs a
+pause. So the value at which the store last refused is remembered: the limit comes back quickly to a little below it,
+and from there takes its time. Past it nothing is known any more, and growth is quick again. docs/pacing.md has the
+figures these constants were chosen by.
+
+`AsyncLimiter` reads the time of the running loop, and its rate is fixed when it is made. This subclass replaces the
+one property it reads the clock through (`_loop`), so that injected time drives it, and reads and sets the two numbers
+it keeps (`_level`, and as of when), so that a bucket of another rate goes on where this one stood. It never lets the
+limiter queue any caller: its heap serves waiters by amount and starves large ones; the queue is the pacer's.
 
 A `Pacer` hands out permits, one for each wire call. Callers queue first in, first out, whatever they ask for: a large
 acquire waits for those before it and holds back those after it. Only the head of the queue waits for anything (the end
 of a pause, a free slot, tokens in the bucket), in that order, so a call goes out the moment its tokens are taken and
 the rate holds on the wire. When the store asks to slow down, the endpoint pauses, rate and concurrency are cut, and
-then grow back step by step (`committer.flow._limits`).
+then grow back step by step (`committer.flow.pacing`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, cast
 from weakref import WeakSet
 
+from aiolimiter import AsyncLimiter
+
 from committer.errors import StoreError, StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
-from committer.flow._bucket import Bucket
-from committer.flow._limits import Limits
 from committer.flow.runtime import Runtime, Timer, current_runtime
-from committer.flow.weights import ONE_EACH, Kind
 from committer.logs import job_logger
+
+DECREASE: Final = 0.7
+"""What a refusal leaves of a limit that had held for a while."""
+
+DECREASE_IN_A_STORM: Final = 0.5
+"""What a refusal leaves of a limit that was cut a moment ago: the ceiling is far below, or the service is down."""
+
+STORM_S: Final = 3.0
+"""Seconds within which a further cut is part of a storm; a pause of a second or two lies between two cuts."""
+
+GROWTH_INTERVAL_S: Final = 0.1
+"""Seconds that one step of growth stands for."""
+
+MOST_STEPS: Final = 10
+"""Steps that one answer can bring, so that a rate of one a second grows as fast as any, and an idle hour brings
+nothing."""
+
+GROWTH_STEPS: Final = 100
+"""Steps from nothing to the full limit."""
+
+CAUTION: Final = 0.9
+"""Where the slow approach begins, as a share of the value that was refused."""
+
+CAUTIOUS_STEPS: Final = 100
+"""Steps from there to the value that was refused."""
+
+
+class AdaptiveLimit:
+    """One number: calls a second, or calls in flight.
+
+    Args:
+        most: The full limit, where it begins.
+        least: Where cuts end; a full limit below it is not cut at all.
+
+    Attributes:
+        most: The full limit.
+    """
+
+    __slots__ = ("_least", "_reached", "_refused", "most")
+
+    def __init__(self, most: float, least: float) -> None:
+        self.most: float = most
+        # How far it came since the last cut, which `most` may hide; without bound when it was never cut, or came back.
+        self._reached = math.inf
+        self._least = least
+        self._refused = 0.0
+
+    @property
+    def value(self) -> float:
+        """The limit now."""
+        return min(self._reached, self.most)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing is left to grow."""
+        return self._reached >= self.most
+
+    def cut(self, *, in_a_storm: bool) -> None:
+        """The store refused at this value."""
+        value = self._refused = self.value
+        kept = value * (DECREASE_IN_A_STORM if in_a_storm else DECREASE)
+        self._reached = max(min(self._least, value), kept)
+
+    def grow(self, steps: int) -> None:
+        """The store answered, that many intervals after the last step."""
+        for _ in range(steps):
+            self._step()
+
+    def _step(self) -> None:
+        value = self.value
+        careful = CAUTION * self._refused
+        if careful <= value < self._refused:
+            grown = value + (self._refused - careful) / CAUTIOUS_STEPS
+        else:
+            grown = value + self.most / GROWTH_STEPS
+            if value < careful:
+                grown = min(grown, careful)
+        self._reached = grown if grown < self.most else math.inf
+
+    def limit(self, most: float) -> None:
+        """Changes the full limit. What a refusal cut, and has not grown back yet, stays cut below a wider one."""
+        self.most = most
+
+
+class _Clock:
+    """As much of an event loop as a bucket asks that never waits."""
+
+    __slots__ = ("time",)
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.time = runtime.monotonic
+
+
+class Bucket(AsyncLimiter):
+    """Requests per second, with a burst.
+
+    Args:
+        rate: Tokens that flow in, per second.
+        burst: Tokens it holds when full, at least 1; it starts full.
+        runtime: Whose clock it runs on.
+    """
+
+    __slots__ = ("_clock", "rate")
+
+    if TYPE_CHECKING:
+        _last_check: float
+        _level: float
+
+    def __init__(self, rate: float, burst: float, runtime: Runtime) -> None:
+        super().__init__(burst, burst / rate)
+        self.rate = rate
+        self._clock = cast("AbstractEventLoop", _Clock(runtime))
+
+    # aiolimiter asks this for the time, and would ask it for timers if a caller waited in `acquire`.
+    @property
+    def _loop(self) -> AbstractEventLoop:
+        return self._clock
+
+    def take(self, amount: float, now: float) -> float:
+        """Takes `amount` tokens, at most the burst, if they are there.
+
+        Args:
+            amount: How many.
+            now: The time on the runtime's clock.
+
+        Returns:
+            0 when they were taken; else the seconds until they will be there, if no other caller takes any.
+        """
+        # What `has_capacity` does, in one call: this is asked before each store call, whose caller knows the time.
+        level = self._level
+        if now > self._last_check:
+            if level:
+                level = max(0.0, level - (now - self._last_check) * self.rate)
+            self._last_check = now
+        if level + amount <= self.max_rate:
+            self._level = level + amount
+            return 0.0
+        self._level = level
+        return (level + amount - self.max_rate) / self.rate
+
+    def drain(self, seconds: float) -> None:
+        """Leaves one token at most, and that in `seconds`: what a pause saves up must not come out as a burst."""
+        self._leak()
+        self._level = max(self._level, self.max_rate - 1.0 + seconds * self.rate)
+
+    def at_rate(self, rate: float, burst: float, runtime: Runtime) -> Bucket:
+        """A bucket of another rate that holds what this one holds, or as much of it as fits."""
+        self._leak()
+        successor = Bucket(rate, burst, runtime)
+        successor._last_check = self._last_check
+        successor._level = max(0.0, burst - (self.max_rate - self._level))
+        return successor
+
+
+SLOWEST_RATE = 1.0
+DECREASE_INTERVAL_S = 1.0
+
+
+class Limits:
+    """What an endpoint allows now, and how far that is from all it was made with.
+
+    Attributes:
+        in_flight: Permits held at once.
+        per_second: Tokens a second; None for no limit.
+        reduced: Whether a cut has not grown back yet.
+    """
+
+    __slots__ = ("_grown_at", "_reduced_at", "in_flight", "per_second", "reduced")
+
+    def __init__(self, concurrency: int, rate: float | None) -> None:
+        self.in_flight = AdaptiveLimit(concurrency, 1.0)
+        self.per_second: AdaptiveLimit | None = None if rate is None else AdaptiveLimit(rate, SLOWEST_RATE)
+        self.reduced: bool = False
+        self._reduced_at = -math.inf
+        self._grown_at = -math.inf
+
+    def cut(self, now: float, granted_at: float | None) -> bool:
+        """The store refused a call; False where that is no new sign, and cuts nothing.
+
+        All calls that were in flight when the limits were last cut are one sign, not many.
+
+        Args:
+            now: The time.
+            granted_at: When the refused call got its permit; when not known, cuts are a second apart.
+        """
+        is_new = now >= self._reduced_at + DECREASE_INTERVAL_S if granted_at is None else granted_at > self._reduced_at
+        if not is_new:
+            return False
+        in_a_storm = now < self._reduced_at + STORM_S
+        self.reduced = True
+        self._reduced_at = self._grown_at = now
+        self.in_flight.cut(in_a_storm=in_a_storm)
+        if self.per_second is not None:
+            self.per_second.cut(in_a_storm=in_a_storm)
+        return True
+
+    def grow(self, now: float, granted_at: float, paused_until: float) -> bool:
+        """The store answered: limits that were cut grow, by a step for each tenth of a second since they last did.
+
+        Args:
+            now: The time.
+            granted_at: When the call that was answered got its permit: one from before the last cut says nothing.
+            paused_until: When the last pause ended; it lets nothing grow.
+
+        Returns:
+            Whether they grew.
+        """
+        steps = min(int((now - max(self._grown_at, paused_until)) / GROWTH_INTERVAL_S), MOST_STEPS)
+        if granted_at <= self._reduced_at or steps < 1:
+            return False
+        self._grown_at = now
+        self.in_flight.grow(steps)
+        if self.per_second is not None:
+            self.per_second.grow(steps)
+        self.reduced = not self._is_full
+        return True
+
+    def change(self, concurrency: int, rate: float | None) -> None:
+        """Other limits hold when nothing is cut. Concurrency only grows; what a cut took stays cut."""
+        self.in_flight.limit(max(self.in_flight.most, concurrency))
+        if rate is None:
+            self.per_second = None
+        elif self.per_second is None:
+            self.per_second = AdaptiveLimit(rate, SLOWEST_RATE)
+        else:
+            self.per_second.limit(rate)
+        self.reduced = not self._is_full
+
+    @property
+    def _is_full(self) -> bool:
+        return self.in_flight.is_full and (self.per_second is None or self.per_second.is_full)
+
+
+Kind: TypeAlias = Literal["read", "write", "delete"]
+
+
+class Weights(NamedTuple):
+    """Tokens that one call of each kind costs; 0 leaves a kind out of the rate, not out of the concurrency.
+
+    One each, as services count: Azure's and S3's limits are requests a second. Hadoop's ABFS client paces renames
+    alone, one token each (`AzureBlobFileSystem.commitSingleFileByRename`); ``Weights(0, 1, 0)`` comes nearest to it.
+
+    Attributes:
+        read: Status, listing, reading.
+        write: Creating, writing, renaming.
+        delete: Deleting; of a batch, each name.
+    """
+
+    read: float = 1.0
+    write: float = 1.0
+    delete: float = 1.0
+
+    @property
+    def by_kind(self) -> dict[Kind, float]:
+        """The same as a table."""
+        return {"read": self.read, "write": self.write, "delete": self.delete}
+
+
+ONE_EACH: Final[Mapping[Kind, float]] = Weights().by_kind
+
 
 _log = job_logger("committer.flow")
 

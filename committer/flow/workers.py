@@ -1,4 +1,4 @@
-"""A fixed number of workers over one iterator: how everything that is done per file, record or directory is run.
+"""A fixed number of workers over one iterator.
 
 A task per item costs 8 to 40 us and memory for every item; a worker that pulls its next item costs a fraction of a
 microsecond, and the number of workers is the bound on what is in flight.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from committer.errors import MultipleError
 
@@ -223,3 +223,18 @@ class _Crew(Generic[T]):
         if self._pulling is not None and self._pulling is not task:
             # The next item will not be worked on, and may be long in coming.
             self._pulling.cancel()
+
+
+_PORTION: Final = 1_000
+
+
+async def portions(items: Iterable[T]) -> AsyncIterator[list[T]]:
+    """The items, a thousand at a time; whatever else waits for the event loop runs between them.
+
+    Args:
+        items: All of them; a collection must not change meanwhile.
+    """
+    pulled = iter(items)
+    while portion := list(islice(pulled, _PORTION)):
+        yield portion
+        await asyncio.sleep(0)

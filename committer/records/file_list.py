@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from committer.config import FileListFormat
 from committer.errors import ConfigurationError, RecordError
-from committer.partition_names import HIVE_DEFAULT_PARTITION, unescape_path_name
-from committer.undecodable import UNDECODABLE
+from committer.file_names import HIVE_DEFAULT_PARTITION, unescape_path_name
+from committer.options.config import FileListFormat
+from committer.readable import UNDECODABLE
 
 T = TypeVar("T")
 

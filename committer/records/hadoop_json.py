@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from committer.errors import RecordError
-from committer.undecodable import UNDECODABLE
+from committer.readable import UNDECODABLE
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -12,13 +12,13 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from committer.config import CommitterConfig
 from committer.driver_process import DriverProcess
 from committer.errors import RecordError
+from committer.options.config import CommitterConfig
+from committer.readable import UNDECODABLE
 from committer.records.limits import LIMITS
 from committer.records.statistics import IOStatistics
 from committer.spec import JobSpec
-from committer.undecodable import UNDECODABLE
 
 VERSION: Final = 1
 
@@ -164,7 +164,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         hadoop: Whether Hadoop set the job up, so that no setup record stands beside the decision.
         statistics: What the winners' records count, added up: the driver that finishes the job reports it.
         sealed: Whether what task attempts wrote is put out of their reach before anything is published, and is
-            published from there (`committer.stages.seal`).
+            published from there (`committer.stages.undo.seal`).
     """
 
     version: int = VERSION

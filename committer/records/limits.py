@@ -21,7 +21,7 @@ LIMITS: Final[Mapping[str, int]] = {
     # 25,000 facts with names of a kibibyte.
     "facts": 128 << 20,
     # A list of the uploads that one task attempt began at once.
-    "committer.uploads": 64 << 20,
+    "committer.api.uploads": 64 << 20,
     # 10,000 parts of one upload.
     "pending": 4 << 20,
     # `_SUCCESS` and reports: a hundred names, counters and diagnostics.

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from committer.errors import RecordError
-from committer.undecodable import UNDECODABLE
+from committer.readable import UNDECODABLE
 
 VERSION: Final = 1
 
@@ -46,7 +46,7 @@ class ListedUpload(msgspec.Struct, frozen=True, gc=False):
     id: _Text
 
 
-class UploadList(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.uploads"):
+class UploadList(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.api.uploads"):
     """A part of the list of a task attempt's uploads.
 
     Attributes:

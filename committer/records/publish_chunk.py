@@ -11,11 +11,11 @@ from typing import Annotated, Final, Literal, Protocol, TypeAlias, cast
 import msgspec
 
 from committer.errors import ConfigurationError, RecordError
+from committer.readable import UNDECODABLE
 from committer.records.job_state import Fact
 from committer.records.pending_uploads import UploadEntry
 from committer.records.statistics import IOStatistics
 from committer.spec import JobSpec
-from committer.undecodable import UNDECODABLE
 
 VERSION: Final = 1
 
@@ -164,7 +164,7 @@ def checked_pool(pool: object) -> PublishPool | None:
         f"publish_with is a pool of workers, not a {type(pool).__name__}",
         operation="commit_job",
         next_step="give a committer.sync.ExecutorPool, or an object with the two methods of "
-        "committer.publishing.PublishPool; or leave it out",
+        "committer.api.publishing.PublishPool; or leave it out",
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from committer.errors import ConfigurationError, RecordError
-from committer.undecodable import UNDECODABLE, encoded
+from committer.readable import UNDECODABLE, encoded
 
 INLINE_LIMIT = 6 * 1024
 MESSAGE_LIMIT = 8 * 1024

@@ -7,7 +7,7 @@
 One's own writers run in Spark's tasks through `foreach_partition`, or `task_attempt` in a plain ``foreachPartition``.
 
 Spark finds the data source by itself through the top-level module ``pyspark_committer``; nothing has to be registered.
-Drivers and executors need this distribution with its extra ``spark``, and Java 17 or later (`committer.spark.java`).
+Drivers and executors need this distribution with its extra ``spark``, and Java 17 or later.
 Importing this package imports neither PySpark nor pyarrow.
 """
 

@@ -17,7 +17,7 @@ import msgspec
 import committer.errors
 from committer.advice import to_blocking_callers
 from committer.errors import CommitterError, Outcome
-from committer.undecodable import UNDECODABLE
+from committer.readable import UNDECODABLE
 
 _MARK: Final = "committer-error: "
 _OF_EVERY_ERROR: Final = frozenset({"message", "outcome"})

@@ -8,12 +8,12 @@ import msgspec
 
 from committer.committers.opened_store import open_store
 from committer.committers.registry import default_committer
-from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.spark.modes import SaveMode
 from committer.spark.options import WriteOptions
-from committer.stages.foreign_metadata import RootView, first_data, look_at_root, refusal_of
+from committer.stages.check.foreign_metadata import RootView, first_data, look_at_root, refusal_of
 
 
 class DestinationState(msgspec.Struct, frozen=True):

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from committer import sync
+from committer.api.opening import open_task
 from committer.errors import CommitterError, JobNotFoundError
 from committer.paths import StorePath
 from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.session_settings import add_from_session
 from committer.spec import JobSpec
 from committer.stores.examination import Finding
-from committer.task_opening import open_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,8 @@
-"""`foreach_batch`: a function that writes every micro-batch of a stream exactly once.
+"""`foreach_batch`: writes each micro-batch of a stream exactly once.
+
+Both ask for a job of the same id, which committed. Spark repeats a batch in a new run of its query only: a batch that
+fails ends the run. So within one run another write is none of Spark's repetitions; it is one of the user's function, or
+a second write that would be lost in silence.
 
 df.writeStream.foreachBatch(foreach_batch("file:///data/events", partition_by=["day"])).start()
 """
@@ -6,9 +10,10 @@ df.writeStream.foreachBatch(foreach_batch("file:///data/events", partition_by=["
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -20,16 +25,73 @@ from committer.spark.arguments import check_frame, column_names, option_texts
 from committer.spark.carried_errors import error_behind
 from committer.spark.hadoop_client import resolved_path
 from committer.spark.micro_batches import batch_job_id, forget_batch, options_of_batches, was_committed
-from committer.spark.one_write_a_batch import check_repetition, run_of
 from committer.spark.options import is_absolute, parse_options, path_option
 from committer.spark.protocol_session import choices_of_process
-from committer.spark.saving import save
 from committer.spark.session_settings import add_from_session, telling
 from committer.spark.sessions import case_sensitive, is_connect
 from committer.spark.spark_task import QUERY_ID
+from committer.spark.writing import save
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+# Spark runs a query's jobs in a group that is called like its run (`StreamExecution.runStream`).
+_GROUP: Final = "spark.jobGroup.id"
+# A query writes its batches one after the other, so of each sink the last one is enough; there is no bound on queries.
+_MOST: Final = 1000
+
+
+class _Write(NamedTuple):
+    run: str
+    data: int
+    settings: object
+
+
+_last: dict[tuple[str, str], _Write] = {}
+
+
+def run_of(df: DataFrame) -> str | None:
+    """Which run of a query this thread runs a batch of; None where that cannot be told, as with Spark Connect."""
+    group = None if is_connect(df) else df.sparkSession.sparkContext.getLocalProperty(_GROUP)
+    try:
+        return str(uuid.UUID(group)) if group else None
+    except ValueError:
+        # A user's function may name a group of its own.
+        return None
+
+
+def check_repetition(run: str | None, path: str, job_id: str, df: DataFrame, settings: object) -> None:
+    """Notes a write of a batch that is committed; refuses one that is another than the last of this run.
+
+    Args:
+        run: What `run_of` told.
+        path: The destination.
+        job_id: The job that the batch is.
+        df: Its rows: what Spark takes for the same plan are the same.
+        settings: How they are written.
+
+    Raises:
+        ConfigurationError: Other rows, or the same in another way, were written under this id in this run: these are
+            not written.
+    """
+    if run is None:
+        return
+    this = _Write(run, df.semanticHash(), settings)
+    before = _last.get((path, job_id))
+    if before is not None and before.run == run and before != this:
+        raise ConfigurationError(
+            "this batch is written to this destination a second time, with other rows or other options, and nothing"
+            " tells the two writes apart: the first is committed, this one is not written",
+            operation="foreach_batch",
+            path=path,
+            next_step='give the second write a name, foreach_batch(..., sink="..."), and leave the first as it is; the'
+            " query, started again, repeats this batch, finds the first committed and writes the second",
+        )
+    while len(_last) >= _MOST:
+        del _last[next(iter(_last))]
+    _last[path, job_id] = this
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -21,11 +21,11 @@ import msgspec
 
 from committer.advice import to_blocking_callers
 from committer.committers.results import JobReport
-from committer.config import CommitterConfig
 from committer.errors import CommitterError, UnsupportedError
 from committer.events import Listener
 from committer.flow.portal import wait_for
 from committer.logs import job_logger
+from committer.options.config import CommitterConfig
 from committer.spark.commit_log import log_event
 from committer.spark.jvm import building
 from committer.spark.protocol_jobs import EndRequest, PoolOf, SetupRequest, abort, commit, set_up

@@ -18,6 +18,9 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from committer.api.cleanup import forget_outcome
+from committer.api.job_opening import attach_job, open_job
+from committer.api.recover import recover
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -31,9 +34,7 @@ from committer.errors import (
     RecordError,
     TaskMissingError,
 )
-from committer.job_opening import attach_job, open_job
 from committer.logs import job_logger
-from committer.operations import forget_outcome, recover
 from committer.spark.destination import look_at_destination
 from committer.spark.options import WriteOptions
 from committer.spark.publishing import refuse_without_executors

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, TargetExistsError
+from committer.options.config import CommitterConfig
 
 SaveMode: TypeAlias = Literal["error", "ignore", "append", "overwrite"]
 PartitionOverwriteMode: TypeAlias = Literal["static", "dynamic"]

@@ -1,4 +1,4 @@
-"""The options of ``df.write.format("committer")``, checked before anything happens.
+"""Options of `df.write.format("committer")`.
 
 Spark hands option keys over in lower case and values as text. Error texts name keys and never repeat a value that may
 be a secret.
@@ -10,22 +10,102 @@ import asyncio
 import difflib
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from committer.config import CommitterConfig
+from committer.advice import page
 from committer.errors import ConfigurationError, InvalidPathError
-from committer.option_values import shown_name
+from committer.logs import job_logger
+from committer.options.config import CommitterConfig
+from committer.options.references import Found
+from committer.options.resolved import resolve
+from committer.options.storage import check_text
+from committer.options.table import (
+    FILE_OUTPUT,
+    JOB_ATTEMPT,
+    MANIFEST,
+    NATIVE,
+    OPTIONS,
+    OUTPUT_COMMITTER,
+    S3A,
+    S3A_UUID,
+    WRITE_JOB_UUID,
+    ConfigurationWarning,
+)
+from committer.options.values import SPARK_HADOOP, shown_name
 from committer.paths import StorePath
-from committer.references import Found
 from committer.spark.formats import FORMAT_OPTIONS, FileFormat, parse_format
 from committer.spark.formats.parquet import SNAPPY_PARQUET
 from committer.spark.modes import PartitionOverwriteMode, SaveMode, partition_overwrite_mode, save_mode
-from committer.spark.option_keys import config_of_hadoop, is_hadoop_key, refuse_secret
-from committer.storage_options import check_text
 from committer.stores.registry import options_of
+
+# Which job it is, Spark and the option job_id say.
+_SPELLED: Final = {
+    option.key.lower(): option.key for option in OPTIONS if option.key not in {JOB_ATTEMPT, WRITE_JOB_UUID, S3A_UUID}
+}
+_HADOOP_PREFIXES: Final = (MANIFEST, FILE_OUTPUT, OUTPUT_COMMITTER, S3A, NATIVE)
+_log = job_logger("committer.spark")
+
+_NO_LETTERS: Final = re.compile(r"[^a-z0-9]+")
+_SECRET: Final = re.compile(
+    r"secret|passw(?:or)?d|passphrase|token|credential|signature|connectionstring|(?:access|account|private|shared|api|sas)key"
+)
+
+
+def is_hadoop_key(key: str) -> bool:
+    """Whether a key, in lower case, is one of the table in `committer.options.table`, or looks like one."""
+    plain = key.removeprefix(SPARK_HADOOP)
+    return plain.startswith(_HADOOP_PREFIXES) or plain in _SPELLED
+
+
+def spelled_as_hadoop(key: str) -> str:
+    """A key in lower case as Hadoop writes it, without Spark's prefix."""
+    plain = key.removeprefix(SPARK_HADOOP)
+    return _SPELLED.get(plain, plain)
+
+
+def config_of_hadoop(options: Mapping[str, str]) -> CommitterConfig:
+    """The choices that Hadoop's options make.
+
+    Args:
+        options: Keys as `is_hadoop_key` takes them, in lower case: Spark folds the keys of options.
+
+    Raises:
+        ConfigurationError: A value is not one its option takes, or there is no such option.
+    """
+    given = {spelled_as_hadoop(key): value for key, value in options.items()}
+    found = resolve(given)
+    for key in found.unknown:
+        said = resolve({key: given[key]}).warnings[0]
+        raise ConfigurationError(said, operation="save", next_step=f"the options are at {page('options.md')}")
+    for said in found.warnings:
+        # The process that reads options is not the user's, where a Python warning would be lost: what is logged there
+        # reaches the driver's log.
+        _log.warning("%s", said)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConfigurationWarning)
+        return CommitterConfig.from_hadoop(given)
+
+
+def refuse_secret(key: str) -> None:
+    """Refuses an option whose key says that its value is a secret; the value is not looked at.
+
+    Raises:
+        ConfigurationError: The key looks like a secret's, in Hadoop's spelling or any other.
+    """
+    words = _NO_LETTERS.split(key.lower())
+    if "sas" not in words and not _SECRET.search("".join(words)):
+        return
+    raise ConfigurationError(
+        f"the option {key} looks like a secret, and Spark shows options in plans and logs",
+        operation="save",
+        next_step="give storage.<key> as a reference, env:NAME for an environment variable or file:PATH for a file on"
+        " every machine, for example storage.account_key=env:ACCOUNT_KEY",
+    )
+
 
 _STORAGE: Final = "storage."
 _OWN: Final = (

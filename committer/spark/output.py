@@ -1,8 +1,12 @@
-"""A Spark task's rows, as files in the task attempt's directory: one file for each directory.
+"""Writes a Spark task's rows to files, one for each partition directory.
+
+They lie uncompressed in one Arrow file without a name, so that nothing is left of it however the process ends, and are
+read through a memory map: the system's page cache holds them, not this process. In memory there are 32 bytes for each
+slice of rows.
 
 Memory is bounded: rows gather until they reach `GATHERED_BYTES`, then they are sorted by partition. What is enough for
 a row group is written at once, to a file that stays open until the end; of these there are few (`OPEN_FILES`), and what
-they hold in memory is bounded too (`OPEN_BYTES`). All else is set aside on the local disk (`committer.spark.spill`) and
+they hold in memory is bounded too (`OPEN_BYTES`). All else is set aside on the local disk and
 written when every row has come, one directory at a time, in large row groups. So each directory gets one file from each
 task, however many partitions there are and in whatever order their rows come, and rows keep their order within it. A
 task whose rows fit into one gathering sets nothing aside.
@@ -10,19 +14,257 @@ task whose rows fit into one gathering sets nothing aside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import mmap
+import os
+import tempfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from io import IOBase
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from committer.errors import TaskError
+from committer.file_names import partition_directory
 from committer.spark.formats.base import FileFormat, RowFile
+from committer.spark.partition_text import partition_texts
 from committer.spark.schema import FilePlan, arrow_schema
-from committer.spark.spill import Spill
-from committer.spark.split import split_by_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class PartitionSlice(msgspec.Struct, frozen=True):
+    """The rows of one directory.
+
+    Attributes:
+        directory: Relative to the destination, as Hive spells it; empty when nothing is partitioned.
+        rows: Its rows without the partition columns, in the order in which they came.
+    """
+
+    directory: str
+    rows: pa.Table
+
+
+def split_by_partition(
+    rows: pa.Table,
+    keys: pa.Table,
+    names: Sequence[str],
+    spark_types: Sequence[str] = (),
+) -> Iterator[PartitionSlice]:
+    """Sorts rows by partition and yields each partition's rows once, by ascending first appearance of their values.
+
+    Rows whose partitions are spelled alike (null and the empty string, one hour told twice when daylight saving time
+    ends) go into one directory. Memory: one sorted copy of `rows`; time: a sort of one integer a row.
+
+    Args:
+        rows: What goes into files.
+        keys: The partition columns of the same rows, outermost first; none of them means one slice.
+        names: Their names in directories.
+        spark_types: Spark's names of the partition columns' types, which only intervals need.
+
+    Raises:
+        UnsupportedError: The values of a partition column cannot name partitions.
+    """
+    import pyarrow as pa
+
+    pc = _compute()
+    if not names:
+        yield PartitionSlice("", rows)
+        return
+    codes, directories = _directory_codes(keys, names, spark_types or [""] * len(names))
+    if len(directories) == 1:
+        yield PartitionSlice(directories[0], rows)
+        return
+    order = pc.sort_indices(codes)  # stable: rows keep their order within a partition
+    rows = rows.take(order)
+    runs = pc.run_end_encode(codes.take(order), run_end_type=pa.int64())
+    start = 0
+    for code, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield PartitionSlice(directories[code], rows.slice(start, end - start))
+        start = end
+
+
+def _directory_codes(keys: pa.Table, names: Sequence[str], spark_types: Sequence[str]) -> tuple[pa.Array, list[str]]:
+    """For each row the number of its directory, and the directories by number."""
+    columns = [_column_codes(*column) for column in zip(names, keys.columns, spark_types, strict=True)]
+    codes, directories = columns[0]
+    for more, texts in columns[1:]:
+        codes, directories = _combined(codes, directories, more, texts)
+    return codes, directories
+
+
+def _column_codes(name: str, values: pa.ChunkedArray, spark_type: str) -> tuple[pa.Array, list[str]]:
+    import pyarrow as pa
+
+    column = values.combine_chunks()
+    if isinstance(column, pa.ChunkedArray):  # what combine_chunks makes of no rows, or of more than 2 GiB of text
+        column = pa.concat_arrays(column.chunks)
+    encoded = column.dictionary_encode(null_encoding="encode")
+    directories = [partition_directory([(name, text)]) for text in partition_texts(encoded.dictionary, spark_type)]
+    numbers: dict[str, int] = {}
+    for directory in directories:
+        numbers.setdefault(directory, len(numbers))
+    if len(numbers) == len(directories):
+        return encoded.indices.cast(pa.int64()), directories
+    by_value = pa.array([numbers[directory] for directory in directories], pa.int64())
+    return by_value.take(encoded.indices), list(numbers)
+
+
+def _combined(
+    outer: pa.Array, outer_names: list[str], inner: pa.Array, inner_names: list[str]
+) -> tuple[pa.Array, list[str]]:
+    import pyarrow as pa
+
+    pc = _compute()
+    pairs = pc.add(pc.multiply(outer, len(inner_names)), inner)
+    # Numbered anew at each column: at most one number a row, so that the product never overflows.
+    encoded = pairs.dictionary_encode()
+    names = []
+    for pair in encoded.dictionary.to_pylist():
+        first, second = divmod(pair, len(inner_names))
+        names.append(f"{outer_names[first]}/{inner_names[second]}")
+    return encoded.indices.cast(pa.int64()), names
+
+
+def _compute() -> Any:
+    # Its functions are made at run time, so type checkers do not know them.
+    import pyarrow.compute
+
+    return pyarrow.compute
+
+
+_BATCH_BYTES: Final = 4 << 20
+_OPEN_BATCHES: Final = 1024
+
+
+class Spill:
+    """Slices of rows, by directory.
+
+    Args:
+        task: The task's number, which chooses among several local disks.
+    """
+
+    def __init__(self, task: int = 0) -> None:
+        self._folder = local_folder(task)
+        self._file: IO[bytes] | None = None
+        self._writer: pa.ipc.RecordBatchFileWriter | None = None
+        self._codes: dict[str, int] = {}
+        # A slice: its directory's code, its batch, where it starts there, how many rows it has.
+        self._slices = tuple(array("q") for _ in range(4))
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+        self._batches = 0
+
+    def __contains__(self, directory: str) -> bool:
+        """Whether rows of the directory were set aside."""
+        return directory in self._codes
+
+    def add(self, directory: str, rows: pa.Table) -> None:
+        """Sets rows aside, after those of the same directory that came before.
+
+        Raises:
+            TaskError: The local disk did not take them.
+        """
+        code = self._codes.setdefault(directory, len(self._codes))
+        for column, value in zip(self._slices, (code, self._batches, self._pending_rows, rows.num_rows), strict=True):
+            column.append(value)
+        self._pending.append(rows)
+        self._pending_rows += rows.num_rows
+        self._pending_bytes += rows.nbytes
+        if self._pending_bytes >= _BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is still held, so that nothing keeps the rows that it was cut from.
+
+        Raises:
+            TaskError: The local disk did not take it.
+        """
+        import pyarrow as pa
+
+        if not self._pending:
+            return
+        rows = pa.concat_tables(self._pending)
+        columns = [pa.concat_arrays(column.chunks) for column in rows.columns]
+        self._pending.clear()
+        self._pending_rows = self._pending_bytes = 0
+        self._batches += 1
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._folder, prefix="committer-")  # noqa: SIM115
+            if self._writer is None:
+                self._writer = pa.ipc.new_file(pa.PythonFile(self._file, mode="w"), rows.schema)
+            self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=rows.schema))
+        except OSError as error:
+            raise self._disk_error(error) from error
+
+    def drain(self) -> Iterator[tuple[str, Iterator[pa.Table]]]:
+        """Every directory once, by first appearance, with its rows in the order in which they came.
+
+        The rows of one must be taken before the next is asked for.
+
+        Raises:
+            TaskError: The local disk did not take the last of them.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self.flush()
+        if self._file is None or self._writer is None:
+            return
+        try:
+            self._writer.close()
+            self._file.flush()
+        except OSError as error:
+            raise self._disk_error(error) from error
+        codes, batches, starts, counts = self._slices
+        # Not closed: buffers may still refer to it, and it goes with the last of them.
+        mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped)))
+        batch = lru_cache(_OPEN_BATCHES)(reader.get_batch)
+        order = pc.array_sort_indices(pa.array(codes, pa.int64()))
+        directories = list(self._codes)
+
+        def rows(slices: Iterator[int]) -> Iterator[pa.Table]:
+            for at in slices:
+                yield pa.Table.from_batches([batch(batches[at]).slice(starts[at], counts[at])])
+
+        # The sort is stable, so slices of one directory stay in their order.
+        places = (place.as_py() for place in order)
+        for code, slices in groupby(places, codes.__getitem__):
+            yield directories[code], rows(slices)
+
+    def close(self) -> None:
+        """Gives the disk space back. A second call does nothing."""
+        self._pending.clear()
+        self._writer = None
+        if self._file is not None:
+            self._file.close()
+
+    def _disk_error(self, error: OSError) -> TaskError:
+        return TaskError(
+            f"rows could not be set aside on the local disk until all have come: {error.strerror or error}",
+            operation="write",
+            path=self._folder or tempfile.gettempdir(),
+            next_step="give spark.local.dir more space, or bring the rows of a partition together before the write"
+            " with df.repartition(<partition columns>)",
+        )
+
+
+def local_folder(task: int) -> str | None:
+    """Where Spark's executor keeps its own temporary files; None where it does not say, for the system's choice.
+
+    Args:
+        task: The task's number, which spreads tasks over several disks.
+    """
+    named = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    folders = [folder for folder in named if folder and os.access(folder, os.W_OK)]
+    return folders[task % len(folders)] if folders else None
+
 
 GATHERED_BYTES: Final = 64 << 20
 OPEN_FILES: Final = 8

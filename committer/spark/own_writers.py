@@ -1,4 +1,4 @@
-r"""One's own writer in Spark tasks: any code that writes files, committed as one job.
+r"""`foreach_partition`: commits files that a user's function writes in Spark tasks.
 
     def write_json(rows, task):
         with task.open(f"part-{task.task:05d}.json") as file:
@@ -26,40 +26,118 @@ from there, so the driver commits what a listing finds:
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Mapping
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Final, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, overload
 
-from pyspark.sql import DataFrame
+import msgspec
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.types import StructType
 
 from committer import sync
 from committer.committers.results import JobReport
-from committer.config import CommitterConfig, ConfigLike, config_of
-from committer.errors import ConfigurationError, TaskMissingError, UnsupportedError
+from committer.errors import ConfigurationError, TaskError, TaskMissingError, UnsupportedError
 from committer.events import Listener
 from committer.logs import job_logger
+from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.paths import Destination, StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
 from committer.spark.arguments import check_frame, check_write_function, option_texts
 from committer.spark.hadoop_client import resolved_path
-from committer.spark.messages import TaskCommitMessage, task_commits
 from committer.spark.options import WriteOptions, parse_options, path_option
-from committer.spark.partitions import (
-    MESSAGE,
-    BatchWriter,
-    Partition,
-    PartitionWriter,
-    RowWriter,
-    write_partition,
-)
 from committer.spark.protocol_session import choices_of_process
 from committer.spark.publishing import SparkPool, refuse_without_executors
 from committer.spark.session_settings import choices_of, roots_beside, set_by_user, store_settings, telling
 from committer.spark.sessions import is_connect, missing_in_worker
-from committer.spark.spark_task import current_task
+from committer.spark.spark_task import TaskCommitMessage, current_task, task_commits
 from committer.spec import JobSpec
 from committer.sync import TaskAttempt
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+
+RowWriter: TypeAlias = Callable[[Iterator[Row], TaskAttempt], object]
+"""Writes the rows of one partition into a task attempt; what it returns is not looked at."""
+
+BatchWriter: TypeAlias = "Callable[[Iterator[RecordBatch], TaskAttempt], object]"
+"""The same, from Arrow record batches."""
+
+PartitionWriter: TypeAlias = "Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]"
+"""What Spark runs on a partition: yields one row, the task commit message."""
+
+MESSAGE: Final = "message"
+"""The column of what a `PartitionWriter` yields."""
+
+
+class Partition(NamedTuple):
+    """What an executor is told of the job. Pickled with the user's function; holds no secret.
+
+    Attributes:
+        spec: The job.
+        options: How to reach the store.
+        schema: The rows' schema as Spark's JSON, with the user's names of columns.
+        arrow: Whether the function takes record batches, not rows.
+    """
+
+    spec: JobSpec
+    options: WriteOptions
+    schema: str
+    arrow: bool
+
+
+def write_partition(
+    partition: Partition, write_fn: RowWriter | BatchWriter, batches: Iterator[RecordBatch]
+) -> Iterator[RecordBatch]:
+    """Runs one attempt of one task, from its first row to its message."""
+    rows = _named(batches, partition.schema) if partition.arrow else _rows(batches, partition.schema)
+    yield _as_batch(_write(rows, write_fn, partition))
+    # Spark's worker ends its talk with the executor properly only where all input was read.
+    deque(batches, maxlen=0)
+
+
+def _write(
+    rows: Iterator[Row] | Iterator[RecordBatch], write_fn: RowWriter | BatchWriter, partition: Partition
+) -> bytes:
+    task, number = current_task("foreach_partition")
+    storage = partition.options.storage_options()
+    with sync.open_task(partition.spec, task=task, attempt=number, storage_options=storage) as attempt:
+        returned = write_fn(rows, attempt)
+        if inspect.isgenerator(returned) or inspect.isawaitable(returned):
+            if inspect.iscoroutine(returned):
+                returned.close()
+            raise TaskError(
+                f"write_fn returned a {type(returned).__name__}, which the executor does not run: nothing was written",
+                operation="foreach_partition",
+                next_step="make write_fn a plain function that writes before it returns",
+            )
+    return attempt.task_commit.encode()
+
+
+def _named(batches: Iterator[RecordBatch], schema: str) -> Iterator[RecordBatch]:
+    """The batches with the user's column names."""
+    names = StructType.fromJson(msgspec.json.decode(schema)).fieldNames()
+    return (batch.rename_columns(names) for batch in batches)
+
+
+def _rows(batches: Iterator[RecordBatch], schema: str) -> Iterator[Row]:
+    """The rows of Arrow batches, as ``df.foreachPartition`` hands them over."""
+    import pyarrow as pa
+    from pyspark.sql.conversion import ArrowTableToRowsConversion
+
+    fields = StructType.fromJson(msgspec.json.decode(schema))
+    for batch in batches:
+        yield from ArrowTableToRowsConversion.convert(pa.Table.from_batches([batch]), fields)
+
+
+def _as_batch(message: bytes) -> RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.array([message], pa.binary())], names=[MESSAGE])
+
 
 _LOG = job_logger("committer.spark")
 _STORAGE: Final = "storage."

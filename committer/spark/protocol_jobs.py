@@ -1,4 +1,7 @@
-"""The job side of Spark's commit protocol: what the JVM of a driver asks Python, and Python's answers.
+"""Job side of Spark's commit protocol, as a driver's JVM calls it.
+
+The call and the commit protocol meet in this process, on two threads: an option of the write names the call, and by it
+the job side finds what the call decided, and leaves what came of it.
 
 `CommitProtocol.java` asks three times a write: to set the job up, then to commit or to abort it. Questions and answers
 are JSON. What a task needs to know of the layout is in the first answer: Java computes no path.
@@ -7,36 +10,110 @@ are JSON. What a task needs to know of the layout is in the first answer: Java c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from committer.advice import COMMIT_AGAIN
-from committer.committers.magic.layout import attempt_directory
+from committer.api.job_opening import attach_job, open_job
+from committer.committers.failures import without_the_end
+from committer.committers.magic import attempt_directory
 from committer.committers.opened_store import open_store
-from committer.committers.refused_output import without_the_end
 from committer.committers.results import JobReport
-from committer.config import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, StorePermissionError, UnsupportedError
 from committer.events import Listener
 from committer.file_names import root_of
 from committer.flow.shielded import run_shielded
-from committer.job_opening import attach_job, open_job
 from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.logs import job_logger
-from committer.options import STAGED
+from committer.options.config import CommitterConfig
+from committer.options.table import STAGED
 from committer.paths import StorePath
 from committer.records.task_commit import INLINE_LIMIT, TaskCommit
 from committer.spark.destination import look_at
 from committer.spark.modes import SaveMode
 from committer.spark.protocol_storage import OWN, says_how_to_reach, storage_options_of
 from committer.spark.publishing import SparkPool, StorageSent, refuse_without_executors
-from committer.spark.running_writes import CALL
 from committer.spark.session_settings import choices_of, roots_beside
 from committer.spec import JobSpec
 from committer.stages.names import is_hidden
+
+CALL: Final = "committer.spark.write"
+"""The option that names the call."""
+
+
+class RunningWrite:
+    """One call.
+
+    Attributes:
+        name: Its name, which nothing else has.
+        config: The commit's choices, the save mode's among them.
+        job_id: The job, once it is set up; empty before.
+        report: How its commit ended, if it did.
+        error: Why its setup or commit failed, if it did.
+    """
+
+    def __init__(self, config: CommitterConfig) -> None:
+        self.name: str = uuid.uuid4().hex
+        self.config = config
+        self.job_id: str = ""
+        self.report: JobReport | None = None
+        self.error: CommitterError | None = None
+
+    def committed(self, report: JobReport) -> None:
+        """Notes how the commit ended."""
+        self.report = report
+
+    def failed(self, error: CommitterError) -> None:
+        """Notes why setup or commit failed."""
+        self.error = error
+
+
+_running: dict[str, RunningWrite] = {}
+
+
+class _Setup(msgspec.Struct, frozen=True):
+    job_id: str
+    options: dict[str, str] = {}
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    job_id: str
+
+
+class _End(msgspec.Struct, frozen=True):
+    spec: str
+
+
+@contextmanager
+def running(config: CommitterConfig) -> Iterator[RunningWrite]:
+    """A call, known while the block runs."""
+    call = RunningWrite(config)
+    _running[call.name] = call
+    try:
+        yield call
+    finally:
+        del _running[call.name]
+
+
+def call_of(operation: str, request: str) -> RunningWrite | None:
+    """The call whose write Java asks about; None where it is not one of `committer.spark.write`."""
+    if not _running:
+        return None
+    if operation == "setup":
+        asked = msgspec.json.decode(request, type=_Setup)
+        call = _running.get(asked.options.get(CALL, ""))
+        if call is not None:
+            call.job_id = asked.job_id
+        return call
+    spec = msgspec.json.decode(request, type=_End).spec
+    job_id = msgspec.json.decode(spec, type=_Spec).job_id
+    return next((call for call in list(_running.values()) if call.job_id == job_id), None)
+
 
 _LOG = job_logger("committer.spark")
 

@@ -18,18 +18,17 @@ from typing import Any, ClassVar, Final, overload
 from pyspark.sql import SparkSession
 
 from committer.committers.results import JobReport
-from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import UnsupportedError
 from committer.events import Listener
+from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.spark.commit_log import DriverLog
 from committer.spark.hadoop_client import default_file_system
 from committer.spark.job_side import answered, refuse_other_release, refuse_other_spark
-from committer.spark.launching import JARS, running_gateway, with_jar
 from committer.spark.protocol_jar import jar_path
-from committer.spark.protocol_jobs import refuse_conflicts
+from committer.spark.protocol_jobs import call_of, refuse_conflicts
 from committer.spark.protocol_storage import checked
 from committer.spark.publishing import SparkPool
-from committer.spark.running_writes import call_of
+from committer.spark.sessions import JARS, running_gateway, with_jar
 
 PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
 """The class that ``spark.sql.sources.commitProtocolClass`` names."""

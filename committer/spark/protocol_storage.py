@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from committer.documentation import page
+from committer.advice import page
 from committer.errors import CommitterError, ConfigurationError
+from committer.options.references import FORMS, Found
+from committer.options.storage import OptionTable, check_text
 from committer.paths import StorePath
-from committer.references import FORMS, Found
-from committer.storage_options import OptionTable, check_text
 from committer.stores.registry import options_of
 
 OWN: Final = "committer.storage."

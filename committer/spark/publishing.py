@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from committer import sync
-from committer.config import CommitterConfig
+from committer.api.publishing import PublishAccount, PublishChunk
 from committer.errors import CommitterError, UnsupportedError
 from committer.logs import job_logger
+from committer.options.config import CommitterConfig
+from committer.options.references import Found, is_reference
+from committer.options.storage import OptionTable, check_text
 from committer.paths import StorePath
-from committer.publishing import PublishAccount, PublishChunk
-from committer.references import Found, is_reference
-from committer.storage_options import OptionTable, check_text
 from committer.stores.registry import options_of
 
 if TYPE_CHECKING:

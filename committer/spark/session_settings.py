@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from committer.config import CommitterConfig, ConfigLike
-from committer.documentation import page
+from committer.advice import page
 from committer.errors import StorePermissionError
 from committer.logs import job_logger
-from committer.option_values import SPARK_HADOOP
-from committer.options import FACTORY_SCHEME, OPTIONS, S3A
+from committer.options.config import CommitterConfig, ConfigLike
+from committer.options.resolved import for_place, of_one_place, resolve
+from committer.options.table import FACTORY_SCHEME, OPTIONS, S3A
+from committer.options.values import SPARK_HADOOP
 from committer.paths import StorePath
-from committer.place_options import for_place, of_one_place
-from committer.resolved_options import resolve
-from committer.spark.option_keys import spelled_as_hadoop
-from committer.spark.options import parse_options
+from committer.spark.options import parse_options, spelled_as_hadoop
 from committer.spark.sessions import is_connect
 from committer.stores.registry import options_of
 

@@ -1,4 +1,4 @@
-"""What differs between Spark sessions: their Python interpreters and what these lack, classic or Connect.
+"""Spark sessions: their kind, their Python interpreters, and the JVM that a driver starts.
 
 A module that is missing there is missed before any code of this library runs, which could carry an error as data: Spark
 shows a traceback that ends in ``ModuleNotFoundError``, or cannot find the data source. What goes through `write`,
@@ -8,19 +8,26 @@ Two interpreters take part. Functions run the one that ``PYSPARK_PYTHON`` named 
 ``python3`` of each machine's PATH. A data source that Spark found by itself runs ``PYSPARK_DRIVER_PYTHON``, where that
 is set, in its tasks too; it may well be no interpreter (``jupyter``) or the path of another machine. One that was
 registered runs what functions run.
+
+``spark.jars`` of a session's builder takes the place of what ``spark-defaults.conf`` says, and is itself replaced by
+``--jars`` of PYSPARK_SUBMIT_ARGS. So the user's are looked for in both.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from committer.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 _NOT_FOUND: Final = re.compile(
     # The last line of a traceback; what Spark raises where it looks for Arrow before it is needed.
@@ -126,3 +133,78 @@ def _in_commit(error: BaseException) -> bool:
     ask = getattr(error, "getMessageParameters", None)
     parameters = ask() if ask is not None else None
     return str((parameters or {}).get("action", "")).startswith(_COMMIT_ACTION)
+
+
+JARS: Final = "spark.jars"
+
+_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+_SHELL: Final = "pyspark-shell"
+_PROPERTY: Final = re.compile(r"\s*([^\s=:#]+)(?:\s*[=:]\s*|\s+)(.*)")
+
+
+def running_gateway() -> Any:
+    """The connection with the JVM of this process, if there is one: spark-submit started it, or an earlier session."""
+    from pyspark import SparkContext
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()
+    return SparkContext._gateway
+
+
+def with_jar(given: str | None, own: str) -> str:
+    """What ``spark.jars`` of a builder has to be before the JVM starts: the user's jars and one more.
+
+    Where PYSPARK_SUBMIT_ARGS gives ``--jars``, which a builder's setting cannot add to, it is given the jar too.
+
+    Args:
+        given: What the builder says already.
+        own: The jar.
+    """
+    arguments = shlex.split(os.environ.get(_ARGUMENTS, ""))
+    submitted = _submitted(arguments, "--jars", JARS)
+    if submitted is not None:
+        jars = _joined([submitted, given or ""], own)
+        shell = [_SHELL] if arguments[-1:] == [_SHELL] else []
+        rest = arguments[: len(arguments) - len(shell)]
+        # The last one counts.
+        os.environ[_ARGUMENTS] = shlex.join([*rest, "--jars", jars, *shell])
+        return jars
+    return _joined([given or default_of(JARS)], own)
+
+
+def _joined(lists: Iterable[str], own: str) -> str:
+    jars = [jar.strip() for text in lists for jar in text.split(",") if jar.strip()]
+    # The user may name another copy of it.
+    return ",".join([*(jar for jar in jars if os.path.basename(jar) != os.path.basename(own)), own])
+
+
+def _submitted(arguments: list[str], option: str, setting: str) -> str | None:
+    """What the arguments of spark-submit say: the option of a setting before ``--conf``, the last one of each."""
+    own = conf = None
+    for position, argument in enumerate(arguments):
+        key, equals, inline = argument.partition("=")
+        value = inline if equals else "".join(arguments[position + 1 : position + 2])
+        if key == option:
+            own = value
+        elif key in ("--conf", "-c") and value.startswith(f"{setting}="):
+            conf = value.partition("=")[2]
+    return conf if own is None else own
+
+
+def master_named() -> str:
+    """The master that PYSPARK_SUBMIT_ARGS, else ``spark-defaults.conf``, names; empty where neither does."""
+    arguments = shlex.split(os.environ.get(_ARGUMENTS, ""))
+    return _submitted(arguments, "--master", "spark.master") or default_of("spark.master")
+
+
+def default_of(key: str) -> str:
+    """What ``spark-defaults.conf`` says of a setting; empty where that, or the file, is not there."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    place = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
+    try:
+        lines = Path(place, "spark-defaults.conf").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    found = [match[2] for match in map(_PROPERTY.match, lines) if match and match[1] == key]
+    return found[-1].strip() if found else ""

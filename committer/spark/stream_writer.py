@@ -17,20 +17,19 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from committer.advice import COMMIT_AGAIN, to_blocking_callers
-from committer.committers.refused_output import without_the_end
+from committer.api.job_opening import attach_job
+from committer.api.recover import recover
+from committer.committers.failures import without_the_end
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, RecordError, TaskMissingError, UnsupportedError
-from committer.job_opening import attach_job
 from committer.logs import job_logger
-from committer.operations import recover
 from committer.records.task_commit import TaskCommit
 from committer.spark.batch_writer import CommitterWriter
 from committer.spark.commit_log import log_event
-from committer.spark.messages import TaskCommitMessage, task_commits
 from committer.spark.micro_batches import abort_batch, batch_job_id, enter_batch, forget_batch, options_of_batches
 from committer.spark.options import WriteOptions, parse_options
 from committer.spark.schema import FilePlan, plan_files
-from committer.spark.spark_task import current_batch
+from committer.spark.spark_task import TaskCommitMessage, current_batch, task_commits
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -1,4 +1,4 @@
-"""What every stage is: an object that runs once, takes a typed value and returns one.
+"""The base class of stages, and the context that the stages of a job share.
 
 The base class does what no stage may forget: it marks progress and the audit context (`st`), times the stage under
 Hadoop's statistic name, and refuses a second run (``AbstractJobOrTaskStage`` in Hadoop).
@@ -16,22 +16,34 @@ from functools import partial
 from typing import Generic, TypeVar, final
 
 from committer.advice import call
-from committer.audit import audit
-from committer.config import CommitterConfig
 from committer.driver_process import DriverProcess, is_known, this_driver
 from committer.errors import JobStateError
 from committer.events import Progress, Statistics
 from committer.flow.runtime import Runtime, current_runtime
 from committer.layout import JobLayout
-from committer.logs import job_logger
+from committer.logs import audit, job_logger
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, TaskManifest
 from committer.records.publish_chunk import PublishPool
 from committer.records.success import FILENAMES_LIMIT
 from committer.spec import JobSpec
-from committer.stages.giving_up import cleanup_call, giving_up
 from committer.stages.task_output import TaskOutput
 from committer.stores.base import FileStatus, Store
+
+
+def cleanup_call(layout: JobLayout, *, force: bool = False) -> str:
+    """The call that removes what is left of a job."""
+    return call("cleanup", str(layout.destination), job_id=layout.job_id, force=force)
+
+
+def giving_up(layout: JobLayout) -> str:
+    """What ends a job whose records are lost, or that can never be published whole, as a sentence."""
+    return (
+        f"{cleanup_call(layout, force=True)} ends the job: what it published stays; what it did not publish, and the "
+        "old files that it moved aside, are deleted"
+    )
+
 
 _log = job_logger("committer.stages")
 
@@ -171,7 +183,7 @@ class StageContext:
         plain_records: Digests of the task records that this process proved to name nothing but plainly spelled paths
             inside: when one of them is read again, its names are cut off without another look.
         opened: Whether the job was opened, once that was read; empty before.
-        entries: Entries of this job that this process created or saw (`committer.stages.entries`).
+        entries: Entries of this job that this process created or saw (`committer.stages.decide.entries`).
         proved: Whether this process tried what the store can do there: the one that set the job up did.
         pool: Workers that publish the job's files for this driver; None where it publishes them itself.
         records: The store of the records under tasks' names, opened, where the job keeps these elsewhere

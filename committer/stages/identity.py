@@ -10,7 +10,7 @@ from committer.records.job_state import Fact
 from committer.stores.base import Capabilities, FileStatus
 
 if TYPE_CHECKING:
-    from committer.stages.planned_file import PlannedFile
+    from committer.stages.load.planned_files import PlannedFile
 
 
 def is_file_of(status: FileStatus | None, file: PlannedFile) -> bool:

@@ -15,8 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 
 from committer.paths import StorePath
-from committer.stores.abilities import Capabilities
-from committer.stores.status import FileStatus, Refusals
+from committer.stores.abilities import Capabilities, FileStatus, Refusals
 
 __all__ = ["Capabilities", "FileStatus", "FileWriter", "Refusals", "Store"]
 

@@ -7,8 +7,7 @@ from typing import Final, Protocol
 
 from committer.errors import StoreError
 from committer.paths import StorePath
-from committer.stores.abilities import Ability
-from committer.stores.status import FileStatus
+from committer.stores.abilities import Ability, FileStatus
 
 
 class SupportsConditionalDelete(Protocol):

@@ -1,11 +1,15 @@
-"""A store that passes every call on to another one: what everything that wraps a store is made from."""
+"""Base of store wrappers, and the table of store calls."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
+
+import msgspec
 
 from committer.errors import StoreError
+from committer.events import names
+from committer.flow.pacing import Kind
 from committer.paths import StorePath
 from committer.stores.abilities import (
     BATCH_DELETE,
@@ -21,52 +25,78 @@ from committer.stores.abilities import (
 )
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.conditions import CONDITIONAL_BATCH_DELETE, CONDITIONAL_DELETE, CONDITIONAL_REPLACE
-from committer.stores.directory_rights import DIRECTORY_RIGHTS
-from committer.stores.examination import EXAMINATION, TRIALS, Finding
-from committer.stores.known_directories import KNOWN_DIRECTORIES
-from committer.stores.store_calls import (
-    ABORT_UPLOAD,
-    ABORT_WRITER,
-    CLOSE_WRITER,
-    COMPLETE_UPLOAD,
-    COUNT_TREE,
-    CREATE_UPLOAD,
-    DELETE_DIRECTORY,
-    DELETE_FILE,
-    DELETE_FILE_IF,
-    DELETE_FILES,
-    DELETE_TREE,
-    ENCLOSE_FILE,
-    FIND_LINK,
-    LINK_FILE,
-    LIST,
-    LIST_BLOCKS,
-    LIST_PARTS,
-    LIST_TREE,
-    LIST_UPLOADS,
-    MADE_ALIKE,
-    MAKE_DIRECTORY,
-    OPEN_WRITER,
-    PROBE,
-    PUT,
-    PUT_BLOCK,
-    PUT_BLOCK_LIST,
-    PUT_DESCRIBED,
-    PUT_EXCLUSIVE,
-    PUT_PART,
-    READ,
-    RENAME_DIRECTORY,
-    RENAME_FILE,
-    RENAME_FILES,
-    REPLACE_FILE,
-    STATUS,
-    SYNC_TO_DISK,
-    WRITE,
-    Operation,
+from committer.stores.directory_abilities import (
+    DIRECTORY_RIGHTS,
+    KNOWN_DIRECTORIES,
+    TREE_COUNTS,
+    TREE_LISTING,
+    TreeCounts,
 )
-from committer.stores.tree_counts import TREE_COUNTS, TreeCounts
-from committer.stores.tree_listing import TREE_LISTING
+from committer.stores.examination import EXAMINATION, TRIALS, Finding
 from committer.stores.uploads import BLOCK_LISTS, UPLOADS, PendingUpload, UncommittedBlock, UploadPart
+
+Repetition: TypeAlias = Literal["changes nothing", "repeatable", "once"]
+CHANGES_NOTHING: Final = "changes nothing"
+REPEATABLE: Final = "repeatable"
+ONCE: Final = "once"
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """What one method of a store is, to what wraps the store.
+
+    Attributes:
+        name: The method; of a writer's, with ``writer``.
+        statistic: What it is counted and timed under; empty for what is not.
+        kind: What it does, which says what it takes of an endpoint's rate.
+        repetition: When it may be sent again after a lost answer: it changes nothing; it does the same again; never.
+    """
+
+    name: str
+    statistic: str
+    kind: Kind
+    repetition: Repetition
+
+
+PROBE: Final = Operation("probe", "", "write", CHANGES_NOTHING)
+STATUS: Final = Operation("status", names.OP_GET_FILE_STATUS, "read", CHANGES_NOTHING)
+LIST: Final = Operation("list", names.OP_LIST_STATUS, "read", CHANGES_NOTHING)
+LIST_TREE: Final = Operation("list_tree", names.OP_LIST_STATUS, "read", CHANGES_NOTHING)
+READ: Final = Operation("read", names.OP_OPEN, "read", CHANGES_NOTHING)
+PUT: Final = Operation("put", names.OP_CREATE, "write", REPEATABLE)
+PUT_EXCLUSIVE: Final = Operation("put", names.OP_CREATE, "write", ONCE)
+OPEN_WRITER: Final = Operation("open_writer", names.OP_CREATE, "write", ONCE)
+WRITE: Final = Operation("write", "", "write", ONCE)
+CLOSE_WRITER: Final = Operation("close_writer", "", "write", ONCE)
+ABORT_WRITER: Final = Operation("abort_writer", "", "write", REPEATABLE)
+MAKE_DIRECTORY: Final = Operation("make_directory", names.OP_MKDIRS, "write", REPEATABLE)
+# By version, too: to what wraps a store the one is as the other.
+RENAME_FILE: Final = Operation("rename_file", names.COMMIT_FILE_RENAME, "write", ONCE)
+RENAME_FILES: Final = Operation("rename_files", names.COMMIT_FILE_RENAME, "write", ONCE)
+COUNT_TREE: Final = Operation("count_tree", names.OP_GET_CONTENT_SUMMARY, "read", CHANGES_NOTHING)
+RENAME_DIRECTORY: Final = Operation("rename_directory", names.OP_RENAME, "write", ONCE)
+DELETE_FILE: Final = Operation("delete_file", names.OP_DELETE, "delete", REPEATABLE)
+DELETE_FILE_IF: Final = Operation("delete_file_if", names.OP_DELETE, "delete", REPEATABLE)
+DELETE_FILES: Final = Operation("delete_files", names.OBJECT_BULK_DELETE_REQUEST, "delete", REPEATABLE)
+DELETE_DIRECTORY: Final = Operation("delete_directory", names.OP_DELETE, "delete", REPEATABLE)
+DELETE_TREE: Final = Operation("delete_directory", names.OP_DELETE_DIR, "delete", REPEATABLE)
+LINK_FILE: Final = Operation("link_file", names.OP_LINK, "write", ONCE)
+ENCLOSE_FILE: Final = Operation("enclose_file", names.OP_RENAME, "write", ONCE)
+MADE_ALIKE: Final = Operation("made_alike", names.OP_GET_FILE_STATUS, "read", CHANGES_NOTHING)
+FIND_LINK: Final = Operation("find_link", names.OP_GET_FILE_STATUS, "read", CHANGES_NOTHING)
+SYNC_TO_DISK: Final = Operation("sync", names.OP_HSYNC, "write", REPEATABLE)
+# Of the same name as `put`: to what wraps a store the one is as the other.
+REPLACE_FILE: Final = Operation("put", names.OP_CREATE, "write", ONCE)
+PUT_DESCRIBED: Final = Operation("put", names.OP_CREATE, "write", REPEATABLE)
+CREATE_UPLOAD: Final = Operation("create_upload", names.OBJECT_MULTIPART_INITIATED, "write", ONCE)
+PUT_PART: Final = Operation("put_part", names.MULTIPART_UPLOAD_PART_PUT, "write", REPEATABLE)
+COMPLETE_UPLOAD: Final = Operation("complete_upload", names.COMMITTER_MATERIALIZE_FILE, "write", ONCE)
+ABORT_UPLOAD: Final = Operation("abort_upload", names.OBJECT_MULTIPART_ABORTED, "delete", REPEATABLE)
+LIST_UPLOADS: Final = Operation("list_uploads", names.OBJECT_MULTIPART_LIST, "read", CHANGES_NOTHING)
+LIST_PARTS: Final = Operation("list_parts", names.OBJECT_MULTIPART_LIST_PARTS, "read", CHANGES_NOTHING)
+PUT_BLOCK: Final = Operation("put_block", names.MULTIPART_UPLOAD_PART_PUT, "write", REPEATABLE)
+PUT_BLOCK_LIST: Final = Operation("put_block_list", names.COMMITTER_MATERIALIZE_FILE, "write", ONCE)
+LIST_BLOCKS: Final = Operation("list_uncommitted_blocks", names.OBJECT_MULTIPART_LIST_PARTS, "read", CHANGES_NOTHING)
+
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from committer.errors import (
     StorePreconditionError,
     UnsupportedError,
 )
-from committer.option_values import shown_name
+from committer.options.values import shown_name
 from committer.paths import StorePath
 from committer.stores.abilities import METADATA, SYNC
 from committer.stores.base import FileStatus, Store

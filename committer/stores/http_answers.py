@@ -1,15 +1,28 @@
-"""What the answers of all services that speak HTTP say in one way: a file's content, and moments."""
+"""HTTP responses: errors, contents, times, XML and continuation tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, TypeVar
+from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
 
-from committer.errors import CommitterError
+from committer.advice import LOOK_BEFORE, UNREADABLE
+from committer.errors import (
+    CommitterError,
+    DestinationNotFoundError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StoreThrottledError,
+    StoreUnavailableError,
+)
+from committer.flow.runtime import current_runtime
+from committer.flow.store_clock import retry_after_s
 from committer.paths import StorePath
+from committer.readable import clean
 from committer.stores.helpers import too_long
 from committer.stores.http import Answer
 
@@ -62,3 +75,166 @@ def _moment(read: Callable[[str], datetime], text: str) -> float | None:
         return None
     # In the first and last year another zone may have no such date.
     return moment.timestamp() if MINYEAR < moment.year < MAXYEAR else None
+
+
+E = TypeVar("E", bound=CommitterError)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refusal, and the call it was given to.
+
+    Attributes:
+        status: The HTTP status.
+        code: What the service calls its reason; empty where it says none.
+        request_id: By which the service knows the request; empty where it says none.
+        operation: The store call.
+        path: What it was made on; the destination of a rename.
+        source: The source of a rename.
+    """
+
+    status: int
+    code: str
+    request_id: str
+    operation: str
+    path: StorePath
+    source: StorePath | None = None
+
+    def as_error(self, kind: type[E], message: str, next_step: str = "", *, at: StorePath | None = None) -> E:
+        """An error that tells of it; `at` another path than the call's.
+
+        A service does not report on which path of a rename the right is missing, so the error names both.
+        """
+        if kind is StorePermissionError and self.source is not None:
+            message, at = f"{message}: {self.source} cannot be renamed to {self.path}", self.source
+        return kind(self._told(message), operation=self.operation, path=at or self.path, next_step=next_step)
+
+    def slow_down(self, headers: Mapping[str, str]) -> StoreThrottledError:
+        """It asks to slow down, for as long as its headers say."""
+        return StoreThrottledError(
+            self._told("the service asks to slow down"),
+            retry_after_s=retry_after_s(headers, current_runtime().now()),
+            operation=self.operation,
+            path=self.path,
+        )
+
+    def failed(self, *, changes: bool) -> StoreUnavailableError | StoreOutcomeUnknownError:
+        """The service failed, at a call that may have changed something, or at one that cannot have."""
+        if not changes:
+            return self.as_error(StoreUnavailableError, "the service failed")
+        return self.as_error(StoreOutcomeUnknownError, "the service failed and may have done it", LOOK_BEFORE)
+
+    def no_such(self, what: str) -> DestinationNotFoundError:
+        """The bucket or container of the path is not there."""
+        return self.as_error(
+            DestinationNotFoundError,
+            f"there is no such {what}: {self.path.authority}",
+            f"create the {what} first, or correct its name",
+        )
+
+    def _told(self, message: str) -> str:
+        said = " ".join(part for part in (str(self.status), self.code, self.request_id) if part)
+        return f"{message} ({clean(said)})"
+
+
+T = TypeVar("T")
+
+
+class PageTokens:
+    """Detector of repeated continuation tokens in one call, whose pages would never end.
+
+    Compares each token with the last one and with one earlier token, which is replaced each time that the number of
+    pages has doubled (R. P. Brent, "An improved Monte Carlo factorization algorithm", 1980). This finds a cycle of any
+    length in constant memory, within three times the pages before the cycle and in it.
+
+    Args:
+        operation: The name of the call, for errors.
+        path: The path of the call, for errors.
+        changes: Whether the call changes something; then a repeated token leaves its outcome unknown.
+    """
+
+    def __init__(self, operation: str, path: StorePath, *, changes: bool = False) -> None:
+        self._error = StoreOutcomeUnknownError if changes else StoreUnavailableError
+        self._operation = operation
+        self._path = path
+        self._last: object = None
+        self._kept: object = None
+        self._span = self._left = 1
+
+    def following(self, token: T) -> T:
+        """Checks the token of the next page, and returns it.
+
+        Raises:
+            StoreUnavailableError: The token is empty or repeats an earlier one.
+            StoreOutcomeUnknownError: Likewise, in a call that changes something.
+        """
+        if not token or token in (self._last, self._kept):
+            why = "repeats the token of an earlier page" if token else "names no next page, and is not the last"
+            raise self._error(
+                f"a page of an answer {why}",
+                operation=self._operation,
+                path=self._path,
+                next_step="report this to the operator of the service, or of the proxy before it",
+            )
+        self._last = token
+        self._left -= 1
+        if not self._left:
+            self._span *= 2
+            self._kept, self._left = token, self._span
+        return token
+
+
+class Answered:
+    """One element of an answer, its children by their names without namespace."""
+
+    __slots__ = ("_element",)
+
+    def __init__(self, element: Element) -> None:
+        self._element = element
+
+    def text(self, name: str) -> str:
+        """The text of the child of that name, spaces and all; empty without one."""
+        for child in self._element:
+            if _local(child) == name:
+                return child.text or ""
+        return ""
+
+    def texts(self) -> dict[str, str]:
+        """The text of each child."""
+        return {_local(child): child.text or "" for child in self._element}
+
+    def each(self, name: str) -> Iterator[Answered]:
+        """The children of that name."""
+        return (Answered(child) for child in self._element if _local(child) == name)
+
+    def child(self, name: str) -> Answered | None:
+        """The first child of that name."""
+        return next(self.each(name), None)
+
+
+def parsed(body: bytes, root: str, operation: str, path: StorePath) -> Answered:
+    """What an answer holds.
+
+    Args:
+        body: The answer.
+        root: What its root element's name begins with: some services that speak like S3 end it otherwise.
+        operation: What errors call it.
+        path: What it is about.
+
+    Raises:
+        StoreUnavailableError: It is not the document it must be.
+    """
+    try:
+        # No answer of a store declares anything; without declarations nothing can grow while it is parsed. In UTF-16
+        # these bytes would not be seen.
+        if b"<!" not in body and b"\0" not in body:
+            element = fromstring(body, XMLParser(encoding="utf-8"))  # noqa: S314
+            if _local(element).startswith(root):
+                return Answered(element)
+    except ParseError:
+        pass
+    raise StoreUnavailableError("an answer cannot be read", operation=operation, path=path, next_step=UNREADABLE)
+
+
+def _local(element: Element) -> str:
+    return element.tag.rpartition("}")[2]

@@ -12,9 +12,9 @@ from typing import Final, TypeAlias, cast
 
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.flow.runtime import current_runtime
+from committer.options.references import is_in_file
+from committer.options.storage import OptionTable
 from committer.paths import StorePath
-from committer.references import is_in_file
-from committer.storage_options import OptionTable
 from committer.stores.base import Store
 
 GROUP: Final = "committer.stores"

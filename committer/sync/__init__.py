@@ -29,22 +29,22 @@ import msgspec
 
 import committer as engine
 from committer import advice
+from committer.api.list_jobs import JobInfo
+from committer.api.uploads import UploadInfo
+from committer.api.validate import ValidationReport
+from committer.api.winners import Winners
 from committer.committers import results
 from committer.committers.results import CommitPlan, JobReport
-from committer.config import CommitterConfig
 from committer.errors import CommitterError
 from committer.flow.portal import wait_for
-from committer.operations import JobInfo
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
-from committer.reading import Winners
 from committer.records.file_list import CommittedFile
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.sync.blocking import blocking, like
 from committer.sync.jobs import Job, TaskAttempt
 from committer.sync.publishing import ExecutorPool, publish_chunk
-from committer.uploads import UploadInfo
-from committer.validation import ValidationReport
 
 __all__ = [
     "CommitPlan",

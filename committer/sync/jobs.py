@@ -7,9 +7,10 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from committer import blocking_files, task_files
-from committer import job as job_engine
-from committer import task as task_engine
+from committer.api import job as job_engine
+from committer.api import task as task_engine
+from committer.api import task_files
+from committer.api import task_files as blocking_files
 from committer.committers.results import JobReport
 from committer.errors import JobStateError, TaskError
 from committer.flow.portal import is_ending, wait_for

@@ -9,7 +9,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Final, Self
 
-from committer import publishing as engine
+from committer.api import publishing as engine
 from committer.errors import ConfigurationError
 from committer.flow.runtime import current_runtime
 from committer.layout import check_number
@@ -17,7 +17,7 @@ from committer.logs import job_logger
 from committer.records.publish_chunk import PublishAccount, PublishChunk
 from committer.sync.blocking import blocking
 
-_log = job_logger("committer.job")
+_log = job_logger("committer.api.job")
 
 _TRIES: Final = 3
 

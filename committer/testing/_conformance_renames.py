@@ -17,8 +17,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.abilities import HARD_LINKS, LOCAL_PATHS, SYNC, VERSIONS
 from committer.stores.base import Capabilities, Store
-from committer.stores.known_directories import KNOWN_DIRECTORIES
-from committer.stores.tree_counts import TREE_COUNTS
+from committer.stores.directory_abilities import KNOWN_DIRECTORIES, TREE_COUNTS
 from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, successes
 
 

@@ -1,14 +1,18 @@
 # ruff: noqa: S101
-"""Conformance: uploads whose completion is withheld, where the store has them: their parts, and while they wait."""
+"""Conformance tests of uploads."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
 
 import pytest
 
 from committer.errors import (
     ConfigurationError,
+    StoreConflictError,
+    StoreExistsError,
     StoreNotFoundError,
     StorePartsError,
     StoreUploadNotFoundError,
@@ -16,15 +20,56 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
-from committer.stores.uploads import UPLOADS, SupportsUploads
+from committer.stores.uploads import UPLOADS, SupportsUploads, UploadPart
 from committer.testing._conformance_base import (
     STAMP,
     WRONG_STAMPS,
     Channel,
+    ConformanceBase,
     names_in,
+    outcomes,
+    successes,
     undeclared,
 )
-from committer.testing._uploading import UploadFixtures, begin, drained, upload
+
+T = TypeVar("T")
+
+
+class UploadFixtures(ConformanceBase):
+    """The store's uploads, and parts for them."""
+
+    @pytest.fixture
+    def uploads(self, store: Store, can: Capabilities) -> SupportsUploads | None:
+        """The store where it has uploads; None elsewhere."""
+        if not can.multipart:
+            return None
+        return UPLOADS.required(store, "create_upload")
+
+    @pytest.fixture
+    def contents(self, can: Capabilities) -> list[bytes]:
+        """Three parts that may follow one another; the last is short."""
+        length = max(can.min_part_bytes, 3)
+        return [b"a" * length, b"b" * length, b"c"]
+
+
+async def begin(
+    uploads: SupportsUploads, path: StorePath, contents: Sequence[bytes], *, stamp: str = STAMP
+) -> tuple[str, list[UploadPart]]:
+    """Creates an upload and sends its parts; leaves it pending."""
+    upload_id = await uploads.create_upload(path, stamp=stamp)
+    return upload_id, [await uploads.put_part(path, upload_id, number, data) for number, data in enumerate(contents, 1)]
+
+
+async def upload(uploads: SupportsUploads, path: StorePath, contents: Sequence[bytes], *, stamp: str) -> str:
+    """Uploads a file whole; gives the id that its upload had."""
+    upload_id, parts = await begin(uploads, path, contents, stamp=stamp)
+    await uploads.complete_upload(path, upload_id, parts)
+    return upload_id
+
+
+async def drained(entries: AsyncIterator[T]) -> list[T]:
+    """Everything that an iterator gives."""
+    return [entry async for entry in entries]
 
 
 class UploadConformance(UploadFixtures):
@@ -242,3 +287,138 @@ class UploadConformance(UploadFixtures):
             await drained(able.list_uploads(root))
         with pytest.raises(UnsupportedError):
             await drained(able.list_parts(root / "file", "any"))
+
+
+class CompletionConformance(UploadFixtures):
+    """What holds of a store whose capabilities say `multipart`, when an upload is completed."""
+
+    async def test_anyone_completes_an_upload_from_what_was_answered(
+        self, uploads: SupportsUploads | None, root: StorePath, channel: Channel, contents: list[bytes]
+    ) -> None:
+        if uploads is None:
+            return
+        upload_id, parts = await begin(uploads, root / "file", contents)
+        recorded = [UploadPart(part.number, part.etag) for part in parts]
+        await uploads.complete_upload(root / "file", upload_id, recorded)
+        assert await channel.files() == {"file": b"".join(contents)}
+
+    async def test_parts_that_are_not_named_are_dropped(
+        self, uploads: SupportsUploads | None, root: StorePath, channel: Channel, contents: list[bytes]
+    ) -> None:
+        if uploads is None:
+            return
+        upload_id, parts = await begin(uploads, root / "file", contents)
+        await uploads.complete_upload(root / "file", upload_id, [parts[0], parts[2]])
+        assert await channel.files() == {"file": contents[0] + contents[2]}
+
+    async def test_wrong_parts_are_refused_and_the_upload_stays(
+        self,
+        uploads: SupportsUploads | None,
+        root: StorePath,
+        channel: Channel,
+        contents: list[bytes],
+        can: Capabilities,
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        upload_id, parts = await begin(uploads, path, contents)
+        one, two, last = parts
+        wrong: list[list[UploadPart]] = [
+            [],
+            [two, one],
+            [one, one],
+            [one, UploadPart(two.number, last.etag)],
+            [one, two, last, UploadPart(4, last.etag)],
+        ]
+        if can.min_part_bytes > 1:
+            short = await uploads.put_part(path, upload_id, 5, b"d")
+            wrong.append([one, last, short])
+        for named in wrong:
+            with pytest.raises(StorePartsError) as caught:
+                await uploads.complete_upload(path, upload_id, named)
+            assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
+            assert await channel.files() == {}
+        await uploads.complete_upload(path, upload_id, parts)
+        assert await channel.files() == {"file": b"".join(contents)}
+
+    async def test_complete_replaces(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if uploads is None:
+            return
+        old = await store.put(root / "file", b"old")
+        upload_id, parts = await begin(uploads, root / "file", [b"new"])
+        assert await channel.files() == {"file": b"old"}
+        identity = await uploads.complete_upload(root / "file", upload_id, parts)
+        assert await channel.files() == {"file": b"new"}
+        assert identity != old.identity or not can.identity
+
+    async def test_complete_exclusively(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        upload_id, parts = await begin(uploads, path, [b"new"])
+        await store.put(path, b"old")
+        with pytest.raises(StoreExistsError) as caught:
+            await uploads.complete_upload(path, upload_id, parts, exclusive=True)
+        assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
+        assert await channel.files() == {"file": b"old"}
+        assert [found.upload_id for found in await drained(uploads.list_uploads(root))] == [upload_id]
+        await store.delete_file(path)
+        await uploads.complete_upload(path, upload_id, parts, exclusive=True)
+        assert await channel.files() == {"file": b"new"}
+
+    async def test_complete_exclusively_at_once(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        begun = [await begin(uploads, path, [f"{number}".encode()], stamp=f"{number}") for number in range(6)]
+        found = await outcomes(uploads.complete_upload(path, *one, exclusive=True) for one in begun)
+        assert successes(found) == 1
+        errors = [one for one in found if isinstance(one, BaseException)]
+        assert all(isinstance(one, (StoreExistsError, StoreConflictError)) for one in errors)
+        assert all(getattr(one, "outcome", "") == "unchanged" for one in errors)
+        winner = next(number for number, one in enumerate(found) if not isinstance(one, BaseException))
+        assert await channel.files() == {"file": f"{winner}".encode()}
+        assert (await store.status(path)).stamp == f"{winner}"
+
+    async def test_completing_twice_changes_nothing(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        for exclusive in (False, True):
+            await store.delete_file(path)
+            upload_id, parts = await begin(uploads, path, [b"1"])
+            identity = await uploads.complete_upload(path, upload_id, parts, exclusive=exclusive)
+            [again] = await outcomes([uploads.complete_upload(path, upload_id, parts, exclusive=exclusive)])
+            if isinstance(again, BaseException):
+                assert isinstance(again, StoreUploadNotFoundError) or (
+                    exclusive and isinstance(again, StoreExistsError)
+                )
+                assert (again.outcome, again.path) == ("unchanged", str(path))
+            else:
+                assert again == identity
+            assert await channel.files() == {"file": b"1"}
+            assert (await store.status(path)).stamp == STAMP
+
+    async def test_deleting_ends_no_upload(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "d/file"
+        await store.put(path, b"old")
+        upload_id, parts = await begin(uploads, path, [b"new"])
+        assert await store.delete_file(path)
+        await store.put(root / "d/other", b"")
+        assert await store.delete_directory(root / "d", recursive=True)
+        assert [one.upload_id for one in await drained(uploads.list_uploads(root))] == [upload_id]
+        await uploads.complete_upload(path, upload_id, parts)
+        assert await channel.files() == {"d/file": b"new"}

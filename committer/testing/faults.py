@@ -1,16 +1,266 @@
-"""A store that fails when it is told to, and remembers what it was asked."""
+"""A store that fails on demand, and records its calls."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Literal, TypeAlias, TypeVar
+
 import msgspec
 
+from committer.errors import (
+    CommitterError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StoreThrottledError,
+    StoreUnavailableError,
+)
+from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores.base import Capabilities
+from committer.stores.base import Capabilities, Store
+from committer.stores.forwarding import ForwardingStore, Operation
 from committer.stores.uploads import UploadPart
-from committer.testing._fault_kinds import Call, Fault, FaultKind, SimulatedCrash
-from committer.testing._faulty_calls import FaultyCalls, Hook
 
 __all__ = ["Call", "Fault", "FaultKind", "FaultyStore", "Hook", "SimulatedCrash"]
+
+FaultKind: TypeAlias = Literal[
+    "unavailable", "throttled", "forbidden", "unanswered", "lost", "crash_before", "crash_after", "late", "again"
+]
+
+
+class SimulatedCrash(BaseException):
+    """The process died here. No ``except Exception`` catches it, as none would catch a SIGKILL."""
+
+
+class Call(msgspec.Struct):
+    """One call that reached a `FaultyStore`.
+
+    Attributes:
+        number: Its place in the order of arrival; the first is 1.
+        operation: Name of the store method; of a file being written ``write``, ``close_writer`` or ``abort_writer``.
+        path: Its path.
+        destination: Its second path, where there is one.
+        fault: What was done to it.
+        result: Empty while it runs; then ``ok`` or the name of the error that the caller saw.
+    """
+
+    number: int
+    operation: str
+    path: StorePath
+    destination: StorePath | None = None
+    fault: FaultKind | None = None
+    result: str = ""
+
+    def __str__(self) -> str:
+        target = f" -> {self.destination}" if self.destination is not None else ""
+        fault = f" [{self.fault}]" if self.fault else ""
+        return f"{self.number:4} {self.operation} {self.path}{target}{fault}: {self.result or 'running'}"
+
+
+class Fault(msgspec.Struct, kw_only=True):
+    """One thing that goes wrong, at the calls that fit all that is given.
+
+    Attributes:
+        kind: What happens. Without effect: ``unavailable``, ``throttled``, ``forbidden``, and ``unanswered`` (the
+            request is lost, and its caller cannot know). After the effect: ``lost`` (the answer is). ``crash_before``
+            and ``crash_after`` kill the process: this call, and every later one, raises `SimulatedCrash`. Out of order:
+            ``late`` (the caller cannot know, and the request arrives `delay_s` later), ``again`` (it is answered, and
+            arrives a second time `delay_s` later); of listings and of writing to an open file both are ``lost``.
+        call: The number of the call.
+        operation: The name of the operation.
+        path: Part of a path's text, or what says yes to a path; one of the call's two paths must fit.
+        times: How many fitting calls it hits, the first ones; None hits all.
+        retry_after_s: What a throttled call says about the wait, in seconds.
+        delay_s: How much later a request arrives that comes late or again, in seconds of the runtime.
+    """
+
+    kind: FaultKind
+    call: int | None = None
+    operation: str | None = None
+    path: str | Callable[[StorePath], bool] | None = None
+    times: int | None = 1
+    retry_after_s: float | None = None
+    delay_s: float = 1.0
+
+    def fits(self, call: Call) -> bool:
+        """Whether it hits a call, were it still in force."""
+        if self.call is not None and self.call != call.number:
+            return False
+        if self.operation is not None and self.operation != call.operation:
+            return False
+        paths = [path for path in (call.path, call.destination) if path is not None]
+        if isinstance(self.path, str):
+            return any(self.path in str(path) for path in paths)
+        return self.path is None or any(self.path(path) for path in paths)
+
+
+T = TypeVar("T")
+
+Hook: TypeAlias = Callable[[Call], Awaitable[None]]
+
+# These cannot come out of order: a listing changes nothing, and an open file is one connection.
+_IN_ORDER = frozenset({"list", "list_tree", "list_uploads", "list_parts", "write", "close_writer", "abort_writer"})
+
+
+class FaultyCalls(ForwardingStore):
+    """The calls of one process to a store: counted, remembered, and made to fail as told."""
+
+    def __init__(self, inner: Store, faults: Iterable[Fault] = (), *, before_call: Hook | None = None) -> None:
+        super().__init__(inner)
+        self.faults: list[Fault] = list(faults)
+        self.calls: list[Call] = []
+        self.before_call = before_call
+        self.after_effect: Callable[[Call], None] | None = None
+        self.crashed: bool = False
+        self.under_way: set[asyncio.Task[None]] = set()
+
+    def count(self, operation: str | None = None) -> int:
+        """How many calls there were, of one operation or of all."""
+        return sum(operation in (None, call.operation) for call in self.calls)
+
+    def counts(self) -> Counter[str]:
+        """How many calls there were of each operation."""
+        return Counter(call.operation for call in self.calls)
+
+    def log(self) -> str:
+        """Every call on a line of its own."""
+        return "\n".join(str(call) for call in self.calls)
+
+    async def call(
+        self,
+        operation: Operation,
+        send: Callable[[], Awaitable[T]],
+        path: StorePath,
+        destination: StorePath | None = None,
+    ) -> T:
+        """Makes a call of the store's own; as `run`."""
+        return await self.run(operation.name, send, path, destination)
+
+    async def stream(
+        self, operation: Operation, entries: Callable[[], AsyncIterator[T]], path: StorePath
+    ) -> AsyncIterator[T]:
+        """Counts a listing as one call; what hits it after its effect comes behind its last entry."""
+        call, fault = await self._begin(operation.name, path)
+        self._strike_before(call, fault)
+        async for entry in entries():
+            yield entry
+            self._check_alive(call)
+        self._strike_after(call, fault)
+
+    async def run(
+        self,
+        operation: str,
+        effect: Callable[[], Awaitable[T]],
+        path: StorePath,
+        destination: StorePath | None = None,
+    ) -> T:
+        """Counts a call, lets it fail as told, and else has its effect; for stores with more operations than most."""
+        call, fault = await self._begin(operation, path, destination)
+        if fault is not None and fault.kind in {"late", "again"} and operation not in _IN_ORDER:
+            self._send_later(call, effect, fault.delay_s)
+        self._strike_before(call, fault)
+        try:
+            result = await effect()
+        except Exception as error:
+            call.result = type(error).__name__
+            self._strike_after(call, fault)
+            raise
+        self._affected(call)
+        self._strike_after(call, fault)
+        return result
+
+    def fault_for(self, call: Call) -> Fault | None:
+        """What goes wrong with a call that is about to be made; asked once a call."""
+        for fault in self.faults:
+            if fault.times != 0 and fault.fits(call):
+                if fault.times is not None:
+                    fault.times -= 1
+                return fault
+        return None
+
+    def _send_later(self, call: Call, effect: Callable[[], Awaitable[T]], delay_s: float) -> None:
+        async def arrive() -> None:
+            await current_runtime().sleep(delay_s)
+            late = Call(call.number, f"{call.operation} (late)", call.path, call.destination)
+            self.calls.append(late)
+            try:
+                await effect()
+            except CommitterError as error:
+                late.result = type(error).__name__
+            else:
+                late.result = "ok"
+                self._affected(late)
+
+        task = asyncio.create_task(arrive())
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+
+    def _affected(self, call: Call) -> None:
+        if self.after_effect is not None:
+            self.after_effect(call)
+
+    async def _begin(
+        self, operation: str, path: StorePath, destination: StorePath | None = None
+    ) -> tuple[Call, Fault | None]:
+        call = Call(len(self.calls) + 1, operation, path, destination)
+        self.calls.append(call)
+        self._check_alive(call)
+        if self.before_call is not None:
+            await self.before_call(call)
+            self._check_alive(call)
+        fault = self.fault_for(call)
+        if fault is not None:
+            call.fault = fault.kind
+        return call, fault
+
+    def _strike_before(self, call: Call, fault: Fault | None) -> None:
+        if fault is None or fault.kind in {"lost", "crash_after", "again"}:
+            return
+        if fault.kind == "late" and call.operation in _IN_ORDER:
+            return
+        if fault.kind == "crash_before":
+            self.crashed = True
+            self._check_alive(call)
+        if fault.kind == "throttled":
+            error: Exception = StoreThrottledError(
+                "injected: slow down",
+                operation=call.operation,
+                path=call.path,
+                retry_after_s=fault.retry_after_s,
+            )
+        elif fault.kind == "forbidden":
+            error = StorePermissionError("injected: no right", operation=call.operation, path=call.path)
+        elif fault.kind in {"unanswered", "late"}:
+            error = StoreOutcomeUnknownError("injected: the request was lost", operation=call.operation, path=call.path)
+        else:
+            error = StoreUnavailableError("injected: not taken", operation=call.operation, path=call.path)
+        call.result = type(error).__name__
+        try:
+            raise error
+        finally:
+            # Tests count what waits for the cycle collector: an error that its own frame has does.
+            del error
+
+    def _strike_after(self, call: Call, fault: Fault | None) -> None:
+        # What was under way when the process died had its effect, but no caller is left to hear of it.
+        self._check_alive(call)
+        lost = fault is not None and (
+            fault.kind == "lost" or (fault.kind in {"late", "again"} and call.operation in _IN_ORDER)
+        )
+        if fault is None or not (lost or fault.kind == "crash_after"):
+            call.result = call.result or "ok"
+            return
+        if fault.kind == "crash_after":
+            self.crashed = True
+            self._check_alive(call)
+        call.result = "StoreOutcomeUnknownError"
+        raise StoreOutcomeUnknownError("injected: the answer was lost", operation=call.operation, path=call.path)
+
+    def _check_alive(self, call: Call) -> None:
+        if self.crashed:
+            call.result = "SimulatedCrash"
+            raise SimulatedCrash(f"call {call.number}, {call.operation} {call.path}")
 
 
 class FaultyStore(FaultyCalls):

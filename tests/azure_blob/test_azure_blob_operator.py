@@ -12,7 +12,7 @@ import pytest
 
 import committer
 from committer.cli import main
-from committer.committers.block_list.committer import BlockListAction
+from committer.committers.block_list import BlockListAction
 from committer.paths import StorePath
 from committer.testing.faults import SimulatedCrash
 from tests.azure_blob.azurite import ACCOUNT, KEY_IS_IN, Azurite

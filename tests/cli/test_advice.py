@@ -10,8 +10,7 @@ import pytest
 
 import committer
 from committer.advice import call
-from committer.cli.advice import as_commands, commands_of, pieces_of, sentence_of
-from committer.cli.text import reach_by
+from committer.cli.text import as_commands, commands_of, pieces_of, reach_by, sentence_of
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.cli.conftest import Lake, Run

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from committer.cli.application import app
-from committer.cli.exits import Exit
+from committer.cli.text import Exit
 from tests.cli.conftest import ROOT, Lake
 
 PAGE = ROOT / "docs" / "cli.md"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer.cli.exits import Exit
+from committer.cli.text import Exit
 from tests.cli.conftest import JAVA, Lake, Run
 from tests.job_paths import INTENT
 
@@ -83,7 +83,7 @@ def test_every_record_of_this_engine(run: Run, lake: Lake, monkeypatch: pytest.M
     lake.begun()
     with monkeypatch.context() as patch:
         # Little enough stands in the decision itself.
-        patch.setattr("committer.stages.decide.FACTS_IN_DECISION", -1)
+        patch.setattr("committer.stages.decide.decide.FACTS_IN_DECISION", -1)
         lake.decided()
     lake.unfinished()
     lake.committed("done")

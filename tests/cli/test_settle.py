@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from committer.cli.exits import Exit
+from committer.cli.text import Exit
 from tests.cli.conftest import Lake, Run
 from tests.cli.test_dead_driver import kill_a_driver
 

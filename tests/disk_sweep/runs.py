@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 import committer
-import committer.operations  # else each run imports it
+import committer.api.cleanup  # else each run imports it
 from committer.errors import CommitterError, JobNotFoundError, JobStateError, JobUndecidedError
 from committer.flow.runtime import use_runtime
 from tests.disk_sweep import life, mounts, planted

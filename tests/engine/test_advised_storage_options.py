@@ -14,8 +14,8 @@ import committer
 import committer.sync
 from committer.committers.advising import shown_options, with_options
 from committer.errors import CommitterError, ConfigurationError
+from committer.options.references import Found
 from committer.paths import StorePath
-from committer.references import Found
 from committer.spark.options import parse_options
 from committer_testing.emulators.adls import AdlsEmulator, Fault, serve
 from tests.engine.test_advice import calls_in, follow

@@ -10,7 +10,7 @@ import pytest
 import committer
 from committer.committers.registry import BUILT_IN, committer_for, default_committer
 from committer.errors import UnsupportedError
-from committer.stores.memory.profiles import PROFILES
+from committer.stores.memory.store import PROFILES
 
 DOCS = Path(__file__).parents[2] / "docs"
 COLUMNS = ("local", "hdfs", "adls", "azure-flat", "gcs", "s3")

@@ -18,7 +18,7 @@ from committer.records.manifest import (
     TaskManifest,
     decode_task_manifest,
 )
-from committer.stages import load_records
+from committer.stages.load import load_records
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.places import MemoryPlace

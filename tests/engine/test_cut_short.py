@@ -12,7 +12,7 @@ import committer
 from committer.errors import CommitterError, StorePermissionError
 from committer.paths import StorePath
 from committer.testing.faults import Call
-from committer.testing.virtual_loop import virtual_loop
+from committer.testing.virtual_time import virtual_loop
 from tests.neighbours.meeting import Connection, Table
 
 T = TypeVar("T")

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer import CommittedFile, CommitterConfig, JobReport, comparing
-from committer.config import FileListFormat
+from committer import CommittedFile, CommitterConfig, JobReport
+from committer.api import validate as comparing
 from committer.errors import CommitterError, ConfigurationError, JobNotFoundError, RecordError, StoreNotFoundError
+from committer.options.config import FileListFormat
 from committer.paths import StorePath
 from committer.records import file_list as records
 from committer.records.file_list import ListedFile
 from committer.records.success import decode_success
-from committer.stages import file_list as stage
-from committer.stages import load_records
 from committer.stages.base import StageContext
-from committer.stages.planned_file import PlannedFile
-from committer.stages.planned_files import PlannedFiles
+from committer.stages.finish import file_list as stage
+from committer.stages.load import load_records
+from committer.stages.load.planned_files import PlannedFile, PlannedFiles
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash

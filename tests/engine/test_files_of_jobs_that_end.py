@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from committer import CommitterConfig
+from committer.api.task import TaskAttempt
+from committer.api.task_files import TaskFile
 from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, TaskError
-from committer.task import TaskAttempt
-from committer.task_files import TaskFile
 from tests.engine.places import Place, place_fixture
 
 # Stores on which what a task writes goes with its directory.

@@ -6,6 +6,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.api.cleanup import plan_cleanup
 from committer.errors import (
     JobDecidedError,
     MultipleError,
@@ -14,7 +15,6 @@ from committer.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from committer.operations import plan_cleanup
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.engine.places import EVERY_COMMITTER, Place, place_fixture
 from tests.job_paths import has_in_job

@@ -12,7 +12,7 @@ from committer import CommitterConfig
 from committer.errors import CommitterError, TargetExistsError
 from committer.events.names import COMMITTER_STALE_METADATA
 from committer.paths import StorePath
-from committer.stages.foreign_metadata import MARKS, look_at_root, refusal_of
+from committer.stages.check.foreign_metadata import MARKS, look_at_root, refusal_of
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault
 from tests.engine.file_places import FileInMemory

@@ -18,7 +18,7 @@ import pytest
 
 import committer
 from committer import Job, TaskAttempt, sync
-from committer.blocking_files import BlockingTaskFile
+from committer.api.task_files import BlockingTaskFile
 from committer.errors import CommitterError, JobStateError, TaskError
 from committer.flow.awaited import Calls
 from committer.testing.faults import Fault

@@ -17,7 +17,7 @@ from committer.errors import CommitterError, MultipleError
 from committer.flow import repeats, spill
 from committer.flow.repeats import Repeats
 from committer.flow.spill import SpillFile
-from committer.stages import noted_facts
+from committer.stages import facts as noted_facts
 from committer.testing.faults import Call
 from tests.few_facts import list_in_side_files
 from tests.neighbours.meeting import Table

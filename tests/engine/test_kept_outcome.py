@@ -8,6 +8,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.api.cleanup import forget_outcome, plan_cleanup
 from committer.errors import (
     CommitterError,
     JobExistsError,
@@ -15,7 +16,6 @@ from committer.errors import (
     JobUndecidedError,
     OutcomeKeptError,
 )
-from committer.operations import forget_outcome, plan_cleanup
 from committer.records.job_state import JobOutcome
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash

@@ -9,13 +9,13 @@ import pytest
 
 import committer
 from committer import CommitterConfig, JobSpec, TaskCommit
+from committer.api.cleanup import Cleaning, clean_directory
 from committer.errors import (
     CommitterError,
     JobDecidedError,
     JobNotFoundError,
 )
 from committer.layout import DirectoryName
-from committer.operations.clean_job import Cleaning, clean_directory
 from committer.paths import StorePath
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import Delivery, MemoryPlace, Place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from committer.stages import load_records, planned_files
+from committer.stages.load import load_records, planned_files
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.engine.places import Place
 from tests.engine.test_forced_cleanup import revive

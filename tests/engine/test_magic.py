@@ -250,7 +250,7 @@ async def test_a_list_that_names_what_is_not_the_jobs_ends_nothing(
     store = place.space.store()
     upload_id = await store.create_upload(place.space.path("elsewhere/x"), stamp="another-program")
     job = await place.open_job(job_id="j")
-    record = {"type": "committer.uploads", "version": 1, "job_id": "j", "task_attempt": "a"}
+    record = {"type": "committer.api.uploads", "version": 1, "job_id": "j", "task_attempt": "a"}
     record["uploads"] = [{"name": name, "id": upload_id}]
     place.write(in_job(place, "j", "00/uploads/a-1/00001"), json.dumps(record).encode())
     await job.abort()

@@ -10,8 +10,8 @@ from committer import CommitterConfig
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.job_state import Fact
+from committer.stages.check.superseded import Superseded
 from committer.stages.names import NameFolding
-from committer.stages.superseded import Superseded
 from committer.stores.base import FileStatus
 from committer.stores.memory import MemoryStore
 from tests.neighbours.meeting import Connection, Table

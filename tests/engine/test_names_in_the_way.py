@@ -11,10 +11,11 @@ import pytest
 from committer import CommitterConfig
 from committer.errors import TargetExistsError
 from committer.flow import repeats
-from committer.flow.hash_filter import HashFilter
-from committer.flow.repeats import Repeats
+from committer.flow.repeats import HashFilter, Repeats
 from committer.records.job_state import Decision, Fact, encode_record
-from committer.stages import decide, in_the_way, load_records
+from committer.stages.check import in_the_way
+from committer.stages.decide.decide import decide
+from committer.stages.load import load_records
 from tests.engine.places import make_place
 
 KINDS = ("disk", "local", "hdfs", "adls", "gcs", "s3")

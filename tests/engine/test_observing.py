@@ -10,10 +10,10 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.audit import current_audit
 from committer.errors import CommitterError
 from committer.events import JobEvent, names
 from committer.flow.runtime import use_runtime
+from committer.logs import current_audit
 from committer.testing.faults import Call, Fault
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.places import MemoryPlace, Place

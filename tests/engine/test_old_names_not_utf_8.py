@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from committer import CommitterConfig
-from committer.config import SupersededScope
 from committer.errors import TargetExistsError
+from committer.options.config import SupersededScope
 from tests.engine.places import Place, make_place
 from tests.few_facts import list_in_side_files
 

@@ -17,17 +17,14 @@ from committer.committers import forward_steps, preparing
 from committer.errors import JobNotFoundError, JobUndecidedError, ValidationError
 from committer.flow import repeats, spill
 from committer.flow.workers import run_workers
-from committer.stages import (
-    complete_uploads,
-    load_records,
-    many_at_once,
-    planned_files,
-    publish,
-    publish_sent_files,
-    superseded,
-    validate_output,
-)
-from committer.stages.commit_state import CommitState
+from committer.stages import durability as many_at_once
+from committer.stages.check import superseded
+from committer.stages.decide.commit_state import CommitState
+from committer.stages.finish import validate_output
+from committer.stages.load import load_records, planned_files
+from committer.stages.publish.publish import publish
+from committer.stages.publish.publish import sent_files as complete_uploads
+from committer.stages.publish.publish import sent_files as publish_sent_files
 from committer.stores import batches
 from committer.stores.local.disk import Disk
 from committer.testing.faults import Call

@@ -12,8 +12,8 @@ import pytest
 
 import committer
 from committer import CommitterConfig, Job
+from committer.api.cleanup import plan_cleanup
 from committer.errors import CommitterError, StoreLinkError
-from committer.operations import plan_cleanup
 from committer.testing.faults import Fault
 from tests.engine.places import DiskPlace
 from tests.job_paths import in_job

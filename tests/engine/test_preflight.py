@@ -8,7 +8,7 @@ import pytest
 from committer import CommitterConfig
 from committer.errors import CommitterError, JobNotFoundError, PreflightError, RecordError
 from committer.records.manifest import decode_task_manifest, encode_task_manifest
-from committer.stages import load_records
+from committer.stages.load import load_records
 from tests.engine.places import MemoryPlace, Place
 
 LONG = "n" * 200

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 import committer
-from committer.config import CommitterConfig
 from committer.errors import CommitterError, RecordError
+from committer.options.config import CommitterConfig
 from committer.records.job_state import (
     Decision,
     DecisionHead,
@@ -23,7 +23,7 @@ from committer.records.job_state import (
     limit_of,
 )
 from committer.records.limits import LIMITS
-from committer.stages import own_records
+from committer.stages.state import own_records
 from committer.stores.local import LocalStore
 from tests.job_paths import in_job
 

@@ -13,8 +13,9 @@ import pytest
 
 from committer import CommitterConfig
 from committer.errors import CommitterError
-from committer.flow import numbered, spill
-from committer.stages import load_records, planned_files
+from committer.flow import spill
+from committer.flow import spill as numbered
+from committer.stages.load import load_records, planned_files
 from committer.testing.faults import Call
 from tests.engine.places import MemoryPlace
 

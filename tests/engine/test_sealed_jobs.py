@@ -12,7 +12,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, JobDecidedError
 from committer.paths import StorePath
-from committer.stages import load_records, planned_files
+from committer.stages.load import load_records, planned_files
 from committer.testing.faults import Call, Fault, FaultKind
 from tests.neighbours.meeting import Connection, Party, Table, interrupted
 from tests.rotation import Share

@@ -11,9 +11,9 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.api.cleanup import BEGUN, Cleaning, clean_directory
 from committer.errors import CommitterError, ConfigurationError, JobExistsError
 from committer.layout import DirectoryName
-from committer.operations.clean_job import BEGUN, Cleaning, clean_directory
 from committer.paths import StorePath
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, Place, place_fixture

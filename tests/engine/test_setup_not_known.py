@@ -8,7 +8,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.committers.manifest.committer import ManifestCommitter
+from committer.committers.manifest import ManifestCommitter
 from committer.committers.registry import register_committer, unregister_committer
 from committer.errors import UnsupportedError
 from tests.neighbours.meeting import Table

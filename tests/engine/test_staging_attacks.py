@@ -516,7 +516,7 @@ async def test_a_name_that_the_disk_does_not_take_is_told_as_such(place: MemoryP
         await job.abort()
 
 
-@pytest.mark.filterwarnings("ignore::committer.options.ConfigurationWarning")
+@pytest.mark.filterwarnings("ignore::committer.options.table.ConfigurationWarning")
 @pytest.mark.parametrize("value", ["/tmp/hadoop-${user.name}/s3a", "relative/path"])
 def test_a_buffer_directory_that_hadoop_would_resolve_is_refused(value: str) -> None:
     with pytest.raises(ConfigurationError, match=r"fs\.s3a\.buffer\.dir"):

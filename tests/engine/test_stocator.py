@@ -11,7 +11,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, JobSpec
-from committer.committers.stocator.forms import DirectForms
+from committer.committers.stocator import DirectForms
 from committer.errors import (
     CommitterError,
     JobDecidedError,

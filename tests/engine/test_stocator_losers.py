@@ -9,7 +9,7 @@ import pytest
 
 import committer
 from committer.committers.context import open_context
-from committer.committers.stocator.objects import losing_runs
+from committer.committers.stocator import losing_runs
 from committer.records.job_state import Decision, JobOutcome, JobSetup, decode_record, encode_record
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.engine.stocator_place import StocatorPlace

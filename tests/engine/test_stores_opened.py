@@ -11,8 +11,9 @@ import pytest
 
 import committer
 from committer import CommitterConfig, JobSpec
+from committer.api.cleanup import forget_outcome, plan_cleanup
+from committer.api.recover import check_recovery
 from committer.errors import CommitterError
-from committer.operations import check_recovery, forget_outcome, plan_cleanup
 from committer.paths import StorePath
 from committer.stores.memory import MemoryStore
 from committer.stores.registry import register_store, unregister_store

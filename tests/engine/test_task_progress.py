@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from committer import Job, sync
-from committer.audit import current_audit
 from committer.events import JobEvent
 from committer.events.display import Display
 from committer.flow.runtime import use_runtime
+from committer.logs import current_audit
 from committer.testing.faults import Call, Fault
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.file_places import FileInMemory
@@ -171,7 +171,7 @@ async def test_a_failing_listing_disturbs_nothing(
     memory: MemoryPlace, runtime: VirtualRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard = Heard()
-    caplog.set_level(logging.DEBUG, "committer.job")
+    caplog.set_level(logging.DEBUG, "committer.api.job")
 
     async def broken(_call: Call) -> None:
         if current_audit().get("st") == "count_tasks":

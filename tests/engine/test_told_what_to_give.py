@@ -13,8 +13,8 @@ import pytest
 import committer
 from committer import CommitterConfig, JobSpec, TaskCommit, sync
 from committer.errors import ConfigurationError, InvalidPathError, RecordError, TaskError, UnsupportedError
+from committer.options.references import resolved
 from committer.paths import StorePath
-from committer.references import resolved
 from tests.job_paths import has_in_job
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import committer
-from committer import CommitterConfig, ValidationReport, comparing, validation
+from committer import CommitterConfig, ValidationReport
+from committer.api import validate as comparing
+from committer.api import validate as validation
 from committer.errors import JobNotFoundError, RecordError, ValidationError
 from committer.records.success import decode_success, encode_success
 from committer.testing.faults import Call

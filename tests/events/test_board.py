@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from committer.events import JobEvent
-from committer.events.board import Board
+from committer.events.display import Board
 from committer.events.progress import EventKind
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from committer.flow._bucket import Bucket
+from committer.flow.pacing import Bucket
 from committer.testing.virtual_time import VirtualRuntime
 
 

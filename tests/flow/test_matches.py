@@ -9,8 +9,8 @@ import pytest
 
 from committer.errors import CommitterError
 from committer.flow import matches
-from committer.flow.hash_filter import HashFilter
 from committer.flow.matches import Asked, Matches
+from committer.flow.repeats import HashFilter
 
 
 @pytest.mark.parametrize("block", [16, 1 << 15])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from committer.flow import spill
-from committer.flow.numbered import InTurn, NumberedSpill
+from committer.flow.spill import InTurn, NumberedSpill
 
 MOST = 1 << 20
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from committer.errors import StoreThrottledError
-from committer.flow.pacing import Pacer
-from committer.flow.weights import Kind
+from committer.flow.pacing import Kind, Pacer
 from committer.testing.virtual_time import VirtualRuntime
 
 # Arithmetic of virtual time, the same on every loop.

@@ -13,8 +13,7 @@ from committer.errors import (
     StoreThrottledError,
     StoreUnavailableError,
 )
-from committer.flow._adaptive import STORM_S
-from committer.flow.pacing import DEFAULT_PAUSE_S, LONGEST_PAUSE_S, Pacer
+from committer.flow.pacing import DEFAULT_PAUSE_S, LONGEST_PAUSE_S, STORM_S, Pacer
 from committer.testing.virtual_time import VirtualRuntime
 from tests.flow.grants import Grants, one_loop, refused, turns
 

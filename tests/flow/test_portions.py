@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from committer.flow.portions import portions
+from committer.flow.workers import portions
 
 
 @pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 2500])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from committer.flow.pacing import LONGEST_PAUSE_S
-from committer.flow.retry_after import retry_after_s
+from committer.flow.store_clock import retry_after_s
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

@@ -1,7 +1,7 @@
 """A server that serves so many requests a second and refuses the rest, and a client that begins too fast.
 
 All of it in virtual time, so that the figures are the same on every machine. What counts is the server's own counter.
-docs/pacing.md shows more of these figures, and how the constants of `committer.flow._adaptive` follow from them.
+docs/pacing.md shows more of these figures, and how the constants of `committer.flow.pacing` follow from them.
 """
 
 from __future__ import annotations

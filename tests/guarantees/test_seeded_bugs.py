@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from committer.stages.publish import PublishFiles
+from committer.stages.publish.publish import PublishFiles
 from tests.guarantees.cluster import Plan
 from tests.guarantees.conftest import Tally
 from tests.guarantees.sweeps import memory, sweep

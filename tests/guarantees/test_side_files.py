@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from committer.records.manifest import TaskManifest
-from committer.stages import in_the_way, load_records, manifest_forms
+from committer.stages.check import in_the_way
+from committer.stages.load import load_records, manifest_forms
 from committer_testing.simulate.worlds import FENCING
 from tests.few_facts import list_in_side_files
 from tests.guarantees.conftest import Tally

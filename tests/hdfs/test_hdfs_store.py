@@ -22,7 +22,7 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores.hdfs import HdfsStore
-from committer.stores.hdfs.configuration import read_configuration
+from committer.stores.hdfs.connection import read_configuration
 from committer.stores.hdfs.errors import error_of
 from tests.hdfs.cluster import Cluster
 

@@ -8,9 +8,7 @@ import pytest
 
 from committer.errors import StoreError, StoreUnavailableError
 from committer.paths import StorePath
-from committer.stores.answered_xml import parsed
-from committer.stores.http_answers import iso_moment_of, moment_of
-from committer.stores.refusals import Refusal
+from committer.stores.http_answers import Refusal, iso_moment_of, moment_of, parsed
 
 PATH = StorePath("s3", "bucket", "/d")
 

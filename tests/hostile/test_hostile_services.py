@@ -13,7 +13,7 @@ import pytest
 
 import committer
 from committer.cli import main
-from committer.cli.exits import Exit
+from committer.cli.text import Exit
 from committer.errors import CommitterError, JobNotFoundError, JobRolledBackError, JobUndecidedError
 from committer.flow.runtime import use_runtime
 from committer.paths import StorePath

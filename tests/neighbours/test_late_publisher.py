@@ -6,10 +6,10 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.api.recover import check_recovery
 from committer.committers import forward_steps
 from committer.errors import CommitterError, JobRolledBackError, RecordError, StoreUnavailableError, UnsupportedError
-from committer.operations import check_recovery
-from committer.stages.commit_state import CommitState
+from committer.stages.decide.commit_state import CommitState
 from committer.testing.faults import Call, SimulatedCrash
 from tests.engine.outside import NEW, config, run_task
 from tests.engine.places import Place, place_fixture, plain_store

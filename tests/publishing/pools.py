@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import committer
-from committer.publishing import PublishAccount, PublishChunk
+from committer.api.publishing import PublishAccount, PublishChunk
 from committer.testing.faults import SimulatedCrash
 from tests.neighbours.meeting import Connection, Table
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from committer import JobSpec, publish_chunk
+from committer.api.publishing import PublishAccount, PublishChunk
 from committer.errors import CommitterError, ConfigurationError, RecordError
-from committer.publishing import PublishAccount, PublishChunk
 from committer.records.pending_uploads import UploadEntry
 from committer.records.publish_chunk import ChunkFile, ChunkFiles, digest_of_entries
-from committer.stages.chunks import cut, files_of_a_chunk
-from committer.stages.planned_file import PlannedFile
+from committer.stages.load.planned_files import PlannedFile
+from committer.stages.publish.publish_elsewhere import cut, files_of_a_chunk
 from tests.neighbours.meeting import Table
 from tests.publishing.pools import TablePool
 

@@ -12,10 +12,10 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.api.publishing import PublishAccount, PublishChunk
 from committer.errors import OutcomeUnknownError, TargetExistsError
-from committer.publishing import PublishAccount, PublishChunk
 from committer.records.success import decode_success
-from committer.stages import load_records
+from committer.stages.load import load_records
 from committer.testing.faults import Fault, SimulatedCrash
 from tests.neighbours.meeting import Connection, Party, Table
 from tests.processes.test_overtaken_drivers import (

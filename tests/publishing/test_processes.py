@@ -17,8 +17,8 @@ import pytest
 
 import committer
 from committer import sync
+from committer.api.publishing import PublishAccount, PublishChunk
 from committer.errors import ConfigurationError
-from committer.publishing import PublishAccount, PublishChunk
 from committer.sync import ExecutorPool
 from tests.publishing import workers
 

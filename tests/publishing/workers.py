@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from committer import sync
-from committer.publishing import PublishAccount, PublishChunk
-from committer.stages.publish import PublishFiles
+from committer.api.publishing import PublishAccount, PublishChunk
+from committer.stages.publish.publish import PublishFiles
 
 
 def die_once(chunk: PublishChunk, mark: str, after: int) -> PublishAccount:

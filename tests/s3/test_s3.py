@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from committer.audit import audit
 from committer.errors import (
     ConfigurationError,
     DestinationNotFoundError,
@@ -21,6 +20,7 @@ from committer.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
+from committer.logs import audit
 from committer.paths import StorePath
 from committer.stores.helpers import walk
 from committer.stores.s3 import S3Store

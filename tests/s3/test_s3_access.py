@@ -30,8 +30,8 @@ from committer.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
+from committer.options.references import Secret
 from committer.paths import StorePath
-from committer.references import Secret
 from committer.stores.http import redact
 from committer.stores.registry import find_store, open_store
 from committer.stores.s3 import S3Store

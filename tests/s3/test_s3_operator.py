@@ -10,7 +10,7 @@ import pytest
 
 import committer
 from committer.cli import main
-from committer.committers.upload_action import UploadAction
+from committer.committers.actions import UploadAction
 from committer.paths import StorePath
 from committer.testing.faults import SimulatedCrash
 from tests.s3.bucket import options_for

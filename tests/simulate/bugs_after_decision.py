@@ -11,16 +11,15 @@ from committer.committers.results import JobReport
 from committer.errors import CommitterError, StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError
 from committer.records.success import encode_success
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveJob
-from committer.stages.fence import fence
-from committer.stages.move_aside import MoveAside
+from committer.stages.check.superseded import ListSuperseded, Superseded
+from committer.stages.finish.success_file import SaveSuccess, success_data
+from committer.stages.finish.validate_output import ValidateOutput
 from committer.stages.names import NameFolding
-from committer.stages.publish import Published, PublishFiles
-from committer.stages.removal import keep_outcome
-from committer.stages.roll_back import RollBack
-from committer.stages.success_file import SaveSuccess, success_data
-from committer.stages.superseded import ListSuperseded, Superseded
-from committer.stages.validate_output import ValidateOutput
+from committer.stages.publish.move_aside import MoveAside
+from committer.stages.publish.publish import Published, PublishFiles
+from committer.stages.remove.cleanup import CleanupJob, RemoveJob
+from committer.stages.remove.removal import keep_outcome
+from committer.stages.undo.roll_back import RollBack, fence
 from tests.simulate.patches import Patches, create_by_put
 
 

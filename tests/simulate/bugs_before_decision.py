@@ -9,18 +9,16 @@ from typing import Any
 from committer.errors import CommitterError, StoreNotFoundError
 from committer.layout import MANIFEST_SUFFIX, DirectoryName, JobLayout
 from committer.paths import StorePath
-from committer.stages import entries
 from committer.stages.base import RecordRef, StageContext
-from committer.stages.commit_task import CommitTask
-from committer.stages.decide import DecideCommit
-from committer.stages.entries import drop_entries, refuse_neighbours
-from committer.stages.job_directory import JobDirectory, list_job_directories
-from committer.stages.job_stands import has_setup
-from committer.stages.load_records import LoadRecords
-from committer.stages.own_records import read_outcome
-from committer.stages.preflight import Conflicts, Preflight
-from committer.stages.scopes import Scope, scope_of
-from committer.stages.setup_job import SetupJob, exists_error
+from committer.stages.check.preflight import Conflicts, Preflight
+from committer.stages.decide.decide import DecideCommit, entries
+from committer.stages.decide.entries import Scope, drop_entries, refuse_neighbours, scope_of
+from committer.stages.load.load_records import LoadRecords
+from committer.stages.setup.setup_job import SetupJob, exists_error
+from committer.stages.state.job_directory import JobDirectory, list_job_directories
+from committer.stages.state.job_stands import has_setup
+from committer.stages.state.own_records import read_outcome
+from committer.stages.task.commit_task import CommitTask
 from committer.stores.base import Store
 from committer.stores.helpers import Created, create_or_read
 from tests.simulate.patches import Patches, create_by_put
@@ -127,7 +125,7 @@ def decided_after_publishing(patches: Patches) -> None:
     original = DecideCommit.execute
 
     async def execute(self: DecideCommit, value: Any) -> Any:
-        from committer.stages.planned_files import PlannedFiles
+        from committer.stages.load.planned_files import PlannedFiles
 
         store, layout = self.context.store, self.context.layout
         async for file in PlannedFiles(self.context, value.winners, None, in_order=value.identities):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from committer.errors import StoreError, StoreExistsError, StorePartsError
-from committer.stages.block_files import BlockFiles
-from committer.stages.commit_task import CommitTask
-from committer.stages.put_block_lists import PutBlockLists
-from committer.stages.roll_back_blocks import RollBackBlocks
+from committer.stages.publish.sent_files import PutBlockLists
+from committer.stages.task.block_files import BlockFiles
+from committer.stages.task.commit_task import CommitTask
+from committer.stages.undo.roll_back_sent import RollBackBlocks
 from tests.simulate.patches import Patches
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from committer.errors import StoreError, StoreNotFoundError
-from committer.stages.promote import PromoteDirectories
-from committer.stages.promotions import Promotion
-from committer.stages.seal import SealTasks, sealed_layout
+from committer.stages.load.promotions import Promotion
+from committer.stages.publish.promote import PromoteDirectories
+from committer.stages.undo.seal import SealTasks, sealed_layout
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
 from tests.simulate.patches import Patches

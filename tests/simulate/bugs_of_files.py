@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 from committer.committers.file import taking
-from committer.committers.file.commit_task import CommitFileTask
-from committer.committers.file.merge_task import MergeTask
+from committer.committers.file.committer_v2 import MergeTask
+from committer.committers.file.task_v1 import CommitFileTask
 from committer.errors import StoreNotFoundError
-from committer.stages.find_targets import FindTargets
-from committer.stages.scopes import superseded_scope
+from committer.stages.check.inspect_destination import FindTargets
+from committer.stages.decide.entries import superseded_scope
 from tests.simulate.patches import Patches
 
 # -- file-v1 ------------------------------------------------------------------------------------------------------

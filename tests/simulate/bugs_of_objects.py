@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from committer.committers.stocator import objects
-from committer.committers.stocator.abort_task import AbortDirectTask
-from committer.committers.stocator.action import RollBackObjects
-from committer.committers.stocator.files import DirectFiles
-from committer.committers.stocator.forms import DirectForms
+from committer.committers import stocator as objects
+from committer.committers.stocator import AbortDirectTask, DirectFiles, DirectForms, RollBackObjects
 from committer.records.pending_uploads import ListedUpload
-from committer.stages.uploaded_files import ListBeingWritten
+from committer.stages.task.sent_files import ListBeingWritten
 from tests.simulate.patches import Patches
 
 

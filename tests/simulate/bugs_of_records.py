@@ -7,8 +7,8 @@ from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from committer.flow.numbered import NumberedSpill
-from committer.stages.planned_files import PlannedFiles
+from committer.flow.spill import NumberedSpill
+from committer.stages.load.planned_files import PlannedFiles
 from tests.simulate.patches import Patches
 
 

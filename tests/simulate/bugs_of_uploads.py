@@ -8,15 +8,14 @@ from typing import Any
 
 from committer.errors import StoreExistsError, StoreUploadNotFoundError
 from committer.layout import SUCCESS
-from committer.stages.abort_uploads import AbortUploads
-from committer.stages.commit_task import CommitTask
-from committer.stages.complete_uploads import CompleteUploads, parts_of
-from committer.stages.delete_superseded import DeleteSuperseded
-from committer.stages.job_stands import check_job_stands
-from committer.stages.publish_sent_files import PublishSentFiles
-from committer.stages.roll_back import RollBack
-from committer.stages.roll_back_uploads import RollBackUploads
-from committer.stages.uploaded_files import UploadedFiles
+from committer.stages.publish.delete_superseded import DeleteSuperseded
+from committer.stages.publish.sent_files import CompleteUploads, PublishSentFiles, parts_of
+from committer.stages.remove.abort_uploads import AbortUploads
+from committer.stages.state.job_stands import check_job_stands
+from committer.stages.task.commit_task import CommitTask
+from committer.stages.task.sent_files import UploadedFiles
+from committer.stages.undo.roll_back import RollBack
+from committer.stages.undo.roll_back_sent import RollBackUploads
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import end_upload
 from tests.simulate.patches import Patches

@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 
-from committer.committers.publish_part import publish_part
+from committer.api.publishing import publish_part
 from committer.records.publish_chunk import PublishAccount, PublishChunk
-from committer.stages.chunks import state_of_chunk
-from committer.stages.publish import PublishFiles
-from committer.stages.publish_elsewhere import PublishElsewhere
+from committer.stages.publish.publish import PublishFiles
+from committer.stages.publish.publish_elsewhere import PublishElsewhere, state_of_chunk
 from tests.simulate.patches import Patches
 
 

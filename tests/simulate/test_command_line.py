@@ -65,7 +65,7 @@ def test_coverage_says_what_was_never_reached(capsys: pytest.CaptureFixture[str]
     assert main(["--seeds", "1", "--coverage"]) == 0
     shown = capsys.readouterr().out
     assert "branches reached, " in shown
-    assert "stages/roll_back.py:" in shown
+    assert "stages/undo/roll_back.py:" in shown
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from committer.errors import UnsupportedError
-from committer.spark.java import find_java
+from committer.spark.examining import find_java
 from tests.free_ports import free_port
 
 HOSTS = ("127.0.0.2", "127.0.0.3")

@@ -25,15 +25,14 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 from committer import sync
-from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
+from committer.options.config import CommitterConfig
 from committer.spark import CommitterDataSource, configure, foreach_partition, jar_path, task_attempt
 from committer.spark.batch_writer import CommitterWriter
-from committer.spark.messages import TaskCommitMessage
 from committer.spark.micro_batches import batch_job_id
 from committer.spark.options import WriteOptions
 from committer.spark.schema import FilePlan
-from committer.spark.spark_task import BATCH_ID, QUERY_ID
+from committer.spark.spark_task import BATCH_ID, QUERY_ID, TaskCommitMessage
 from committer.spark.stream_writer import BatchMessage, CommitterStreamWriter
 from committer.spec import JobSpec
 

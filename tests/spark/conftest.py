@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from committer.errors import UnsupportedError
-from committer.spark.java import configure_environment
+from committer.spark.examining import configure_environment
 from committer.spark.protocol_jar import jar_path
 
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ CLASSIC_ONLY = {
 
 
 def scenarios(spark: Any, root: Path) -> dict[str, Any]:
-    from committer.config import CommitterConfig
+    from committer.options.config import CommitterConfig
     from committer.spark import foreach_partition, write
 
     touched = guard()

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from committer.events import JobEvent
 from committer.spark import configure
-from committer.spark.java import configure_environment
+from committer.spark.examining import configure_environment
 
 STAGES = {
     "before the decision": "job_stage_load_manifests",

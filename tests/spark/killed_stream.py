@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from committer.events import JobEvent
 from committer.spark import CommitterDataSource, foreach_batch, stream_writer
-from committer.spark.java import configure_environment
+from committer.spark.examining import configure_environment
 
 if TYPE_CHECKING:
     from committer.spark.stream_writer import CommitterStreamWriter

@@ -16,7 +16,7 @@ import pyspark.sql.worker.write_into_data_source
 import pyspark.worker  # noqa: F401
 from pyspark import daemon
 
-import committer.operations
+import committer.api.cleanup
 import committer.spark.datasource  # noqa: F401
 
 if __name__ == "__main__":

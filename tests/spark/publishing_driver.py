@@ -22,8 +22,8 @@ from typing import Any
 from pyspark.sql import Row, SparkSession
 
 from committer import sync
-from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
+from committer.options.config import CommitterConfig
 from committer.spark import configure, foreach_partition, jar_path
 
 sys.path.append(str(Path(__file__).parents[2]))

@@ -28,7 +28,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.spark.carried_errors import error_behind, to_caller
 from committer.spark.datasource import CommitterDataSource
-from committer.stages.take_away import NotGivenBackError
+from committer.stages.publish.move_aside import NotGivenBackError
 
 from .test_failures import SCHEMA
 

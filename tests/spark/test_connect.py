@@ -15,7 +15,7 @@ import pytest
 
 import committer
 from committer.errors import UnsupportedError
-from committer.spark.java import find_java
+from committer.spark.examining import find_java
 from committer.spark.protocol_jar import jar_path
 from committer.spark.protocol_session import PROTOCOL, PROTOCOL_KEY
 

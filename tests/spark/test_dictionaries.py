@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from committer.spark.formats.dictionaries import dictionary_columns
+from committer.spark.formats.parquet import dictionary_columns
 
 ROWS = 200_000
 _random = random.Random(7)

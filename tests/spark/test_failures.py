@@ -22,7 +22,7 @@ from committer.errors import ConfigurationError, JobDecidedError, JobNotFoundErr
 from committer.records.task_commit import TaskCommit
 from committer.spark.batch_writer import CommitterWriter
 from committer.spark.datasource import CommitterDataSource
-from committer.spark.messages import TaskCommitMessage, task_commits
+from committer.spark.spark_task import TaskCommitMessage, task_commits
 
 from .test_writes import save
 from .trees import everything
@@ -183,8 +183,8 @@ def test_abort_removes_an_undecided_job_and_may_be_repeated(tmp_path: Path) -> N
 
 KILLED_IN_COMMIT = """
 import asyncio, os, pickle, sys
-from committer.job_opening import attach_job
-from committer.spark.messages import task_commits
+from committer.api.job_opening import attach_job
+from committer.spark.spark_task import task_commits
 
 writer, messages = pickle.loads(sys.stdin.buffer.read())
 

@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.spark.formats import FORMATS, parse_format
-from committer.spark.formats.csv import CsvFormat
+from committer.spark.formats.text import CsvFormat
 
 SCHEMA = StructType([StructField("s", StringType())])
 

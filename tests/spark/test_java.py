@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from committer.errors import UnsupportedError
-from committer.spark.java import configure_environment, find_java
+from committer.spark.examining import configure_environment, find_java
 
 VECTOR = "--add-modules=jdk.incubator.vector"
 
@@ -108,7 +108,7 @@ def test_a_java_that_has_the_module_needs_no_wrapper(tmp_path: Path) -> None:
 
 def test_the_wrapper_goes_when_the_process_ends(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "a", "21", modules="java.base")
-    code = "from committer.spark.java import find_java; print(find_java())"
+    code = "from committer.spark.examining import find_java; print(find_java())"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from committer.spark.launching import with_jar
 from committer.spark.protocol_jar import jar_path
+from committer.spark.sessions import with_jar
 
 OWN = "/cache/committer-spark.jar"
 DRIVER = """

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import committer
 import committer.spark
 from committer.records.task_commit import TaskCommit
-from committer.spark.messages import SMALL_MESSAGE, encoded
+from committer.spark.spark_task import SMALL_MESSAGE, encoded
 
 from .test_failures import run_task, writer_for
 from .trees import data_files

@@ -14,13 +14,13 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 import committer
-from committer.config import CommitterConfig
 from committer.errors import (
     ConfigurationError,
     DestinationBusyError,
     TargetExistsError,
     UnsupportedError,
 )
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.spark.batch_writer import CommitterWriter, IgnoringWriter
 from committer.spark.datasource import CommitterDataSource

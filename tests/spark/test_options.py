@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import types as T
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from committer.config import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, InvalidPathError, UnsupportedError
+from committer.options.config import CommitterConfig
 from committer.spark.formats.parquet import ParquetFormat
 from committer.spark.options import WriteOptions, parse_options
 from committer.spark.schema import arrow_schema, plan_files

@@ -12,7 +12,7 @@ import pytest
 
 import committer
 from committer.errors import UnsupportedError
-from committer.spark.java import find_java
+from committer.spark.examining import find_java
 
 from .cluster import QUICK_JAVA
 

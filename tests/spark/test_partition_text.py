@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from committer.errors import UnsupportedError
-from committer.spark.partition_text import date_text, interval_text, partition_texts, timestamp_text
-from committer.spark.zones import local_micros, zone
+from committer.spark.partition_text import date_text, interval_text, local_micros, partition_texts, timestamp_text, zone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 YEAR_2 = datetime.fromisoformat("0002-01-01")

@@ -18,9 +18,8 @@ from committer.errors import ConfigurationError, UnsupportedError
 from committer.events import JobEvent
 from committer.spark.commit_log import DriverLog, _threads
 from committer.spark.jvm import building
-from committer.spark.protocol_jobs import SetupRequest, set_up
+from committer.spark.protocol_jobs import CALL, SetupRequest, running, set_up
 from committer.spark.protocol_session import JobSide, last_report
-from committer.spark.running_writes import CALL, running
 
 
 def request(tmp_path: Path, **fields: object) -> SetupRequest:

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 import committer.spark
 from committer import CommitterConfig, sync
+from committer.api.publishing import PublishAccount, PublishChunk
 from committer.errors import CommitterError, UnsupportedError
+from committer.options.references import Found
 from committer.paths import StorePath
-from committer.publishing import PublishAccount, PublishChunk
-from committer.references import Found
 from committer.spark.publishing import SparkPool, StorageSent
 
 FILES = 24

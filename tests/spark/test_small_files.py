@@ -14,7 +14,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from committer import Job, TaskAttempt, open_job
 from committer.errors import JobNotFoundError, TaskError
-from committer.spark.small_files import SmallFiles
+from committer.spark.batch_writer import SmallFiles
 
 
 class Written:

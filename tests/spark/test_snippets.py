@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from committer.errors import UnsupportedError
-from committer.spark.java import configure_environment
+from committer.spark.examining import configure_environment
 from committer.spark.protocol_jar import jar_path
 from tests.snippets import PAGES, check_printed, needs_spark, run_in_child, runnable
 

@@ -17,9 +17,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from committer.errors import TaskError
 from committer.spark.formats import parse_format
-from committer.spark.output import FileNames, TaskOutput
+from committer.spark.output import FileNames, Spill, TaskOutput, local_folder
 from committer.spark.schema import plan_files
-from committer.spark.spill import Spill, local_folder
 
 
 @pytest.fixture(autouse=True)

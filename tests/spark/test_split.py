@@ -6,9 +6,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from committer.partition_names import partition_directory
+from committer.file_names import partition_directory
+from committer.spark.output import split_by_partition
 from committer.spark.partition_text import partition_texts
-from committer.spark.split import split_by_partition
 
 
 def split(table: pa.Table, *partition_positions: int) -> dict[str, list[int]]:

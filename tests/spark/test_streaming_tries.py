@@ -12,9 +12,9 @@ pytest.importorskip("pyspark")
 import committer
 from committer import CommitterConfig, JobSpec, TaskCommit
 from committer.errors import JobDecidedError, JobNotFoundError, RecordError, TaskMissingError, UnsupportedError
-from committer.spark.messages import TaskCommitMessage
 from committer.spark.micro_batches import batch_job_id, end_earlier_try, enter_batch, forget_batch, options_of_batches
 from committer.spark.options import WriteOptions
+from committer.spark.spark_task import TaskCommitMessage
 from committer.spark.stream_writer import BatchMessage, CommitterStreamWriter, query_of
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash

@@ -38,7 +38,7 @@ import json, sys
 from pathlib import Path
 
 import committer.spark
-from committer.spark.java import configure_environment
+from committer.spark.examining import configure_environment
 from pyspark.sql import SparkSession
 
 packages, folder = sys.argv[1], Path(sys.argv[2])

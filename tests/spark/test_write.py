@@ -18,16 +18,15 @@ from pyspark.sql import functions as F
 
 import committer
 from committer.committers.results import JobReport
-from committer.config import CommitterConfig
 from committer.errors import (
     ConfigurationError,
     TargetExistsError,
     UnsupportedError,
 )
+from committer.options.config import CommitterConfig
 from committer.records.success import SuccessData
 from committer.spark import write
-from committer.spark.fetching import _report_from_here
-from committer.spark.kept_report import keep_report, take_report
+from committer.spark.fetching import _report_from_here, keep_report, take_report
 from committer.spark.options import parse_options
 
 from .trees import data_files, everything, rows_by_directory

@@ -8,9 +8,8 @@ import pytest
 
 from committer.flow.spill import SpillFile
 from committer.paths import StorePath
-from committer.stages import abort_uploads
-from committer.stages.abort_uploads import outermost
-from committer.stages.pending_spill import with_listed
+from committer.stages.remove import abort_uploads
+from committer.stages.remove.abort_uploads import outermost, with_listed
 from committer.stores.uploads import PendingUpload
 from tests.engine.places import MemoryPlace, place_fixture
 from tests.engine.uploads import pending

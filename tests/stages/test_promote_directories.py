@@ -12,8 +12,8 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.paths import StorePath
-from committer.stages.planned_file import PlannedFile
-from committer.stages.promotions import Promotion, find_promotions, note_owners
+from committer.stages.load.planned_files import PlannedFile
+from committer.stages.load.promotions import Promotion, find_promotions, note_owners
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Fault, FaultyStore

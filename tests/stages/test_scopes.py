@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from committer.config import CommitterConfig
+from committer.options.config import CommitterConfig
+from committer.stages.decide.entries import EVERYTHING, Scope, coarsened, scope_of
 from committer.stages.names import NameFolding
-from committer.stages.scopes import EVERYTHING, Scope, coarsened, scope_of
 from committer.stores.base import Capabilities
 
 JAN, FEB = "day=01", "day=02"

@@ -11,7 +11,6 @@ from typing import Literal
 import pytest
 
 import committer
-from committer.audit import audit
 from committer.errors import (
     ConfigurationError,
     DestinationNotFoundError,
@@ -29,6 +28,7 @@ from committer.errors import (
 )
 from committer.events import Statistics
 from committer.flow.pacing import Pacer
+from committer.logs import audit
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
 from committer.stores.adls import writer as adls_writer

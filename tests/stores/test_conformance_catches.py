@@ -15,12 +15,10 @@ from committer.stores.base import Store
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing._conformance_base import ConformanceBase
 from committer.testing._conformance_block_lists import BlockListConformance
-from committer.testing._conformance_completions import CompletionConformance
-from committer.testing._conformance_deletes import DeleteConformance
-from committer.testing._conformance_directories import DirectoryConformance
+from committer.testing._conformance_directories import DeleteConformance, DirectoryConformance
 from committer.testing._conformance_files import FileConformance
 from committer.testing._conformance_renames import RenameConformance
-from committer.testing._conformance_uploads import UploadConformance
+from committer.testing._conformance_uploads import CompletionConformance, UploadConformance
 from committer.testing.conformance import Channel
 from tests.rotation import Share
 from tests.stores import bugs_of_files, bugs_of_uploads

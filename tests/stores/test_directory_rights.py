@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from committer.paths import StorePath
-from committer.stores.directory_rights import DIRECTORY_RIGHTS
+from committer.stores.directory_abilities import DIRECTORY_RIGHTS
 from committer.stores.local import LocalStore
 
 pytestmark = pytest.mark.skipif(

@@ -20,8 +20,9 @@ from committer.errors import (
     StoreUnavailableError,
 )
 from committer.paths import StorePath
-from committer.stores import answer_bytes, http
-from committer.stores.page_tokens import PageTokens
+from committer.stores import http
+from committer.stores import http as answer_bytes
+from committer.stores.http_answers import PageTokens
 from committer.stores.registry import open_store
 
 pytestmark = pytest.mark.every_loop

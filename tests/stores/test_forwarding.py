@@ -12,11 +12,8 @@ import pytest
 
 import committer.stores.abilities
 import committer.stores.conditions
-import committer.stores.directory_rights
+import committer.stores.directory_abilities
 import committer.stores.examination
-import committer.stores.known_directories
-import committer.stores.tree_counts
-import committer.stores.tree_listing
 import committer.stores.uploads
 from committer.errors import UnsupportedError
 from committer.events import Statistics
@@ -24,11 +21,10 @@ from committer.flow.pacing import Pacer
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, METADATA, Ability, Capabilities, abilities
 from committer.stores.base import FileWriter, Store
-from committer.stores.forwarding import ForwardingStore
+from committer.stores.forwarding import ForwardingStore, Operation
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.stores.paced import PacedStore
-from committer.stores.store_calls import Operation
 from committer.testing.faults import FaultyStore
 
 T = TypeVar("T")

@@ -9,7 +9,6 @@ from urllib.parse import quote
 import pytest
 
 import committer
-from committer.audit import audit
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -25,13 +24,14 @@ from committer.errors import (
     StoreUnavailableError,
     TaskError,
 )
+from committer.logs import audit
 from committer.paths import StorePath
 from committer.stores.gcs import GcsStore
-from committer.stores.gcs import checksums as gcs_checksums
+from committer.stores.gcs import put as gcs_checksums
 from committer.stores.gcs import writer as gcs_writer
-from committer.stores.gcs.checksums import Checksum
+from committer.stores.gcs.put import Checksum
 from committer.stores.http import Answer, HttpClient
-from committer.stores.memory.profiles import PROFILES
+from committer.stores.memory.store import PROFILES
 from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
 from committer_testing.emulators.gcs.namespace import Draft
 from committer_testing.emulators.gcs.preconditions import Preconditions

@@ -25,7 +25,6 @@ from committer.errors import (
 )
 from committer.flow.runtime import use_runtime
 from committer.stores.base import Store
-from committer.stores.block_ends import finish_block_list
 from committer.stores.helpers import (
     create_exclusively,
     exists,
@@ -34,7 +33,7 @@ from committer.stores.helpers import (
     walk,
 )
 from committer.stores.memory import MemorySpace, MemoryStore
-from committer.stores.upload_ends import end_upload, finish_upload, is_pending
+from committer.stores.upload_ends import end_upload, finish_block_list, finish_upload, is_pending
 from committer.stores.uploads import UploadPart
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime

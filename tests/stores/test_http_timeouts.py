@@ -10,9 +10,9 @@ import pytest
 
 from committer.errors import StoreError, StoreOutcomeUnknownError, StoreUnavailableError
 from committer.paths import StorePath
-from committer.stores import answer_watch, http
-from committer.stores.answer_watch import AnswerWatch
-from committer.stores.http import HttpClient
+from committer.stores import http
+from committer.stores import http as answer_watch
+from committer.stores.http import AnswerWatch, HttpClient
 
 # In real time: a server that pauses, and limits that are over. A machine that is busy for half a second fails them.
 pytestmark = [pytest.mark.every_loop, pytest.mark.slow]

@@ -35,9 +35,10 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.local import LocalStore, kernel_rename, links
+from committer.stores.local import LocalStore, kernel_rename
+from committer.stores.local import renames as links
 from committer.stores.local.errors import translate
-from committer.stores.local.links import drop_linked_name
+from committer.stores.local.renames import drop_linked_name
 from committer.stores.memory import MemoryStore
 from committer.testing._conformance_base import names_in
 

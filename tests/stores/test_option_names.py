@@ -10,8 +10,8 @@ import pytest
 
 import committer
 from committer.errors import ConfigurationError
+from committer.options.storage import markdown_table
 from committer.paths import StorePath
-from committer.storage_options import markdown_table
 from committer.stores.adls import AdlsStore
 from committer.stores.registry import find_store, open_store, options_of
 from committer.stores.s3 import S3Store

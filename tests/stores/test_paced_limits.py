@@ -12,10 +12,9 @@ from committer.errors import (
     StoreThrottledError,
     StoreUnavailableError,
 )
-from committer.flow.pacing import Pacer
+from committer.flow.pacing import Pacer, Weights
 from committer.flow.retry import RetryPolicy
 from committer.flow.runtime import use_runtime
-from committer.flow.weights import Weights
 from committer.flow.workers import run_workers
 from committer.stores.memory import MemoryStore
 from committer.stores.paced import PacedStore, without_retries

@@ -12,10 +12,10 @@ from committer.committers.results import CommitPlan
 from committer.errors import JobNotFoundError, StoreNotFoundError, UnsupportedError
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
-from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
-from committer.stages.job_stands import check_job_stands
-from committer.stages.staged_files import StagedFiles
+from committer.stages.state.job_stands import check_job_stands
+from committer.stages.task.attempt_files import AttemptFiles
+from committer.stages.task.staged_files import StagedFiles
 from committer.stages.task_output import AttemptIdentity
 from committer.stores.helpers import exists
 

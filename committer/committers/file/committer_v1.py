@@ -9,13 +9,10 @@ from typing import Final
 
 import msgspec
 
-from committer.audit import audit
-from committer.committers.file.abort_task import AbortFileTask
-from committer.committers.file.action import TakenAction
 from committer.committers.file.base import FileOutputCommitter, no_hadoop_job
-from committer.committers.file.commit_task import CommitFileTask, message_of
-from committer.committers.file.forms import FileForms, layout_of
 from committer.committers.file.layout import CommittedLayout
+from committer.committers.file.taking import FileForms, TakenAction, layout_of
+from committer.committers.file.task_v1 import AbortFileTask, CommitFileTask, message_of
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan
 from committer.errors import (
@@ -27,15 +24,16 @@ from committer.errors import (
     TaskError,
 )
 from committer.layout import JobLayout
+from committer.logs import audit
 from committer.records.manifest import decode_task_manifest
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.abort_task import AbortRequest
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.durability import sync_directories
-from committer.stages.manifest_forms import ManifestForms
-from committer.stages.own_records import read_setup
-from committer.stages.setup_job import claim_hadoop_job, finish_claim
+from committer.stages.load.manifest_forms import ManifestForms
+from committer.stages.setup.setup_job import claim_hadoop_job, finish_claim
+from committer.stages.state.own_records import read_setup
+from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task_output import TaskOutput
 from committer.stores.helpers import children_of, exists
 

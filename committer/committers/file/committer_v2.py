@@ -3,25 +3,354 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Final, cast
 
-from committer.audit import audit
+import msgspec
+
 from committer.committers.file.base import FileOutputCommitter
 from committer.committers.file.layout import FileLayout
-from committer.committers.file.merge_task import MergeTask
-from committer.committers.file.merged import MergedAction, MergedForms
-from committer.committers.fresh import as_new_driver
+from committer.committers.file.taking import outside_of
+from committer.committers.file.walking import tidy
+from committer.committers.opened_store import as_new_driver
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
-from committer.errors import MultipleError, OutcomeUnknownError, StoreError, UnsupportedError
+from committer.errors import (
+    CommitterError,
+    JobStateError,
+    MultipleError,
+    OutcomeUnknownError,
+    RecordError,
+    StoreError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    TargetExistsError,
+    TaskError,
+    UnsupportedError,
+)
+from committer.flow.workers import run_workers
 from committer.layout import JobLayout
-from committer.logs import job_logger
-from committer.records.task_commit import TaskCommit
+from committer.logs import audit, job_logger
+from committer.paths import StorePath
+from committer.records.manifest import DirectoryEntry, decode_task_manifest, encode_task_manifest
+from committer.records.task_commit import TaskCommit, digest_of
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, StageContext
-from committer.stages.task_output import TaskOutput
+from committer.stages.base import RecordForms, Stage, StageContext
+from committer.stages.check.superseded import job_inside
+from committer.stages.decide.commit_state import CommitState
+from committer.stages.durability import sync_directories
+from committer.stages.finish.validate_output import ValidateOutput
+from committer.stages.identity import is_regular, stands_as_directory
+from committer.stages.load.manifest_forms import ManifestForms
+from committer.stages.names import with_ancestors
+from committer.stages.publish.create_directories import leaves
+from committer.stages.publish.move_aside import MoveAside, SetAsideSuccess
+from committer.stages.publish.publish import Published
+from committer.stages.state.job_stands import check_job_stands, too_late
+from committer.stages.task.commit_task import CommitTask, sync_output
+from committer.stages.task_output import TaskOutput, WrittenFile
+from committer.stages.undo.roll_back import RollBack, RollBackRequest
+from committer.stores.base import FileStatus
+from committer.stores.helpers import children_of, status_or_none
 
 _log = job_logger("committer.committers")
+
+# Each round begins because something stood, or was missing, where the one before did not see it.
+_ROUNDS = 5
+
+
+class MergeTask(Stage[TaskOutput, TaskCommit]):
+    """Renames each file to its destination, then saves the task's record. Readers see the files from then on.
+
+    What stands there gives way with `existing_target="replace"`, as it always does in Hadoop: a file for a file or a
+    directory, a file for a directory that is needed. Else it is refused, but for what an earlier attempt of the same
+    task left.
+
+    Preconditions: every file is closed; the job stands undecided.
+    Postconditions: every file is at its destination, and the record under the task's name, or the attempt's, says so.
+    Failure modes: with `outcome="partial"` or `"unknown"` some files are at the destination and stay there, whatever
+    becomes of the task and the job. That is what makes this algorithm unsafe.
+    Cost: one listing for each directory, one write, one rename a file, and that of `CommitTask`; with `task_cleanup`
+    one call more.
+    Hadoop: ``FileOutputCommitter.commitTask``, ``mergePaths``.
+    """
+
+    name = "task_stage_merge"
+
+    def __init__(self, context: StageContext, layout: FileLayout) -> None:
+        super().__init__(context)
+        self._layout = layout
+        self._earlier: dict[str, set[str]] | None = None
+        self._merged = 0
+
+    async def execute(self, value: TaskOutput) -> TaskCommit:
+        """Tidies the attempt's directory, moves what is in it, saves the record."""
+        context = self.context
+        try:
+            await tidy(context, value, operation=self.name)
+        except TaskError:
+            # Of a job that is over all is gone.
+            await self._check_job(value)
+            raise
+        if context.durable:
+            await sync_output(context, value)
+        await self._check_job(value)
+        await self._say_what_goes(value)
+        try:
+            await self._merge(value)
+            message = self._message(value) if context.spec.hadoop else await CommitTask(context).run(value)
+        except CommitterError as error:
+            if error.outcome != "unknown":
+                error.outcome = "partial" if self._merged else error.outcome
+            error.message = f"{error.message}; {self._merged} of {len(value.files)} files of the task are visible"
+            raise
+        if context.config.task_cleanup:
+            await self._remove(value)
+        return message
+
+    async def _check_job(self, value: TaskOutput) -> None:
+        if self.context.spec.hadoop:
+            return
+        found = await check_job_stands(self.context, operation=self.name)
+        if found.intents:
+            how = "this task attempt came too late"
+            raise too_late(self._layout, how, operation=self.name, path=value.directory)
+
+    async def _say_what_goes(self, value: TaskOutput) -> None:
+        """Before the first rename: a later attempt may replace what this one leaves, whatever becomes of it."""
+        context, identity = self.context, value.identity
+        if not context.spec.hadoop:
+            place = self._layout.merging(identity.task, identity.attempt, identity.nonce)
+            await context.store.put(place, context.forms.encode_task(context, value, []), durable=context.durable)
+
+    def _message(self, value: TaskOutput) -> TaskCommit:
+        """Of a task of Hadoop's job: no record tells what it committed, since Hadoop's driver reads none."""
+        identity = value.identity
+        return TaskCommit(
+            job_id=self._layout.job_id,
+            task=identity.task,
+            attempt=identity.attempt,
+            nonce=identity.nonce,
+            record=self._layout.manifest(identity.task).uri,
+            digest=digest_of(b""),
+            length=0,
+            files=len(value.files),
+            size=sum(file.size for file in value.files),
+            inline=None,
+        )
+
+    async def _remove(self, value: TaskOutput) -> None:
+        """Deletes the task attempt's directory. What stays goes with the job, so a failure is logged, as in Hadoop."""
+        try:
+            await self.context.store.delete_directory(value.directory, recursive=True)
+        except StoreError as error:
+            _log.warning("could not delete %s, whose task attempt is committed: %s", value.directory, error)
+
+    # -- merging ------------------------------------------------------------------------------------------------
+
+    async def _merge(self, value: TaskOutput) -> None:
+        context, layout = self.context, self._layout
+        needed = {file.destination.rpartition("/")[0] for file in value.files} | set(value.directories)
+        directories = with_ancestors(needed, layout.roots)
+        workers = context.config.io_concurrency
+        if context.store.capabilities.directories:
+            make = partial(self._make, value)
+            await run_workers(leaves(sorted(directories)), make, workers=workers, operation=self.name)
+
+        async def move(file: WrittenFile) -> None:
+            await self._move(value, file)
+            self._merged += 1
+
+        await run_workers(value.files, move, workers=workers, operation=self.name)
+        touched = {layout.destination, *(layout.target(name) for name in directories)}
+        await sync_directories(context, touched, missing_ok=True)
+
+    async def _make(self, value: TaskOutput, directory: str) -> None:
+        """Makes a directory; files in its place, or in that of one above it, give way as the job says."""
+        store, layout = self.context.store, self._layout
+        for _round in range(_ROUNDS):
+            try:
+                await store.make_directory(layout.target(directory), parents=True)
+                return
+            except (StoreExistsError, StoreNotADirectoryError):
+                for name in sorted(with_ancestors({directory}, layout.roots)):
+                    standing = await status_or_none(store, layout.target(name))
+                    if standing is not None and not standing.is_directory:
+                        await self._refuse_unless_replaced(value, name, standing, "a directory")
+                        await store.delete_file(standing.path)
+            except StoreNotFoundError:
+                # Another job removed a parent that it had made.
+                continue
+        raise self._cannot_tell(directory, None)
+
+    async def _move(self, value: TaskOutput, file: WrittenFile) -> None:
+        store, source = self.context.store, value.directory / file.name
+        target, name = self._layout.target(file.destination), file.destination
+        error: StoreError | None = None
+        for _round in range(_ROUNDS):
+            try:
+                await store.rename_file(source, target, identity=file.identity)
+                return
+            except (
+                StoreExistsError,
+                StoreIsADirectoryError,
+                StoreNotFoundError,
+                StoreNotADirectoryError,
+                StoreOutcomeUnknownError,
+            ) as failure:
+                error = failure
+            standing, at_source = await status_or_none(store, target), await status_or_none(store, source)
+            if standing is not None and _is(standing, file):
+                if at_source is not None:
+                    # Two names of one file: a rename that was a link got half way.
+                    await store.delete_file(source)
+                return
+            if at_source is None:
+                raise self._cannot_tell(name, error)
+            if standing is None:
+                await self._make(value, name.rpartition("/")[0])
+                continue
+            await self._refuse_unless_replaced(value, name, standing, "a file")
+            if stands_as_directory(standing):
+                await self._remove_directory(name, target)
+            else:
+                await self._replace(source, target, file)
+                return
+        raise self._cannot_tell(name, error)
+
+    async def _replace(self, source: StorePath, target: StorePath, file: WrittenFile) -> None:
+        try:
+            await self.context.store.rename_file(source, target, replace=True, identity=file.identity)
+        except StoreOutcomeUnknownError:
+            standing = await status_or_none(self.context.store, target)
+            if standing is None or not _is(standing, file):
+                raise
+
+    async def _remove_directory(self, name: str, target: StorePath) -> None:
+        job = await job_inside(self.context.store, target)
+        if job is not None:
+            raise self._refusal(name, f"a directory that a job runs into (it holds {job})", "a file")
+        await self.context.store.delete_directory(target, recursive=True)
+
+    async def _refuse_unless_replaced(self, value: TaskOutput, name: str, standing: FileStatus, goes: str) -> None:
+        if self.context.config.existing_target == "replace":
+            return
+        if is_regular(standing) and standing.identity in (await self._left_by_earlier_attempts(value)).get(name, ()):
+            return
+        what = "a directory" if standing.is_directory else "a link" if standing.is_link else "a file"
+        raise self._refusal(name, what, goes)
+
+    def _refusal(self, name: str, what: str, goes: str) -> TargetExistsError:
+        return TargetExistsError(
+            f"{what} stands at {name}, where {goes} goes",
+            conflicts=[f"{what} stands at {name}, where {goes} goes"],
+            operation=self.name,
+            path=self._layout.target(name),
+            next_step="remove it, or run the job with existing_target='replace'; if another task of the job wrote it, "
+            "let the two write different names",
+        )
+
+    async def _left_by_earlier_attempts(self, value: TaskOutput) -> dict[str, set[str]]:
+        """Identities of what other attempts of the task moved to the destination, by name: read once."""
+        if self._earlier is None:
+            found: dict[str, set[str]] = {}
+            context, layout = self.context, self._layout
+            for child in await children_of(context.store, layout.attempts):
+                if not layout.is_merging(child.path.name, value.identity.task):
+                    continue
+                try:
+                    data = await context.store.read(child.path, limit=context.config.record_size_limit)
+                    manifest = decode_task_manifest(data, source=str(child.path))
+                except (StoreNotFoundError, RecordError):
+                    continue
+                for entry in manifest.files:
+                    name = layout.name_of(StorePath.from_uri(entry.d))
+                    if entry.e:
+                        found.setdefault(name, set()).add(entry.e)
+            self._earlier = found
+        return self._earlier
+
+    def _cannot_tell(self, name: str, error: StoreError | None) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"cannot tell what happened to {name}: it is not where the attempt wrote it, and is not at its destination",
+            operation=self.name,
+            path=self._layout.target(name),
+            next_step="find out who works there, and run the task again as a new attempt",
+            causes=[error] if error is not None else [],
+        )
+
+
+def _is(standing: FileStatus, file: WrittenFile) -> bool:
+    return (
+        is_regular(standing)
+        and standing.identity is not None
+        and (standing.identity, standing.size) == (file.identity, file.size)
+    )
+
+
+class MergedForms(ManifestForms):
+    """Task manifests, of files that are at their destinations before their job commits."""
+
+    visible_early: bool = True
+    forward_only: bool = True
+
+    def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
+        """A task manifest, whose sources are named as those of every committer, and are gone by then."""
+        run = output.directory
+        data = super().encode_task(context, replace(output, directory=context.layout.tasks / run.name), directories)
+        manifest = decode_task_manifest(data, source=str(run))
+        return encode_task_manifest(msgspec.structs.replace(manifest, taskAttemptDir=run.uri))
+
+    async def outside(self, context: StageContext) -> list[FileStatus]:
+        """Its task attempts' directories: two listings."""
+        return await outside_of(context, cast("FileLayout", context.layout))
+
+
+class MergedAction(PublishAction):
+    """Counts what tasks moved, which was looked at before the decision; what a rollback would take back stays.
+
+    The only files moved aside are other writers' summary files that the tasks' files make stale.
+    """
+
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Sets `_SUCCESS` aside, counts, moves summaries aside, validates."""
+        published = Published()
+        await SetAsideSuccess(context).run(state.decision)
+        async for batch in state.files.batches():
+            published.add(context.layout, batch, len(batch))
+        if state.superseded:
+            await MoveAside(context).run(state.superseded)
+        await ValidateOutput(context).run((state, published))
+        return published
+
+    async def supersede(self, context: StageContext, state: CommitState) -> None:
+        """Does nothing: `publish` moved the superseded files aside."""
+
+    def roll_back(self, context: StageContext) -> RollBack:
+        """One that refuses."""
+        return _NoRollBack(context)
+
+    async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
+        """Nothing."""
+
+
+class _NoRollBack(RollBack):
+    def refuse(self, value: RollBackRequest) -> None:
+        """Refuses always. No call; nothing was changed."""
+        layout = self.context.layout
+        raise JobStateError(
+            f"job {layout.job_id} made its output visible when its tasks committed, and replaced what stood there: it "
+            "can only go forward",
+            operation=self.name,
+            path=layout.destination,
+            outcome="partial",
+            next_step=f"{self.context.recover_call()} finishes it",
+        )
+
 
 _NEEDS: Final = {
     "atomic_file_rename": "rename a file atomically",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from committer.committers.file.forms import is_of_job
 from committer.committers.file.layout import FileLayout
+from committer.committers.file.taking import is_of_job
 from committer.errors import RecordError, StoreError
 from committer.layout import TEMPORARY, DirectoryName, JobLayout
 from committer.paths import StorePath
 from committer.spec import JobSpec
-from committer.stages.own_records import read_setup
+from committer.stages.state.own_records import read_setup
 from committer.stores.base import Store
 from committer.stores.helpers import children_of
 

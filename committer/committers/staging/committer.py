@@ -1,40 +1,185 @@
-"""The staging committers: tasks write to a disk of their machine and send their files when they commit."""
+"""The staging committers: tasks write to a local disk and upload their files when they commit.
+
+Below the caller's place P (``fs.s3a.committer.staging.tmp.path``), of user U, job J, attempt N, on whatever store::
+
+    P/U/J/staging-uploads/_temporary/N/<task>                      a pending set under the task's name
+    P/U/J/staging-uploads/_temporary/N/_<attempt>-<nonce>.tmp      one that is being written
+
+Hadoop's drivers read the files there whose names begin neither with an underscore nor with a period. Without such a
+place records are task manifests where every committer has them (`committer.layout`); all else is there in any case.
+
+Source of the names: ``Paths.getMultipartUploadCommitsDirectory``, ``FileOutputCommitter``.
+
+Hadoop's driver leaves nothing there that tells of the job. Its directory in the place of pending sets says that it
+stands.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Set as AbstractSet
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio
 import msgspec
 
+from committer.committers.actions import UPLOADS_NEED, UploadAction
 from committer.committers.base import Committer
 from committer.committers.listing import store_of
+from committer.committers.pending_sets import manifest_of, set_of, uploads_of_set
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
-from committer.committers.staging.forms import PlacedForms
-from committer.committers.staging.joining import join_hadoop
-from committer.committers.staging.layout import placed_layout
 from committer.committers.staging.local_files import LocalFiles
 from committer.committers.staging.places import remove_job, remove_runs
-from committer.committers.upload_action import UPLOADS_NEED, UploadAction
-from committer.config import CommitterConfig, SupersededScope
-from committer.errors import ConfigurationError, JobExistsError, TargetExistsError
-from committer.hadoop_user import hadoop_user
-from committer.layout import JobLayout
-from committer.logs import job_logger
+from committer.errors import (
+    ConfigurationError,
+    JobExistsError,
+    JobStateError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    TargetExistsError,
+)
+from committer.layout import TEMPORARY, JobLayout
+from committer.logs import audit, job_logger
+from committer.options.config import CommitterConfig, SupersededScope
+from committer.options.hadoop import hadoop_user
 from committer.paths import StorePath
+from committer.records.manifest import DirectoryEntry, TaskManifest, encode_task_manifest
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.abort_task import AbortRequest
-from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import RecordForms, StageContext
-from committer.stages.foreign_metadata import first_data
-from committer.stages.manifest_forms import ManifestForms
+from committer.stages.check.foreign_metadata import first_data
+from committer.stages.load.manifest_forms import ManifestForms
+from committer.stages.setup.setup_job import claim_hadoop_job, finish_claim
+from committer.stages.state.job_stands import no_job_elsewhere
+from committer.stages.state.own_records import read_setup
+from committer.stages.task.abort_task import AbortRequest
+from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task_output import AttemptIdentity, TaskOutput
-from committer.stores.helpers import children_of
+from committer.stores.helpers import children_of, exists
+
+_UPLOADS: Final = "staging-uploads"
+_NAMED: Final = "pending-sets/"
+
+
+class PlacedLayout(JobLayout):
+    """The paths of a job whose task records are in a place of the caller's."""
+
+    record_suffix: ClassVar[str] = ""
+    record_kind: ClassVar[str] = "pending set"
+    hidden: ClassVar[str] = "_"
+    keeps_elsewhere: ClassVar[bool] = True
+
+    def keep_records_below(self, place: StorePath) -> None:
+        """Says where the place is that all jobs of one user share."""
+        root = place / self.unique_id / _UPLOADS
+        self.record_root: StorePath | None = root
+        self.manifests: StorePath = root / TEMPORARY / str(self.job_attempt)
+
+    def is_record(self, name: str) -> bool:
+        """What Hadoop's drivers would read."""
+        return not name.startswith(("_", "."))
+
+    def record_name(self, path: StorePath) -> str:
+        """Of a pending set its bare name, behind what no name in the job's directory begins with."""
+        return f"{_NAMED}{path.name}" if path.parent == self.manifests else super().record_name(path)
+
+    def record_path(self, name: str) -> StorePath:
+        """Where the record of that name is."""
+        return self.manifests / name.removeprefix(_NAMED) if name.startswith(_NAMED) else super().record_path(name)
+
+
+def placed_layout(spec: JobSpec) -> PlacedLayout | None:
+    """The layout of a job by listing whose caller named a place; None of every other."""
+    config = spec.config
+    if spec.delivery != "listing" or not config.pending_set_directory:
+        return None
+    layout = spec.laid_out(PlacedLayout)
+    layout.keep_records_below(StorePath.of(config.pending_set_directory) / (config.pending_set_user or hadoop_user()))
+    return layout
+
+
+class PlacedForms(ManifestForms):
+    """Pending sets, where Hadoop's tasks and drivers look for them. A decision rests on copies at the destination.
+
+    Where the place is not open, as for a caller who did not name it, nothing there is looked at.
+    """
+
+    names_directories = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, like_s3a=True)
+
+    def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
+        """A pending set, which names no directories."""
+        return set_of(context, output)
+
+    def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
+        """The manifest that a pending set amounts to."""
+        return manifest_of(context, data, path=path)
+
+    def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
+        """The same, encoded; the copy of one that a decision rests on is one already."""
+        is_set = path.parent == context.layout.manifests
+        return encode_task_manifest(manifest_of(context, data, path=path)) if is_set else data
+
+    async def upload_lists(self, context: StageContext) -> list[StorePath]:
+        """Two listings: the lists of runs, and the pending sets, those that an abort took and did not delete too."""
+        lists, place = await super().upload_lists(context), context.layout.manifests
+        if context.records is None:
+            return lists
+        return [*lists, *(one.path for one in await children_of(context.records, place) if not one.is_directory)]
+
+    def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
+        """By the name of a run, or of a task."""
+        return super().is_list_of(place, winners) or place.name in winners
+
+    async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+        """Those of a run's list; of a pending set, one read."""
+        is_set = place.parent == context.layout.manifests
+        async for upload in uploads_of_set(context, place) if is_set else super().uploads_in(context, place):
+            yield upload
+
+
+async def join_hadoop(committer: Committer, context: StageContext, needs: Mapping[str, str]) -> StageContext:
+    """The context of the job as this engine knows it from now on: some 12 calls when first joined, else about 9.
+
+    Args:
+        committer: The job's.
+        context: The job, with the store of its records.
+        needs: What the committer needs of the destination's store.
+
+    Raises:
+        JobNotFoundError: It does not stand.
+        JobStateError: It was joined as something else.
+    """
+    layout, config = context.layout, committer.choices(context.config)
+    spec = msgspec.structs.replace(context.spec, hadoop=False, records_at=layout.manifests.uri, config=config)
+    context = replace(context, config=config)
+    for _try in range(2):
+        with suppress(StoreNotFoundError, StoreNotADirectoryError):
+            found = (await read_setup(context.store, layout)).spec
+            if (found.committer, found.records_at) != (spec.committer, spec.records_at):
+                raise JobStateError(
+                    f"a job {layout.job_id} stands there already, with the committer {found.committer} and its task "
+                    f"records at {found.records_at or 'the destination'}",
+                    operation="attach_job",
+                    path=layout.setup,
+                    next_step="join it as that; or look whether the job id, the place or the job attempt is another",
+                )
+            known = committer.known_as(context, spec)
+            await finish_claim(known)
+            return known
+        if not await exists(context.holding(layout.manifests), layout.manifests):
+            raise no_job_elsewhere(layout, "attach_job")
+        claimed = committer.known_as(context, spec)
+        with suppress(JobExistsError), audit(ji=layout.job_id):
+            await claim_hadoop_job(claimed, needs)
+            return claimed
+    raise no_job_elsewhere(layout, "attach_job")
+
 
 _log = job_logger("committer.committers")
 _NEEDS: Final[Mapping[str, str]] = {

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from committer.config import CommitterConfig
 from committer.errors import TaskError
 from committer.layout import JobLayout
 from committer.logs import job_logger
+from committer.options.config import CommitterConfig
 
 OPENED: Final = "opened"
 FILES: Final = "files"

@@ -7,10 +7,9 @@ from typing import Final
 
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.spark.formats.base import FileFormat, RowFile
-from committer.spark.formats.csv import CsvFormat
-from committer.spark.formats.json import JsonFormat
 from committer.spark.formats.orc import OrcFormat
 from committer.spark.formats.parquet import ParquetFormat
+from committer.spark.formats.text import CsvFormat, JsonFormat
 
 __all__ = ["FORMATS", "FORMAT_OPTIONS", "FileFormat", "RowFile", "parse_format"]
 

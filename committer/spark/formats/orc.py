@@ -14,8 +14,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from committer.errors import UnsupportedError
-from committer.spark.formats.base import NUMBERS, TEXT, FileFormat, RowFile, Unclosed, give_up
-from committer.spark.formats.nullable import nullable_schema
+from committer.spark.formats.base import NUMBERS, TEXT, FileFormat, RowFile, Unclosed, give_up, nullable_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

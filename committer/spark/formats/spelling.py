@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from committer.errors import UnsupportedError
-from committer.spark.partition_text import date_text, interval_text, java_floating
-from committer.spark.zones import local_micros
+from committer.spark.partition_text import date_text, interval_text, java_floating, local_micros
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,23 +1,40 @@
-"""Files of lines: compression as Spark names it, and lines handed on a block at a time."""
+"""CSV and JSON files, byte for byte as Spark's writer makes them.
+
+pyarrow's own CSV writer doubles quotes, which Spark does not read by default, and cannot be told otherwise.
+"""
 
 from __future__ import annotations
 
+import base64
 import bz2
 import io
+import re
 import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 import msgspec
 
-from committer.spark.formats.base import FileFormat, RowFile, give_up
-from committer.spark.formats.nullable import nullable_schema
-from committer.spark.formats.spelling import compute
+from committer.errors import UnsupportedError
+from committer.spark.formats.base import (
+    NUMBERS,
+    TEXT,
+    TIMES,
+    FileFormat,
+    RowFile,
+    flag,
+    give_up,
+    nullable_schema,
+    only_utf8,
+)
+from committer.spark.formats.spelling import SPARK_SPELLING, Spelling, TimestampStyle, compute, timestamp_style
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
+
 
 COMPRESSIONS: Final = {
     "none": "",
@@ -195,3 +212,308 @@ def _compressor(compression: str) -> _Compressor:
             return _Zstd()
         case _:
             return _Plain()
+
+
+_CONTROL: Final = r"[\x00-\x1f]"
+_SHORT: Final = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_ESCAPES: Final = {chr(code): _SHORT.get(chr(code), f"\\u{code:04X}") for code in range(0x20)}
+_UNQUOTED: Final = NUMBERS - {"float", "double"}
+
+
+@dataclass(frozen=True)
+class JsonFormat(TextFormat):
+    """``format=json``: one object a line.
+
+    Attributes:
+        ignore_null_fields: Whether null fields are left out.
+        spelling: How values are spelled.
+    """
+
+    name: ClassVar[str] = "json"
+    title: ClassVar[str] = "JSON"
+    types: ClassVar[frozenset[str]] = NUMBERS | TEXT | TIMES | {"binary", "daytimeinterval", "void"}
+    string_keys: ClassVar[bool] = True
+    options: ClassVar[tuple[str, ...]] = ("ignoreNullFields", "timestampFormat", "timestampNTZFormat", "encoding")
+    refused_options: ClassVar[tuple[str, ...]] = (
+        "dateFormat",
+        "lineSep",
+        "locale",
+        "pretty",
+        "timeZone",
+        "writeNonAsciiCharacterAsCodePoint",
+    )
+
+    ignore_null_fields: bool = True
+    spelling: Spelling = SPARK_SPELLING
+
+    @classmethod
+    def of(cls, compression: str | None, options: Mapping[str, str]) -> Self:
+        """Reads the format's own options."""
+        only_utf8(options)
+        return cls(
+            compression=cls._compression(compression),
+            ignore_null_fields=flag(options, "ignoreNullFields", default=True),
+            spelling=spelling_of(options),
+        )
+
+    def lines(self, rows: pa.RecordBatch, columns: StructType) -> pa.Array:
+        """One object a row."""
+        fields = [(field.name, field.dataType) for field in columns.fields]
+        return joined_with("", self._objects(rows.columns, fields), "\n")
+
+    def _objects(self, values: list[pa.Array], fields: list[tuple[str, DataType]]) -> pa.Array:
+        pc = compute()
+        members = []
+        for column, (name, kind) in zip(values, fields, strict=True):
+            text = self._values(column, kind)
+            if not self.ignore_null_fields:
+                text = text.fill_null("null")
+            members.append(joined_with("", f",{_quoted_name(name)}:", text).fill_null(""))
+        # The first comma gives way to the brace. (Arrow's own skipping of nulls drops rows in which all are null.)
+        return joined_with("", pc.binary_replace_slice(joined_with("", *members), 0, 1, "{"), "}")
+
+    def _values(self, values: pa.Array, kind: DataType) -> pa.Array:
+        """JSON's text of each value; null stays null."""
+        import pyarrow as pa
+        from pyspark.sql.types import ArrayType, MapType, StructType
+
+        pc = compute()
+        if isinstance(kind, StructType):
+            objects = self._objects(values.flatten(), [(field.name, field.dataType) for field in kind.fields])
+            return pc.if_else(values.is_valid(), objects, pa.scalar(None, pa.string()))
+        if isinstance(kind, ArrayType):
+            elements = self._values(_entries(values, values.values), kind.elementType).fill_null("null")
+            return _enclosed("[", _lists(values, elements), "]")
+        if isinstance(kind, MapType):
+            keys = self._values(_entries(values, values.keys), kind.keyType)
+            items = self._values(_entries(values, values.items), kind.valueType).fill_null("null")
+            return _enclosed("{", _lists(values, joined_with(":", keys, items)), "}")
+        name = kind.typeName()
+        if name == "binary":
+            data = values.to_pylist()
+            texts = pa.array(
+                [None if value is None else base64.b64encode(value).decode() for value in data], pa.string()
+            )
+            return _quoted(texts)
+        texts = self.spelling.texts(values, kind)
+        if name in _UNQUOTED or name == "void":
+            return texts
+        if name in {"float", "double"}:
+            return pc.if_else(pc.is_finite(values), texts, _quoted(texts))
+        return _quoted(_escaped(texts) if name in TEXT else texts)
+
+
+def spelling_of(options: Mapping[str, str]) -> Spelling:
+    """Reads the options ``timestampFormat`` and ``timestampNTZFormat``.
+
+    Raises:
+        UnsupportedError: A pattern cannot be honoured.
+    """
+    styles: dict[str, TimestampStyle] = {}
+    for option, field, zoned in (
+        ("timestampFormat", "timestamps", True),
+        ("timestampNTZFormat", "local_timestamps", False),
+    ):
+        if option in options:
+            styles[field] = timestamp_style(option, options[option], zoned=zoned)
+    return Spelling(**styles)
+
+
+def _entries(values: pa.Array, children: pa.Array) -> pa.Array:
+    """The children of lists or maps that belong to these values, which may be a slice."""
+    offsets = values.offsets
+    return children.slice(offsets[0].as_py(), offsets[len(values)].as_py() - offsets[0].as_py())
+
+
+def _lists(values: pa.Array, texts: pa.Array) -> pa.Array:
+    """Joins the texts of children with commas, by value; null stays null."""
+    import pyarrow as pa
+
+    pc = compute()
+    offsets = pc.subtract(values.offsets, values.offsets[0])
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",")
+    return pc.if_else(values.is_valid(), joined, pa.scalar(None, pa.string()))
+
+
+def _enclosed(opening: str, texts: pa.Array, closing: str) -> pa.Array:
+    return joined_with("", opening, texts, closing)
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    return joined_with("", '"', texts, '"')
+
+
+def _escaped(texts: pa.Array) -> pa.Array:
+    pc = compute()
+    texts = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
+    if pc.any(pc.match_substring_regex(texts, _CONTROL)).as_py():
+        for character, escape in _ESCAPES.items():
+            texts = pc.replace_substring(texts, character, escape)
+    return texts
+
+
+def _quoted_name(name: str) -> str:
+    import pyarrow as pa
+
+    (text,) = _quoted(_escaped(pa.array([name], pa.string()))).to_pylist()
+    return str(text)
+
+
+_COMMENT: Final = "#"
+_TRIMMED: Final = "".join(map(chr, range(0x21)))
+"""What Spark's writer takes for white space."""
+
+
+@dataclass(frozen=True)
+class CsvFormat(TextFormat):
+    """``format=csv``.
+
+    Attributes:
+        header: Whether files begin with the columns' names.
+        sep: Between fields; one character.
+        quote: Around fields that need it.
+        escape: Before a quote within quotes, and before itself where it is not the quote.
+        quote_all: Whether every field that is not null is quoted.
+        null_value: What null is written as.
+        empty_value: What the empty string is written as.
+        trim_leading: Whether white space at the front of values is cut off, as Spark does by default.
+        trim_trailing: The same for their end.
+        spelling: How values are spelled.
+    """
+
+    name: ClassVar[str] = "csv"
+    title: ClassVar[str] = "CSV"
+    types: ClassVar[frozenset[str]] = NUMBERS | TEXT | TIMES | {"daytimeinterval"}
+    nested: ClassVar[bool] = False
+    options: ClassVar[tuple[str, ...]] = (
+        "header",
+        "sep",
+        "delimiter",
+        "quote",
+        "escape",
+        "quoteAll",
+        "nullValue",
+        "emptyValue",
+        "ignoreLeadingWhiteSpace",
+        "ignoreTrailingWhiteSpace",
+        "timestampFormat",
+        "timestampNTZFormat",
+        "encoding",
+    )
+    refused_options: ClassVar[tuple[str, ...]] = (
+        "charToEscapeQuoteEscaping",
+        "charset",
+        "comment",
+        "dateFormat",
+        "escapeQuotes",
+        "lineSep",
+        "locale",
+    )
+
+    header: bool = False
+    sep: str = ","
+    quote: str = '"'
+    escape: str = "\\"
+    quote_all: bool = False
+    null_value: str = ""
+    empty_value: str = '""'
+    trim_leading: bool = True
+    trim_trailing: bool = True
+    spelling: Spelling = SPARK_SPELLING
+
+    @classmethod
+    def of(cls, compression: str | None, options: Mapping[str, str]) -> Self:
+        """Reads the format's own options."""
+        only_utf8(options)
+        made = cls(
+            compression=cls._compression(compression),
+            header=flag(options, "header", default=False),
+            sep=_character("sep", options.get("sep", options.get("delimiter", ","))),
+            quote=_character("quote", options.get("quote", '"')),
+            escape=_character("escape", options.get("escape", "\\")),
+            quote_all=flag(options, "quoteAll", default=False),
+            null_value=options.get("nullValue", ""),
+            empty_value=options.get("emptyValue", '""'),
+            trim_leading=flag(options, "ignoreLeadingWhiteSpace", default=True),
+            trim_trailing=flag(options, "ignoreTrailingWhiteSpace", default=True),
+            spelling=spelling_of(options),
+        )
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        if self.sep in {self.quote, self.escape}:
+            raise UnsupportedError(
+                "the option sep cannot be the quote or the escape character too",
+                operation="save",
+                next_step="give another sep, quote or escape",
+            )
+        for option, value in (("nullValue", self.null_value), ("emptyValue", self.empty_value)):
+            plain = option == "emptyValue" and value == '""'
+            if not plain and (
+                re.search(self._special(), value) or value.strip(_TRIMMED) != value or value[:1] == _COMMENT
+            ):
+                raise UnsupportedError(
+                    f"the option {option} cannot be {value!r}",
+                    operation="save",
+                    next_step="use a text without separator, quotes, line ends and blanks around it",
+                )
+
+    def first_line(self, columns: StructType) -> str:
+        """The columns' names, where they are asked for."""
+        import pyarrow as pa
+
+        if not self.header:
+            return ""
+        names = [pa.array([name], pa.string()) for name in columns.names]
+        return str(joined(self._line(names)).to_pybytes(), "utf-8")
+
+    def lines(self, rows: pa.RecordBatch, columns: StructType) -> pa.Array:
+        """One line a row."""
+        kinds = [field.dataType for field in columns.fields]
+        texts = [self.spelling.texts(values, kind) for values, kind in zip(rows.columns, kinds, strict=True)]
+        return self._line(texts)
+
+    def _line(self, texts: list[pa.Array]) -> pa.Array:
+        fields = [self._field(text, first=position == 0) for position, text in enumerate(texts)]
+        lines = joined_with("", joined_with(self.sep, *fields), "\n")
+        # Spark writes no empty line for a null that is the only field, nor would it read one.
+        return compute().if_else(compute().equal(lines, "\n"), "", lines) if len(fields) == 1 else lines
+
+    def _field(self, texts: pa.Array, *, first: bool) -> pa.Array:
+        pc = compute()
+        # Spark looks for it before it trims.
+        comment = pc.starts_with(texts, _COMMENT) if first else None
+        if self.trim_leading:
+            texts = pc.utf8_ltrim(texts, _TRIMMED)
+        # And for what makes quotes before it trims the end.
+        special: Any = pc.match_substring_regex(texts, self._special())
+        if self.trim_trailing:
+            texts = pc.utf8_rtrim(texts, _TRIMMED)
+        empty = pc.equal(texts, "")
+        if self.quote_all:
+            return pc.if_else(empty.fill_null(False), self.empty_value, self._quoted(texts.fill_null(self.null_value)))
+        if comment is not None:
+            special = pc.or_(special, comment)
+        if pc.any(special).as_py():
+            texts = pc.if_else(special, self._quoted(texts), texts)
+        return pc.if_else(empty, self.empty_value, texts).fill_null(self.null_value)
+
+    def _quoted(self, texts: pa.Array) -> pa.Array:
+        pc = compute()
+        if self.escape != self.quote:
+            texts = pc.replace_substring(texts, self.escape, self.escape * 2)
+        texts = pc.replace_substring(texts, self.quote, self.escape + self.quote)
+        return joined_with("", self.quote, texts, self.quote)
+
+    def _special(self) -> str:
+        return f"[{re.escape(self.sep)}{re.escape(self.quote)}\\r\\n]"
+
+
+def _character(option: str, value: str) -> str:
+    character = {"\\t": "\t", "\\\\": "\\"}.get(value, value)
+    if len(character) != 1 or character in "\0\r\n" or not character.isascii():
+        raise UnsupportedError(
+            f"the option {option} cannot be {value!r}", operation="save", next_step="use one ASCII character"
+        )
+    return character

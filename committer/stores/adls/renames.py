@@ -15,7 +15,7 @@ from committer.stores.adls.wire import AdlsWire
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none
-from committer.stores.page_tokens import PageTokens
+from committer.stores.http_answers import PageTokens
 
 
 class Renames:

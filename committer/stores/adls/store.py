@@ -13,29 +13,22 @@ from committer.errors import (
     StoreNotADirectoryError,
     StorePreconditionError,
 )
+from committer.options.storage import OptionTable
 from committer.paths import StorePath
-from committer.storage_options import OptionTable
-from committer.stores.adls.conflicts import check_parent, explain_conflict
-from committer.stores.adls.listing import status_in, statuses_in
-from committer.stores.adls.place import place_of
-from committer.stores.adls.probe import probe
-from committer.stores.adls.put import SmallFiles
+from committer.stores.adls.put import SmallFiles, check_parent, explain_conflict
 from committer.stores.adls.renames import Renames
-from committer.stores.adls.sdk import Sdk
-from committer.stores.adls.wire import AdlsWire
+from committer.stores.adls.sdk import Sdk, probe
+from committer.stores.adls.wire import AdlsWire, place_of, status_in, statuses_in
 from committer.stores.adls.writer import AdlsWriter
 from committer.stores.azure.access import Access
-from committer.stores.azure.container import MAX_NAME_BYTES, Container, ends_in_period
 from committer.stores.azure.errors import code_of, error_of
-from committer.stores.azure.names import TABLE
-from committer.stores.azure.options import DFS, arguments_of, reached_by
+from committer.stores.azure.options import DFS, TABLE, arguments_of, reached_by
+from committer.stores.azure.wire import MAX_NAME_BYTES, Container, ends_in_period
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.helpers import status_or_none
-from committer.stores.http import HttpClient
-from committer.stores.http_answers import content_in, range_up_to
-from committer.stores.http_store import HttpStore
-from committer.stores.page_tokens import PageTokens
+from committer.stores.http import HttpClient, HttpStore
+from committer.stores.http_answers import PageTokens, content_in, range_up_to
 
 _TRIES: Final = 5
 _STATUS: Final = (("action", "getStatus"),)

@@ -1,14 +1,20 @@
-"""Requests to one filesystem of an Azure Data Lake Storage Gen2 account, as they go over the wire."""
+"""Requests to a filesystem of Azure Data Lake Storage Gen2, and the statuses in its responses."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
-from committer.errors import CommitterError
+import msgspec
+
+from committer.advice import UNREADABLE
+from committer.errors import CommitterError, InvalidPathError, StoreUnavailableError
 from committer.paths import StorePath
+from committer.readable import UNDECODABLE
 from committer.stores.azure.errors import error_of
 from committer.stores.azure.wire import NOTHING, AzureWire
+from committer.stores.base import FileStatus
 from committer.stores.http import Answer
+from committer.stores.http_answers import moment_of
 
 
 class AdlsWire(AzureWire):
@@ -40,3 +46,81 @@ class AdlsWire(AzureWire):
         self, answer: Answer, operation: str, path: StorePath, *, changes: bool, exclusive: bool
     ) -> CommitterError:
         return error_of(answer, operation, path, changes=changes)
+
+
+class _Entry(msgspec.Struct, gc=False):
+    # The service writes numbers and booleans as strings; some versions did not.
+    name: str
+    is_directory: str | bool = msgspec.field(name="isDirectory", default=False)
+    content_length: str | int = msgspec.field(name="contentLength", default=0)
+    last_modified: str = msgspec.field(name="lastModified", default="")
+    etag: str = ""
+
+
+class _Page(msgspec.Struct, gc=False):
+    paths: list[_Entry] = []
+
+
+_decode = msgspec.json.Decoder(_Page).decode
+
+
+def statuses_in(body: bytes, directory: StorePath) -> list[FileStatus]:
+    """The entries of a page of "Path - List".
+
+    Raises:
+        StoreUnavailableError: It is no such page.
+    """
+    scheme, authority = directory.scheme, directory.authority
+    try:
+        return [
+            _status(
+                StorePath(scheme, authority, f"/{entry.name}"),
+                str(entry.is_directory).lower() == "true",
+                int(entry.content_length),
+                entry.last_modified,
+                entry.etag,
+            )
+            for entry in _decode(body).paths
+        ]
+    except (*UNDECODABLE, ValueError):
+        raise StoreUnavailableError(
+            "a page of a listing cannot be read", operation="list", path=directory, next_step=UNREADABLE
+        ) from None
+
+
+def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None = None) -> FileStatus:
+    """What an answer's headers say of a path.
+
+    Args:
+        headers: Of the answer.
+        path: What it is about.
+        size: The length, where the answer is to a write and does not say it.
+    """
+    return _status(
+        path,
+        headers.get("x-ms-resource-type", "").lower() == "directory",
+        int(headers.get("Content-Length", "0")) if size is None else size,
+        headers.get("Last-Modified", ""),
+        headers.get("ETag", ""),
+    )
+
+
+def _status(path: StorePath, is_directory: bool, size: int, modified: str, etag: str) -> FileStatus:
+    if is_directory:
+        return FileStatus(path, True, 0, moment_of(modified))
+    return FileStatus(path, False, size, moment_of(modified), etag.strip('"') or None)
+
+
+def place_of(scheme: str, authority: str) -> tuple[str, str, str]:
+    """The container, the account's name and the host that a URI's authority names.
+
+    Raises:
+        InvalidPathError: It names none.
+    """
+    container, at, host = authority.partition("@")
+    if not (container and at and host):
+        raise InvalidPathError(
+            f"{scheme}://{authority} names no container and account",
+            next_step="write abfss://container@account.dfs.core.windows.net/path",
+        )
+    return container, host.partition(".")[0], host

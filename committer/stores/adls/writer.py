@@ -11,8 +11,7 @@ from committer.errors import (
     StoreUnavailableError,
 )
 from committer.paths import StorePath
-from committer.stores.adls.listing import status_in
-from committer.stores.adls.wire import AdlsWire
+from committer.stores.adls.wire import AdlsWire, status_in
 from committer.stores.azure.errors import error_of
 from committer.stores.base import FileStatus
 from committer.stores.helpers import bytes_of

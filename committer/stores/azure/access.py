@@ -27,7 +27,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
-from committer.references import Held, Secret
+from committer.options.references import Held, Secret
 from committer.stores.http import redact
 
 SCOPE: Final = "https://storage.azure.com/.default"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from committer.documentation import page
+from committer.advice import page
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -22,7 +22,7 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores.http import Answer
-from committer.stores.refusals import Refusal
+from committer.stores.http_answers import Refusal
 
 _SAYS_CODE: Final = re.compile(rb'"code"\s*:\s*"(\w{1,100})"|<Code>(\w{1,100})</Code>')
 

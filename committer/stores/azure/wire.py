@@ -1,4 +1,4 @@
-"""Requests to one container of an Azure storage account, as they go over the wire."""
+"""Requests to a container of an Azure storage account."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import itertools
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from committer.audit import current_audit
-from committer.errors import CommitterError
+from committer.errors import CommitterError, ConfigurationError, InvalidPathError, StoreNotFoundError
 from committer.flow.runtime import current_runtime
+from committer.logs import current_audit
 from committer.paths import StorePath
 from committer.stores.azure.access import Access, Query
-from committer.stores.http import Answer, Body, HttpClient
+from committer.stores.http import Answer, Body, HttpClient, check_name
 
 # The first that knows `paginated`, without which deleting a large tree with a token fails after some thousand paths
 # ("Path - Delete").
@@ -190,3 +190,61 @@ def _audit_text(job: str, task: str, stage: str) -> str:
         for key, value in (("ji", job), ("ta", task), ("st", stage))
         if value
     )
+
+
+MAX_NAME_BYTES: Final = 1024
+
+
+class Container:
+    """One container of an account, by the schemes and the authority of its paths.
+
+    Args:
+        schemes: Those that lead to it.
+        authority: ``container@account.dfs.core.windows.net``, or what else names it.
+    """
+
+    def __init__(self, schemes: Collection[str], authority: str) -> None:
+        self._schemes = schemes
+        self._authority = authority
+
+    def checked(self, path: StorePath) -> StorePath:
+        """The path, where it belongs here.
+
+        Raises:
+            ConfigurationError: It belongs to another store.
+            InvalidPathError: The service takes no such name.
+        """
+        if path.authority != self._authority or path.scheme not in self._schemes:
+            raise ConfigurationError("the path belongs to another store", path=path)
+        check_name(path, MAX_NAME_BYTES)
+        return path
+
+    def existing(self, path: StorePath, operation: str) -> StorePath:
+        """The path, where something can stand there.
+
+        Raises:
+            StoreNotFoundError: A name in it ends in a period.
+        """
+        # The service may drop the period, and look at, or delete, what has the name without it.
+        if ends_in_period(self.checked(path)):
+            raise StoreNotFoundError("no name here ends in a period", operation=operation, path=path)
+        return path
+
+    def new(self, path: StorePath) -> StorePath:
+        """The path, where something can be put there.
+
+        Raises:
+            InvalidPathError: A name in it ends in a period.
+        """
+        if ends_in_period(self.checked(path)):
+            raise InvalidPathError(
+                "a name ends in a period, which the service does not keep",
+                path=path,
+                next_step="end the names of files and directories in another character",
+            )
+        return path
+
+
+def ends_in_period(path: StorePath) -> bool:
+    """Whether one of its names does."""
+    return "./" in path.path or path.path.endswith(".")

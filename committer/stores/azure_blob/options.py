@@ -1,14 +1,36 @@
-"""Which account and container a path of Azure's blobs names, and what its storage options say."""
+"""Storage options of Azure's blobs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
 
 from committer.errors import ConfigurationError, InvalidPathError
-from committer.references import resolved
-from committer.storage_options import StorageOption, no_text
-from committer.stores.azure.options import parse_connection_string
-from committer.stores.azure_blob.names import TABLE
+from committer.options.references import resolved
+from committer.options.storage import StorageOption, no_text
+from committer.stores.azure.options import TABLE as ADLS
+from committer.stores.azure.options import Service, parse_connection_string
+
+SCHEMES: Final = ("az", "wasb", "wasbs")
+
+_MEANINGS: Final = {
+    "endpoint": "the account's blob endpoint, where it is not `https://ACCOUNT.blob.core.windows.net`, or what follows"
+    " the `@` in the path: a private link, the emulator",
+    "client": "a `BlobServiceClient` or `ContainerClient` of `azure-storage-blob`, blocking or not: its endpoint and"
+    " its credential",
+    "account_name": "the account, of a path `az://CONTAINER/PATH`, which names none; of other paths another one is"
+    " refused",
+}
+
+
+def _described(option: StorageOption) -> StorageOption:
+    return replace(option, meaning=_MEANINGS.get(option.name, option.meaning))
+
+
+TABLE: Final = replace(ADLS, store="Azure Blob Storage", options=tuple(map(_described, ADLS.options)))
+
+BLOB: Final = Service("blob", TABLE, "BlobServiceClient", "ContainerClient", "container_name", "azure-storage-blob")
 
 
 def place_of(scheme: str, authority: str) -> tuple[str, str]:

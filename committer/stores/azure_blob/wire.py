@@ -1,12 +1,81 @@
-"""Requests to one container of blobs."""
+"""Requests to a container of blobs, their errors, and the statuses in their responses.
+
+Hadoop's file system for such accounts (`wasb:`), and others, leave an empty blob for a directory, with the metadata
+``hdi_isfolder``, under its name or under that with a slash. Such a marker is no file.
+"""
 
 from __future__ import annotations
 
-from committer.errors import CommitterError
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from committer.advice import UNREADABLE
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    StoreConflictError,
+    StoreExistsError,
+    StorePartsError,
+    StorePermissionError,
+    StorePreconditionError,
+    StoreUnavailableError,
+)
 from committer.paths import StorePath
+from committer.stores.azure.errors import code_of
+from committer.stores.azure.errors import error_of as shared_error_of
 from committer.stores.azure.wire import AzureWire
-from committer.stores.azure_blob.errors import error_of
+from committer.stores.base import FileStatus
 from committer.stores.http import Answer
+from committer.stores.http_answers import Answered, PageTokens, Refusal, moment_of, parsed
+from committer.stores.object_store import directory_prefix, is_odd, listed_directory, odd_status
+
+# "Put Block", "Put Block List": a block that is not there, an id of another length than those that wait, too many.
+_PARTS: Final = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "InvalidBlockId", "BlockListTooLong"})
+_TOO_MANY: Final = frozenset({"BlockCountExceedsLimit", "UncommittedBlockCountExceedsLimit"})
+_KINDS: Final = frozenset({"InvalidBlobType"})
+_KEPT: Final = frozenset({"BlobImmutableDueToPolicy", "BlobImmutableDueToLegalHold"})
+
+
+def error_of(
+    answer: Answer, operation: str, path: StorePath, *, changes: bool = True, exclusive: bool = False
+) -> CommitterError:
+    """The error that a refusal is.
+
+    Args:
+        answer: The refusal: a status of 300 or more.
+        operation: The store call.
+        path: What it was made on.
+        changes: Whether the call may have changed anything.
+        exclusive: Whether it was made on the condition that nothing is there.
+    """
+    code = code_of(answer)
+    refusal = Refusal(answer.status, code, answer.headers.get("x-ms-request-id", ""), operation, path)
+    if code in _PARTS:
+        what = "blocks with ids of another length wait there" if operation == "put_block" else "a block is not there"
+        return refusal.as_error(StorePartsError, what)
+    if code in _TOO_MANY:
+        return refusal.as_error(StorePartsError, "there are too many blocks")
+    if answer.status == 413:
+        return refusal.as_error(ConfigurationError, "the service takes no body that long", "set multipart_size lower")
+    if code in _KEPT:
+        return refusal.as_error(
+            StorePermissionError,
+            "the container does not let blobs be changed or deleted",
+            "write to a container without a policy of immutability: a commit replaces and deletes records of its own",
+        )
+    if code in _KINDS:
+        return refusal.as_error(
+            StoreConflictError, "a blob of another type is there", "delete it, or choose another name"
+        )
+    unmet = answer.status == 412 and not code.startswith("Lease")
+    if code == "BlobAlreadyExists" or (exclusive and unmet):
+        return refusal.as_error(StoreExistsError, "something stands there")
+    if unmet:
+        return refusal.as_error(StorePreconditionError, "another file is there, or none")
+    return shared_error_of(answer, operation, path, changes=changes)
 
 
 class BlobWire(AzureWire):
@@ -16,3 +85,99 @@ class BlobWire(AzureWire):
         self, answer: Answer, operation: str, path: StorePath, *, changes: bool, exclusive: bool
     ) -> CommitterError:
         return error_of(answer, operation, path, changes=changes, exclusive=exclusive)
+
+
+STAMP: Final = "committerattempt"
+STAMP_HEADER: Final = f"x-ms-meta-{STAMP}"
+_MARKER: Final = "hdi_isfolder"
+
+
+def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None = None) -> FileStatus:
+    """What an answer's headers say of a blob; of a marker that it is a directory.
+
+    Args:
+        headers: Of the answer.
+        path: What it is about.
+        size: The length, where the answer is to a write and does not say it.
+    """
+    if headers.get(f"x-ms-meta-{_MARKER}", "").lower() == "true":
+        return FileStatus(path, True, 0)
+    return FileStatus(
+        path,
+        False,
+        int(headers.get("Content-Length", "0")) if size is None else size,
+        moment_of(headers.get("Last-Modified", "")),
+        headers.get("ETag", "").strip('"') or None,
+        stamp=headers.get(STAMP_HEADER),
+    )
+
+
+async def pages(
+    wire: BlobWire,
+    operation: str,
+    directory: StorePath,
+    *,
+    delimiter: str = "",
+    markers: bool = False,
+    most: int | None = None,
+) -> AsyncIterator[list[FileStatus]]:
+    """As `Pages`, by "List Blobs"."""
+    prefix = directory_prefix(directory)
+    continuation, tokens = "", PageTokens(operation, directory)
+    while True:
+        query = [("comp", "list"), ("include", "metadata"), ("prefix", prefix), ("restype", "container")]
+        if delimiter:
+            query.append(("delimiter", delimiter))
+        if continuation:
+            query.append(("marker", continuation))
+        if most is not None:
+            query.append(("maxresults", str(most)))
+        answer = await wire.done(operation, "GET", directory, sorted(query), changes=False, at="")
+        page = parsed(answer.body, "EnumerationResults", operation, directory)
+        entries = page.child("Blobs")
+        blobs = list(entries.each("Blob")) if entries is not None else []
+        below = list(entries.each("BlobPrefix")) if entries is not None else []
+        try:
+            found = [_blob(wire, blob, directory, prefix, markers, bool(delimiter)) for blob in blobs]
+        except ValueError:
+            raise StoreUnavailableError(
+                "a page of a listing cannot be read", operation=operation, path=directory, next_step=UNREADABLE
+            ) from None
+        found += [listed_directory(one.text("Name"), directory, partial(_odd, wire, directory)) for one in below]
+        if blobs or below:
+            yield [status for status in found if status is not None]
+        more = page.text("NextMarker")
+        # Pages can be empty, or shorter than asked for, and go on.
+        if not more or (most is not None and (blobs or below)):
+            return
+        continuation = tokens.following(more)
+
+
+def _blob(
+    wire: BlobWire, blob: Answered, directory: StorePath, prefix: str, markers: bool, is_child: bool
+) -> FileStatus | None:
+    name = blob.text("Name")
+    metadata = blob.child("Metadata")
+    described = metadata.texts() if metadata is not None else {}
+    marks = name.endswith("/") or described.get(_MARKER, described.get("Hdi_isfolder", "")).lower() == "true"
+    if not name.startswith(prefix) or (marks and not markers):
+        return None
+    if is_child and is_odd(name[len(prefix) :]):
+        return _odd(wire, directory, name)
+    properties = blob.child("Properties")
+    told = properties.texts() if properties is not None else {}
+    return FileStatus(
+        StorePath(directory.scheme, directory.authority, f"/{name}"),
+        False,
+        int(told.get("Content-Length", "0")),
+        moment_of(told.get("Last-Modified", "")),
+        (told.get("Etag") or told.get("ETag") or "").strip('"') or None,
+    )
+
+
+def _odd(wire: BlobWire, directory: StorePath, name: str) -> FileStatus | None:
+    scheme, _, place = wire.container_url.partition("://")
+    odd = odd_status(StorePath(scheme, place, directory.path), name, "azcopy remove", scheme)
+    if odd is None:
+        return None
+    return msgspec.structs.replace(odd, path=StorePath(directory.scheme, directory.authority, f"/{name}"))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
 from committer.flow.runtime import current_runtime
-from committer.references import Secret
+from committer.options.references import Secret
 from committer.stores.http import redact
 
 SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"

@@ -1,22 +1,31 @@
-"""What the service says of a bucket: how it renames, what it keeps of deleted objects, what the caller may do."""
+"""Properties of a bucket, from its metadata and by trial."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
-from committer.advice import UNREADABLE
-from committer.documentation import page
-from committer.errors import CommitterError, StoreUnavailableError
+from committer.advice import UNREADABLE, page
+from committer.errors import (
+    CommitterError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+)
+from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
+from committer.readable import UNDECODABLE
+from committer.stores.base import Store
 from committer.stores.examination import Finding
-from committer.stores.gcs.errors import RIGHTS
+from committer.stores.gcs.errors import RIGHTS, unsupported
 from committer.stores.gcs.renames import Renames
 from committer.stores.gcs.wire import GcsWire
-from committer.undecodable import UNDECODABLE
 
 _BOUND_S: Final = 10.0
 _NEEDED: Final = (
@@ -138,3 +147,36 @@ async def _permissions(wire: GcsWire, directory: StorePath, *, copied: bool) -> 
         return Finding("permissions", "failed", f"missing: {', '.join(missing)}", rights)
     how = "copied" if copied else "moved"
     return Finding("permissions", "ok", f"objects may be created, read, listed, {how} and deleted")
+
+
+async def probe(store: Store, renames: Renames, directory: StorePath) -> None:
+    """See `Store.probe`: renames a file of its own, and tries every condition of a commit where it is not met.
+
+    Raises:
+        UnsupportedError: The service renames nothing, ignores a condition, or keeps no metadata.
+    """
+    nonce = current_runtime().nonce()
+    # No name changes twice, but to go: the service allows one change of a name in about a second.
+    one, other, third, fourth = (directory / f".probe-{nonce}-{number}" for number in range(1, 5))
+    made = [one, other]
+    try:
+        put = await store.put(one, b"probe", exclusive=True)
+        with suppress(StoreExistsError):
+            await store.put(one, b"other", exclusive=True)
+            raise unsupported("lets a put replace what it was told not to replace (ifGenerationMatch=0)", directory)
+        # A lost answer is no verdict: what is there afterwards tells.
+        with suppress(StoreOutcomeUnknownError, StoreNotFoundError):
+            await store.rename_file(one, other, identity=put.identity)
+        if (await store.status(other)).identity != put.identity:
+            raise unsupported("does not keep the metadata of an object that is renamed", directory)
+        made = [other, third, fourth]
+        again = await store.put(third, b"again", exclusive=True)
+        with suppress(StoreExistsError, StoreOutcomeUnknownError):
+            await store.rename_file(third, other, identity=again.identity)
+        if (await store.status(other)).identity != put.identity:
+            raise unsupported("lets a rename replace what it was told not to replace (ifGenerationMatch=0)", directory)
+        await renames.prove(third, fourth)
+    finally:
+        for path in made:
+            with suppress(StoreError):
+                await store.delete_file(path)

@@ -12,14 +12,12 @@ from committer.advice import UNREADABLE
 from committer.errors import StoreOutcomeUnknownError, StoreUnavailableError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
+from committer.readable import UNDECODABLE
 from committer.stores.base import FileStatus, Refusals
 from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.wire import GcsWire
-from committer.stores.http_answers import iso_moment_of
-from committer.stores.object_store import directory_prefix, listed_directory
-from committer.stores.odd_names import is_odd, odd_status
-from committer.stores.page_tokens import PageTokens
-from committer.undecodable import UNDECODABLE
+from committer.stores.http_answers import PageTokens, iso_moment_of
+from committer.stores.object_store import directory_prefix, is_odd, listed_directory, odd_status
 
 STAMP: Final = "committer-attempt"
 FIELDS: Final = (

@@ -16,25 +16,22 @@ from committer.errors import (
     StoreIsADirectoryError,
     StorePreconditionError,
 )
+from committer.options.storage import OptionTable
 from committer.paths import StorePath
-from committer.storage_options import OptionTable
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.gcs.access import Access
 from committer.stores.gcs.deletes import BATCH, Deletes
 from committer.stores.gcs.errors import error_of
-from committer.stores.gcs.examine import examine
-from committer.stores.gcs.names import TABLE
-from committer.stores.gcs.options import GcsOptions, checked_bucket
-from committer.stores.gcs.probe import probe
+from committer.stores.gcs.examine import examine, probe
+from committer.stores.gcs.options import TABLE, GcsOptions, checked_bucket
 from committer.stores.gcs.put import Inserts
 from committer.stores.gcs.renames import Renames
 from committer.stores.gcs.resources import object_at, pages, status_of
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.gcs.writer import GcsWriter
-from committer.stores.http import HttpClient, check_name
+from committer.stores.http import HttpClient, HttpStore, check_name
 from committer.stores.http_answers import content_in, range_up_to
-from committer.stores.http_store import HttpStore
 from committer.stores.object_store import ObjectStore
 
 _MAX_NAME_BYTES: Final = 1024

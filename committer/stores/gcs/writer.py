@@ -17,9 +17,8 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, Store
-from committer.stores.gcs.checksums import Checksum
 from committer.stores.gcs.errors import error_of
-from committer.stores.gcs.put import Inserts
+from committer.stores.gcs.put import Checksum, Inserts
 from committer.stores.gcs.resources import FIELDS, parsed, status_of
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.helpers import bytes_of

@@ -1,4 +1,4 @@
-"""Hadoop's distributed file system as a store, for `hdfs:` paths."""
+"""Store for Hadoop's distributed file system: `hdfs:` paths."""
 
 from __future__ import annotations
 
@@ -20,21 +20,56 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.option_values import SPARK_HADOOP
+from committer.options.storage import OptionTable, StorageOption
+from committer.options.values import SPARK_HADOOP
 from committer.paths import StorePath
-from committer.storage_options import OptionTable
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.directory_abilities import TreeCounts
 from committer.stores.hdfs.connection import DATA_S, Connection
-from committer.stores.hdfs.names import HADOOP_FAMILIES, TABLE
 from committer.stores.hdfs.renames import Renames, identity_of, rename_together
 from committer.stores.hdfs.writer import HdfsWriter
 from committer.stores.helpers import status_or_none, too_long
 from committer.stores.rename_probe import probe_renames
-from committer.stores.tree_counts import TreeCounts
 
 if TYPE_CHECKING:
     from hdfs_native import Client
     from hdfs_native._internal import RawFileWriter
+
+
+_IN_PATH: Final = "leave it out and write it into the path: hdfs://HOST:PORT/path"
+_TICKET: Final = "leave it out: log in with kinit; the ticket cache is found as Hadoop finds it (KRB5CCNAME)"
+_CHOICES: Final = "give config=CommitterConfig(io_concurrency=..., io_rate=...): those are choices of the commit"
+
+HADOOP_FAMILIES: Final = ("dfs.", "hadoop.security.", "hadoop.rpc.", "fs.defaultfs")
+"""What Hadoop's keys begin with that the client reads itself."""
+
+TABLE: Final = OptionTable(
+    store="HDFS",
+    options=(
+        StorageOption(
+            "config_directory",
+            "the directory of Hadoop's core-site.xml and hdfs-site.xml; without it `HADOOP_CONF_DIR`, else"
+            " `HADOOP_HOME`/etc/hadoop",
+            others=("config_dir", "hadoop_conf_dir"),
+        ),
+        StorageOption(
+            "user",
+            "who the NameNode is to see, where the cluster does not authenticate: it must be what `HADOOP_USER_NAME`"
+            " says, or else the system's user",
+            others=("hadoop_user_name",),
+        ),
+        StorageOption("http_session", "of no use here, and taken by every store", instance=True),
+    ),
+    advice={
+        **dict.fromkeys(("host", "port"), _IN_PATH),
+        **dict.fromkeys(("kerb_ticket", "kerberos_cache", "ticket_cache"), _TICKET),
+        **dict.fromkeys(("replication", "default_block_size", "buffer_size"), "set it in hdfs-site.xml"),
+        "extra_conf": "set these keys in hdfs-site.xml, or give them as options of their own: dfs.KEY",
+        **dict.fromkeys(("max_retries", "timeout", "connect_timeout"), _CHOICES),
+    },
+    hadoop_families=HADOOP_FAMILIES,
+)  # fmt: skip
+
 
 _MAX_PATH: Final = 8000
 # ``dfs.namenode.fs-limits.max-component-length``, and ``HdfsConstants.MAX_PATH_LENGTH``, which counts characters.

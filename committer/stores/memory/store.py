@@ -1,24 +1,171 @@
-"""A store in memory, with the manners of the store it is told to be like: for tests, notebooks and simulations."""
+"""Store in memory that behaves as another kind of store: for tests, notebooks and simulations."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
-from committer.errors import ConfigurationError, StoreError, StorePreconditionError, UnsupportedError
+from committer.errors import (
+    ConfigurationError,
+    StoreError,
+    StoreIsADirectoryError,
+    StoreNotFoundError,
+    StorePreconditionError,
+    TaskError,
+    UnsupportedError,
+)
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
-from committer.stores.helpers import check_options, too_long
-from committer.stores.memory.blocks import Blocks
-from committer.stores.memory.profiles import DEFAULT_PROFILE, FLAGS, LIMITS, PROFILES
-from committer.stores.memory.tree import Tree, describe
-from committer.stores.memory.uploads import Uploads
-from committer.stores.memory.writer import MemoryWriter
+from committer.stores.helpers import bytes_of, check_options, too_long
+from committer.stores.memory.tree import Blocks, File, Tree, Uploads, describe
 from committer.stores.uploads import PendingUpload, UncommittedBlock, UploadPart
+
+
+class MemoryWriter(FileWriter):
+    """Keeps what is written until it is closed.
+
+    Args:
+        tree: Where it goes.
+        path: Under which name.
+        file: What stands there since it was opened, where directories are real.
+    """
+
+    def __init__(self, tree: Tree, path: StorePath, file: File) -> None:
+        self._tree = tree
+        self._path = path
+        self._file = file
+        self._buffer = bytearray()
+        self._open = True
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        """See `FileWriter.write`."""
+        self._check_open("write")
+        self._buffer += bytes_of(data)
+        await asyncio.sleep(0)
+
+    async def close(self) -> FileStatus:
+        """See `FileWriter.close`."""
+        self._check_open("close")
+        await asyncio.sleep(0)
+        self._open = False
+        file = self._tree.new_file(bytes(self._buffer))
+        if self._tree.capabilities.directories:
+            if not self._stands():
+                raise StoreNotFoundError(
+                    "the file was deleted while it was written", operation="close", path=self._path
+                )
+            # In place, since a hard link made meanwhile is the same file.
+            self._tree.fill(self._file, file)
+        else:
+            self._tree.put(self._path, file, "close", replace=False)
+        return describe(self._path, file)
+
+    async def abort(self) -> None:
+        """See `FileWriter.abort`."""
+        await asyncio.sleep(0)
+        if self._open and self._stands():
+            self._tree.delete_file(self._path)
+        self._open = False
+
+    def _stands(self) -> bool:
+        try:
+            return self._tree.file(self._path, "close") is self._file
+        except (StoreNotFoundError, StoreIsADirectoryError):
+            return False
+
+    def _check_open(self, operation: str) -> None:
+        if not self._open:
+            raise TaskError(
+                "a file cannot be written any more: it was closed or aborted", operation=operation, path=self._path
+            )
+
+
+_FLAT: Final = Capabilities(directories=False, atomic_directory_rename=False, max_path_bytes=1025)
+_WITHOUT_RENAMES: Final = msgspec.structs.replace(
+    _FLAT,
+    atomic_file_rename=False,
+    no_replace_rename=False,
+    replacing_rename=False,
+    identity_through_rename=False,
+    conditional_delete=True,
+    conditional_replace=True,
+)
+
+PROFILES: Final[Mapping[str, Capabilities]] = {
+    "local": Capabilities(hard_links=True, durable=True, max_name_bytes=255, max_path_bytes=4095),
+    "hdfs": Capabilities(deletes_trees=True, max_name_bytes=255, max_path_bytes=8000),
+    "adls": Capabilities(
+        implicit_parents=True,
+        deletes_trees=True,
+        conditional_rename=True,
+        conditional_replace=True,
+        tree_listing=True,
+        forbids_trailing_period=True,
+        max_path_bytes=1024,
+    ),
+    "gcs": msgspec.structs.replace(
+        _FLAT,
+        conditional_rename=True,
+        versions=True,
+        conditional_delete=True,
+        conditional_replace=True,
+        batch_delete=True,
+        max_batch_delete=100,
+    ),
+    # S3's 5 MiB, the least that a part may have but for the last, is for a flag to set: a test has small files.
+    "s3": msgspec.structs.replace(
+        _WITHOUT_RENAMES,
+        multipart=True,
+        batch_delete=True,
+        conditional_batch_delete=True,
+        max_parts=10_000,
+        max_part_bytes=5 << 30,
+        max_batch_delete=1000,
+    ),
+    "azure-flat": msgspec.structs.replace(
+        _WITHOUT_RENAMES,
+        block_lists=True,
+        forbids_trailing_period=True,
+        max_parts=50_000,
+        max_part_bytes=4000 << 20,
+    ),
+}
+"""What each profile can do.
+
+``local`` and ``hdfs`` have real directories and rename them atomically; ``adls`` also checks the identity of what it
+renames, and makes missing parents up; ``gcs`` has no directories and renames one object at a time, with the stamp that
+is its identity, to a new version; ``s3`` and ``azure-flat`` (blobs without a hierarchical namespace) rename nothing:
+one has uploads whose completion is withheld, the other lists of blocks.
+"""
+
+DEFAULT_PROFILE: Final = "local"
+# What a space can be told to be besides its profile; the rest of its capabilities follow from how it is built.
+FLAGS: Final = (
+    "atomic_directory_rename",
+    "batch_delete",
+    "block_lists",
+    "case_folding",
+    "conditional_batch_delete",
+    "conditional_delete",
+    "conditional_rename",
+    "conditional_replace",
+    "deletes_by_name",
+    "deletes_trees",
+    "forbids_trailing_period",
+    "hard_links",
+    "identity",
+    "identity_through_rename",
+    "multipart",
+    "no_replace_rename",
+    "replacing_rename",
+    "unicode_folding",
+    "versions",
+)
+LIMITS: Final = ("max_batch_delete", "max_part_bytes", "max_parts", "min_part_bytes")
 
 
 class MemorySpace:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
 from committer.flow.runtime import current_runtime
-from committer.references import Held, Secret
+from committer.options.references import Held, Secret
 from committer.stores.http import redact
 
 NOTHING_SHA256: Final = hashlib.sha256(b"").hexdigest()

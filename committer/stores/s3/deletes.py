@@ -15,12 +15,11 @@ from committer.errors import (
 )
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
-from committer.stores.answered_xml import parsed
-from committer.stores.s3.checksums import md5_of
+from committer.stores.http_answers import parsed
 from committer.stores.s3.errors import code_of, error_of, error_of_code
 from committer.stores.s3.listing import object_at, status_in
 from committer.stores.s3.wire import S3Wire
-from committer.stores.s3.xml import can_be_text, deletion, is_etag
+from committer.stores.s3.xml import can_be_text, deletion, is_etag, md5_of
 
 BATCH: Final = 1000
 """Names that one call deletes at most ("DeleteObjects")."""

@@ -6,7 +6,7 @@ import re
 from html import escape
 from typing import Final
 
-from committer.documentation import page
+from committer.advice import page
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -24,7 +24,7 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores.http import Answer
-from committer.stores.refusals import Refusal
+from committer.stores.http_answers import Refusal
 from committer.stores.s3.xml import element_in
 
 # Codes of "Error responses" in the S3 API reference, and of the pages of single operations; what is not there is said

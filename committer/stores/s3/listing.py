@@ -10,12 +10,9 @@ from typing import Final
 from committer.advice import UNREADABLE
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
-from committer.stores.answered_xml import Answered, parsed
 from committer.stores.base import FileStatus
-from committer.stores.http_answers import moment_of
-from committer.stores.object_store import directory_prefix, listed_directory
-from committer.stores.odd_names import is_odd, odd_status
-from committer.stores.page_tokens import PageTokens
+from committer.stores.http_answers import Answered, PageTokens, moment_of, parsed
+from committer.stores.object_store import directory_prefix, is_odd, listed_directory, odd_status
 from committer.stores.s3.errors import error_of
 from committer.stores.s3.wire import S3Wire
 from committer.stores.s3.xml import key_in, moment_in

@@ -1,4 +1,4 @@
-"""The storage options of S3: what they must be, and what the environment says.
+"""Storage options of S3, and their names in other tools.
 
 The environment is looked at when a store is made,
 in each process for itself: nothing of it travels in a pickle.
@@ -8,18 +8,341 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from committer.errors import ConfigurationError, InvalidPathError, UnsupportedError
-from committer.references import Held, Secret
-from committer.storage_options import exclusive, no_text, not_of_the_path
+from committer.options.references import Held, Secret, resolved
+from committer.options.storage import OptionTable, StorageOption, exclusive, no_text, not_of_the_path
+from committer.options.values import SPARK_HADOOP
 from committer.stores.http import checked_endpoint
 from committer.stores.s3.access import S3Access, checked_session
-from committer.stores.s3.checksums import ALGORITHMS
-from committer.stores.s3.names import ENCRYPTION, TABLE, flattened, with_hadoop
+from committer.stores.s3.xml import ALGORITHMS
+
+_ROLE: Final = "give profile, a profile of the shared files that names the role, or the role's temporary keys"
+_CONDITIONS: Final = "leave it out: every write that must not replace is a conditional one here"
+_WEB_IDENTITY: Final = "leave it out: botocore's chain reads AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN by itself"
+_NOT_ANONYMOUS: Final = "leave it out, and give keys, or let botocore find some: a commit writes"
+
+# What s3fs nests, and what of it is understood.
+_NESTED: Final[Mapping[str, frozenset[str]]] = {
+    "client_kwargs": frozenset(
+        {"endpoint_url", "region_name", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "use_ssl"}
+    ),
+    "s3_additional_kwargs": frozenset({"StorageClass", "ServerSideEncryption", "SSEKMSKeyId"}),
+}
+# Whether http: may be used, the endpoint says here.
+_BEARING: Final = {"virtual_hosted_style_request": "addressing_style", "allow_http": "", "use_ssl": ""}
+
+TABLE: Final = OptionTable(
+    store="S3",
+    options=(
+        StorageOption(
+            "endpoint_url",
+            "where the service is; AWS without it",
+            others=("endpoint", "aws_endpoint_url", "aws_endpoint"),
+            hadoop=("fs.s3a.endpoint",),
+        ),
+        StorageOption(
+            "region",
+            "the region; without it what the environment or the profile says, else `us-east-1`",
+            others=("aws_region", "region_name", "aws_default_region", "default_region"),
+            hadoop=("fs.s3a.endpoint.region",),
+        ),
+        StorageOption(
+            "addressing_style",
+            "`path`, `virtual`, or `auto`: virtual on AWS for names without a dot, else path",
+            others=("aws_s3_addressing_style",),
+            hadoop=("fs.s3a.path.style.access",),
+        ),
+        StorageOption(
+            "access_key_id",
+            "the id of a key",
+            secret=True,
+            others=("aws_access_key_id", "key"),
+            hadoop=("fs.s3a.access.key",),
+        ),
+        StorageOption(
+            "secret_access_key",
+            "the key itself",
+            secret=True,
+            others=("aws_secret_access_key", "secret"),
+            hadoop=("fs.s3a.secret.key",),
+        ),
+        StorageOption(
+            "session_token",
+            "of temporary keys",
+            secret=True,
+            others=("aws_session_token", "aws_token", "token"),
+            hadoop=("fs.s3a.session.token",),
+        ),
+        StorageOption("profile", "a profile of the shared files", others=("aws_profile", "profile_name")),
+        StorageOption(
+            "storage_class",
+            "of files that tasks write; records stay in the bucket's class",
+            others=("storageclass",),
+            hadoop=("fs.s3a.create.storage.class",),
+        ),
+        StorageOption(
+            "server_side_encryption",
+            "`AES256`, `aws:kms`, `aws:kms:dsse`; Hadoop's names for them under its key",
+            others=("aws_server_side_encryption", "serversideencryption"),
+            hadoop=("fs.s3a.encryption.algorithm",),
+        ),
+        StorageOption(
+            "kms_key_id",
+            "the key for the last two",
+            others=("aws_sse_kms_key_id", "ssekmskeyid"),
+            hadoop=("fs.s3a.encryption.key",),
+        ),
+        StorageOption(
+            "checksum_algorithm",
+            "`CRC32`, `SHA1`, `SHA256`; not `CRC32C`, which Python cannot compute fast",
+            others=("aws_checksum_algorithm",),
+            hadoop=("fs.s3a.create.checksum.algorithm",),
+        ),
+        StorageOption(
+            "service",
+            "`minio` or `oss`, [services without conditional deletes](#minio-and-alibaba-cloud-oss); `oss:` paths"
+            " imply `oss`",
+        ),
+        StorageOption(
+            "bucket",
+            "the path says it; another one is refused",
+            others=("bucket_name", "aws_bucket", "aws_bucket_name"),
+        ),
+        StorageOption("session", "a boto3 or botocore session, for keys and region", instance=True),
+        StorageOption("http_session", "an aiohttp session to send requests with", instance=True),
+    ),
+    advice={
+        **dict.fromkeys(("role_arn", "aws_role_arn", "aws_iam_role_arn", "aws_iam_role_session_name"), _ROLE),
+        **dict.fromkeys(("aws_web_identity_token_file", "web_identity_token_file"), _WEB_IDENTITY),
+        **dict.fromkeys(
+            ("aws_conditional_put", "conditional_put", "aws_copy_if_not_exists", "copy_if_not_exists"), _CONDITIONS
+        ),
+        **dict.fromkeys(
+            ("aws_s3_locking_provider", "locking_provider", "delta_dynamo_table_name"),
+            "leave it out: jobs keep out of one another's way by records in the destination",
+        ),
+        **dict.fromkeys(
+            ("max_concurrency", "max_retries", "retry_timeout_ms", "timeout", "connect_timeout"),
+            "give config=CommitterConfig(io_concurrency=..., io_rate=...): those are choices of the commit",
+        ),
+    },
+    switches={
+        **dict.fromkeys(("anon", "aws_skip_signature", "skip_signature"), _NOT_ANONYMOUS),
+        **dict.fromkeys(
+            ("requester_pays", "aws_request_payer", "request_payer"), "leave it out: who writes pays for requests here"
+        ),
+        **dict.fromkeys(
+            ("aws_s3_allow_unsafe_rename", "s3_allow_unsafe_rename"), "leave it out: nothing is renamed on S3"
+        ),
+        **dict.fromkeys(("aws_s3_express", "s3_express"), "directory buckets are not in this release"),
+        **dict.fromkeys(("aws_unsigned_payload", "unsigned_payload"), "leave it out: every body is signed"),
+        **dict.fromkeys(("version_aware", "asynchronous"), "leave it out"),
+    },
+    read_apart={
+        **dict.fromkeys((*_NESTED, "config_kwargs"), ""),
+        **{f"{prefix}{name}": decides for name, decides in _BEARING.items() for prefix in ("", "aws_")},
+    },
+    hadoop_prefix="fs.s3a.",
+    hadoop_only=("fs.s3a.connection.ssl.enabled", "fs.s3a.aws.credentials.provider"),
+    hadoop_access=frozenset({"fs.s3a.aws.credentials.provider"}),
+    hadoop_scope="fs.s3a.bucket.",
+)
+
+# As hadoop-aws names them (S3AEncryptionMethods).
+_HADOOP_ENCRYPTION: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+ENCRYPTION: Final = tuple(_HADOOP_ENCRYPTION.values())
+
+
+def flattened(options: Mapping[str, object]) -> dict[str, object]:
+    """The options with what s3fs nests beside the others, and switches of other tools read.
+
+    Raises:
+        ConfigurationError: Something in it is not understood, or given twice.
+    """
+    flat: dict[str, object] = {}
+
+    def add(name: str, value: object, at: str) -> None:
+        if name in flat:
+            raise _bad(f"the option {name} is given twice, once in {at}")
+        flat[name] = value
+
+    for key, value in options.items():
+        folded = key.lower()
+        if folded in _NESTED and value is not None:
+            for name, inner in _mapping(key, value).items():
+                if name not in _NESTED[folded]:
+                    raise _bad(
+                        f"the option {key} holds {name!r}, which is not understood",
+                        f"understood are {', '.join(sorted(_NESTED[folded]))}",
+                    )
+                add(name, inner, key)
+        elif folded == "config_kwargs" and value is not None:
+            style = _addressing_of(key, value)
+            if style is not None:
+                add("addressing_style", style, key)
+        else:
+            add(key, value, key)
+    return _with_switches(flat)
+
+
+def _mapping(key: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _bad(f"the option {key} is no mapping but a {type(value).__name__}")
+    return value
+
+
+def _addressing_of(key: str, value: object) -> object:
+    for name, inner in _mapping(key, value).items():
+        more = set(inner) - {"addressing_style"} if name == "s3" and isinstance(inner, Mapping) else {name}
+        if more:
+            raise _bad(
+                f"the option {key} holds {min(more)!r}, which is not understood",
+                "understood is {'s3': {'addressing_style': ...}}; how many requests are in flight says"
+                " config=CommitterConfig(io_concurrency=...)",
+            )
+    return value["s3"]["addressing_style"] if value and value["s3"] else None  # type: ignore[index]
+
+
+def _with_switches(given: Mapping[str, object]) -> dict[str, object]:
+    """Reads the switches of other tools that bear on options of ours."""
+    options = {key: value for key, value in given.items() if _bearing(key) not in _BEARING}
+    names = {option.name: key for key in options if _is_known(key) and (option := TABLE.find(key))}
+    endpoint = str(options.get(names.get("endpoint_url", ""), ""))
+    for key, value in given.items():
+        name = _bearing(key)
+        if name not in _BEARING or value is None:
+            continue
+        on = boolean(key, value)
+        if name == "virtual_hosted_style_request":
+            if "addressing_style" in names:
+                raise exclusive(key, names["addressing_style"])
+            options["addressing_style"] = "virtual" if on else "path"
+        elif name == "allow_http" and not on and endpoint.startswith("http:"):
+            raise _bad(f"the option {key} forbids the endpoint that is given, which begins with http:")
+        elif name == "use_ssl" and not on and not endpoint.startswith("http:"):
+            raise _bad(f"the option {key} asks for no TLS", "give endpoint_url=http://HOST:PORT")
+    return options
+
+
+def _bearing(key: str) -> str:
+    return key.lower().removeprefix("aws_")
+
+
+def _is_known(key: str) -> bool:
+    try:
+        return TABLE.find(key) is not None
+    except ConfigurationError:
+        return False
+
+
+def with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]:
+    """The options with Hadoop's keys read as this library's; what is given under both names is an error.
+
+    Raises:
+        ConfigurationError: A key of Hadoop's is unknown, or has a value that it cannot have.
+        UnsupportedError: It asks for what this store cannot do.
+    """
+    own = {key: value for key, value in options.items() if not TABLE.is_hadoop(key)}
+    hadoop: dict[str, object] = {}
+    for key, value in sorted(options.items(), key=lambda item: _of_bucket(_plain(item[0]), bucket) is not None):
+        if not TABLE.is_hadoop(key):
+            continue
+        option, plain = TABLE.find(key), _plain(key)
+        base = _of_bucket(plain, bucket)
+        if base is not None:
+            plain = base
+        elif plain.startswith(TABLE.hadoop_scope):
+            continue
+        if value is not None:
+            text = str(value)
+            hadoop[plain] = text if option is not None and option.secret else resolved(text, key)
+    spelled = {option.name: key for key in own if (option := TABLE.find(key)) is not None and own[key] is not None}
+    for plain, value in hadoop.items():
+        option = TABLE.find(plain)
+        if option is None:
+            _check_provider(hadoop)
+            continue
+        translated = _translated(plain, value, hadoop)
+        if option.name in spelled and translated is not None:
+            raise exclusive(spelled[option.name], plain)
+        if translated is not None:
+            own[option.name] = translated
+    return own
+
+
+def _of_bucket(plain: str, bucket: str) -> str | None:
+    """Hadoop's key without this bucket; None where it is not this bucket's: names of buckets have periods, too."""
+    base = TABLE.hadoop_base(plain)
+    if base is None or plain != f"{TABLE.hadoop_scope}{bucket}.{base.removeprefix(TABLE.hadoop_prefix)}":
+        return None
+    return base
+
+
+def _plain(key: str) -> str:
+    return key.lower().removeprefix(SPARK_HADOOP)
+
+
+def _translated(key: str, value: object, hadoop: Mapping[str, object]) -> object:
+    text = str(value).strip()
+    if key == "fs.s3a.endpoint":
+        if "://" in text:
+            return text
+        if not text or text == "s3.amazonaws.com":
+            return None
+        return f"{'https' if boolean(_TLS, hadoop.get(_TLS, True)) else 'http'}://{text}"
+    if key == "fs.s3a.path.style.access":
+        return "path" if boolean(key, value) else "virtual"
+    if key == "fs.s3a.encryption.algorithm":
+        if not text:
+            return None
+        if text.upper() not in _HADOOP_ENCRYPTION:
+            raise UnsupportedError(
+                f"the option {key} is {text!r}: of S3's ways to encrypt, those with a key of the client's are not here",
+                operation="open_store",
+                next_step=f"one of {', '.join(_HADOOP_ENCRYPTION)}",
+            )
+        return _HADOOP_ENCRYPTION[text.upper()]
+    if key in ("fs.s3a.create.storage.class", "fs.s3a.create.checksum.algorithm"):
+        return text.upper() or None
+    return text or None
+
+
+_TLS: Final = "fs.s3a.connection.ssl.enabled"
+_PROVIDER: Final = "fs.s3a.aws.credentials.provider"
+
+
+def _check_provider(hadoop: Mapping[str, object]) -> None:
+    """Refuses providers of keys that neither keys that are given nor botocore's chain stand for."""
+    classes = [name.strip() for name in str(hadoop.get(_PROVIDER, "")).split(",") if name.strip()]
+    if not classes:
+        return
+    if all("Anonymous" in name for name in classes):
+        raise _bad(f"the option {_PROVIDER} asks for anonymous access", _NOT_ANONYMOUS)
+    assumed = [name for name in classes if "AssumedRole" in name]
+    if assumed:
+        raise _bad(f"the option {_PROVIDER} names {assumed[0]}, which is not here", _ROLE)
+
+
+def boolean(key: str, value: object) -> bool:
+    """What a switch says.
+
+    Raises:
+        ConfigurationError: Neither true nor false.
+    """
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise _bad(f"the option {key} is {text!r}; it must be true or false")
+    return text == "true"
+
+
+def _bad(message: str, next_step: str = "") -> ConfigurationError:
+    return ConfigurationError(message, operation="open_store", next_step=next_step)
+
 
 STYLES: Final = ("auto", "path", "virtual")
 _SECRETS: Final = tuple(option.name for option in TABLE.options if option.secret)
@@ -179,10 +502,6 @@ def checked_bucket(scheme: str, authority: str) -> str:
 def _one_of(name: str, value: str | None, allowed: tuple[str, ...]) -> None:
     if value is not None and value not in allowed:
         raise _bad(f"the option {name} is {value!r}; it must be one of {', '.join(allowed)}")
-
-
-def _bad(message: str, next_step: str = "") -> ConfigurationError:
-    return ConfigurationError(message, operation="open_store", next_step=next_step)
 
 
 def is_host_name(bucket: str) -> bool:

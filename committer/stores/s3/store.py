@@ -19,25 +19,22 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
+from committer.options.storage import OptionTable
 from committer.paths import StorePath
-from committer.storage_options import OptionTable
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
-from committer.stores.http import HttpClient, check_name
+from committer.stores.http import HttpClient, HttpStore, check_name
 from committer.stores.http_answers import content_in, range_up_to
-from committer.stores.http_store import HttpStore
 from committer.stores.object_store import ObjectStore, written_file
 from committer.stores.s3.access import S3Access
 from committer.stores.s3.deletes import BATCH, Deletes
 from committer.stores.s3.errors import error_of
 from committer.stores.s3.listing import etag_in, object_at, pages
-from committer.stores.s3.names import TABLE
-from committer.stores.s3.options import S3Options, checked_bucket
+from committer.stores.s3.options import TABLE, S3Options, checked_bucket
 from committer.stores.s3.probe import probe
 from committer.stores.s3.trials import Trials
-from committer.stores.s3.uploads import Objects, UploadCalls
+from committer.stores.s3.uploads import Objects, S3Writer, UploadCalls
 from committer.stores.s3.wire import S3Wire, check_place
-from committer.stores.s3.writer import S3Writer
 
 _MAX_KEY_BYTES: Final = 1024
 _TRIES: Final = 5

@@ -1,4 +1,4 @@
-"""What ``committer doctor`` tries of a service that speaks like S3: each ability that a job uses, by itself."""
+"""Trials by `committer doctor` of a service that speaks S3's protocol."""
 
 from __future__ import annotations
 
@@ -10,20 +10,102 @@ from typing import Final, NamedTuple, TypeAlias
 from committer.errors import (
     CommitterError,
     StoreConflictError,
+    StoreError,
     StoreExistsError,
+    StoreNotFoundError,
     StorePermissionError,
+    StorePreconditionError,
 )
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
-from committer.stores.answered_xml import parsed
+from committer.stores.base import Store
 from committer.stores.examination import Finding, Verdict
 from committer.stores.helpers import status_or_none
-from committer.stores.s3.checksums import checksum, header_of
-from committer.stores.s3.delete_trials import deletes_many, deletes_many_on_condition, deletes_on_condition
+from committer.stores.http_answers import parsed
+from committer.stores.s3.deletes import Deletes
 from committer.stores.s3.errors import DIFFERS, TRIED
-from committer.stores.s3.trial_bench import NO_ETAG, STAMP, TrialBench
-from committer.stores.s3.xml import key_in
-from committer.stores.uploads import UploadPart
+from committer.stores.s3.listing import STAMP_HEADER
+from committer.stores.s3.wire import S3Wire
+from committer.stores.s3.xml import checksum, element_in, header_of, key_in
+from committer.stores.uploads import UPLOADS, SupportsUploads, UploadPart
+
+STAMP: Final = "committer-trial"
+NO_ETAG: Final = '"00000000000000000000000000000000"'
+"""As a header has it, of no file."""
+
+
+class TrialBench:
+    """One service, and a directory that the caller removes.
+
+    Args:
+        store: The store.
+        wire: Its requests.
+        directory: Where; nothing is there.
+    """
+
+    def __init__(self, store: Store, wire: S3Wire, directory: StorePath) -> None:
+        self.store = store
+        self.wire = wire
+        self.directory = directory
+        self.uploads: SupportsUploads = UPLOADS.required(store, "trials", directory)
+        self._begun: list[tuple[StorePath, str]] = []
+
+    async def begin(self, path: StorePath, headers: dict[str, str] | None = None) -> str:
+        """Begins an upload, stamped, that is ended with the trials."""
+        sent = {STAMP_HEADER: STAMP, **(headers or {})}
+        answer = await self.wire.done("trials", "POST", path, (("uploads", ""),), sent)
+        upload_id = element_in(answer.body, "UploadId")
+        self._begun.append((path, upload_id))
+        return upload_id
+
+    async def end(self) -> None:
+        """Ends every upload that was begun."""
+        for path, upload_id in self._begun:
+            with suppress(StoreError):
+                await self.uploads.abort_upload(path, upload_id)
+
+
+async def deletes_on_condition(bench: TrialBench) -> str:
+    """Whether a delete on a condition deletes the file that meets it, and no other."""
+    path = bench.directory / "deleted"
+    identity = (await bench.store.put(path, b"data")).identity
+    answer = await bench.wire.send("trials", "DELETE", path, (), {"if-match": NO_ETAG})
+    if await status_or_none(bench.store, path) is None:
+        return "a delete deletes what it was told to spare"
+    if answer.status != 412:
+        return f"a delete on a condition is answered with {answer.status}"
+    await bench.wire.done("trials", "DELETE", path, (), {"if-match": f'"{identity}"'})
+    return "" if await status_or_none(bench.store, path) is None else "a file that meets the condition is not deleted"
+
+
+async def deletes_many(bench: TrialBench) -> str:
+    """Whether one call deletes many files."""
+    paths = [bench.directory / "many" / str(number) for number in range(2)]
+    for path in paths:
+        await bench.store.put(path, b"")
+    failed = await Deletes(bench.wire).delete_at_once(dict.fromkeys(paths))
+    for error in failed.values():
+        raise error
+    with suppress(StoreNotFoundError):
+        _left = [one async for one in bench.store.list(paths[0].parent)]
+        return "files that were said to be deleted stand" if _left else ""
+    return ""
+
+
+async def deletes_many_on_condition(bench: TrialBench) -> str:
+    """Whether a call for many files deletes those that meet their conditions, and no others."""
+    spared, meant = (bench.directory / "many-on-condition" / name for name in ("spared", "meant"))
+    identities = [str((await bench.store.put(path, path.name.encode())).identity) for path in (spared, meant)]
+    deletes = Deletes(bench.wire)
+    refused = await deletes.delete_at_once({spared: identities[1], meant: identities[1]})
+    if await status_or_none(bench.store, spared) is None:
+        deletes.saw_condition_ignored()
+        return "a call for many files deletes what it was told to spare"
+    if not isinstance(refused.get(spared), StorePreconditionError):
+        return "a call for many files says not that it spared one"
+    left = await status_or_none(bench.store, meant)
+    return "" if left is None and meant not in refused else "a file that meets the condition is not deleted"
+
 
 REFUSED: Final = "every job is refused when it is set up"
 _AT_ONCE: Final = 8

@@ -1,4 +1,4 @@
-"""S3's multipart uploads, as calls of a store."""
+"""Multipart uploads of S3, and the writer that sends parts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from committer.advice import LOOK_BEFORE, UNREADABLE
 from committer.errors import StoreOutcomeUnknownError, StorePartsError, StoreUnavailableError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores.answered_xml import parsed
-from committer.stores.base import Capabilities
+from committer.stores.base import Capabilities, Store
 from committer.stores.http import Answer, Body
+from committer.stores.http_answers import PageTokens, parsed
 from committer.stores.object_store import directory_prefix
-from committer.stores.page_tokens import PageTokens
-from committer.stores.s3.checksums import checksum, checksum_in, header_of
 from committer.stores.s3.errors import error_of
 from committer.stores.s3.listing import STAMP_HEADER, etag_in
 from committer.stores.s3.options import S3Options
 from committer.stores.s3.wire import S3Wire
-from committer.stores.s3.xml import completion, element_in, key_in, moment_in
-from committer.stores.uploads import PendingUpload, UploadPart, check_part, check_stamp
+from committer.stores.s3.xml import checksum, checksum_in, completion, element_in, header_of, key_in, moment_in
+from committer.stores.sending_writer import PartsWriter, PutFile
+from committer.stores.upload_ends import finish_upload
+from committer.stores.uploads import UPLOADS, PendingUpload, UploadPart, check_part, check_stamp
 
 _LONG_BODY_BYTES: Final = 256 << 10
 _ERROR: Final = re.compile(rb"<Error[\s>]")
@@ -261,3 +261,46 @@ def _judged(answer: Answer) -> Answer:
     # An unknown code leaves open what was done: the service had begun.
     status = _STATUSES.get(element_in(answer.body, "Code"), 500)
     return Answer(status, answer.headers, answer.body)
+
+
+class S3Writer(PartsWriter[UploadPart]):
+    """Sends the parts of an upload, and completes it.
+
+    Args:
+        store: The store, which has uploads.
+        path: The file.
+        put_file: Puts a file whole where nothing stands.
+    """
+
+    # S3 takes 10,000 parts.
+    parts_of_one_length = 1000
+
+    def __init__(self, store: Store, path: StorePath, put_file: PutFile) -> None:
+        super().__init__(path, f"writer-{current_runtime().nonce(8)}", put_file)
+        self._store = store
+        self._uploads = UPLOADS.required(store, "open_writer", path)
+        self._upload_id = ""
+
+    async def abort(self) -> None:
+        """Gives up what was sent; a file that is closed stays."""
+        if not self._open:
+            return
+        if self._upload_id:
+            await self._uploads.abort_upload(self._path, self._upload_id)
+        self._open = False
+        self._buffer = bytearray()
+
+    def _has_begun(self) -> bool:
+        return bool(self._upload_id)
+
+    async def _begin(self) -> None:
+        if not self._upload_id:
+            self._upload_id = await self._uploads.create_upload(self._path, stamp=self._stamp)
+
+    async def _send(self, number: int, data: bytes) -> UploadPart:
+        return await self._uploads.put_part(self._path, self._upload_id, number, data)
+
+    async def _made_of_parts(self) -> str | None:
+        return await finish_upload(
+            self._store, self._path, self._upload_id, self._parts, stamp=self._stamp, size=self._size, exclusive=True
+        )

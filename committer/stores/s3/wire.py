@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from committer.audit import current_audit
 from committer.errors import ConfigurationError, StoreIsADirectoryError
 from committer.flow.runtime import current_runtime
+from committer.logs import current_audit
 from committer.paths import StorePath
 from committer.stores.http import Answer, Body, HttpClient
 from committer.stores.s3.access import NOTHING_SHA256, S3Access, sha256_of

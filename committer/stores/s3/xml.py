@@ -1,8 +1,11 @@
-"""The XML that S3 takes and answers."""
+"""XML and checksums of requests to S3."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from html import unescape
@@ -10,9 +13,46 @@ from typing import Final
 from urllib.parse import unquote_plus
 from xml.sax.saxutils import escape
 
+from committer.stores.http import Body
 from committer.stores.http_answers import iso_moment_of
-from committer.stores.s3.checksums import element_of
 from committer.stores.uploads import UploadPart
+
+ALGORITHMS: Final = ("CRC32", "SHA1", "SHA256")
+"""Those of Hadoop's ``fs.s3a.create.checksum.algorithm`` that Python computes itself: CRC32C is none of them."""
+
+
+def checksum(algorithm: str, data: Body) -> str:
+    """The checksum of a body, in base64; of a long one to be made in a thread."""
+    if algorithm == "CRC32":
+        raw = zlib.crc32(data).to_bytes(4, "big")
+    else:
+        raw = hashlib.new(algorithm, data, usedforsecurity=False).digest()
+    return base64.b64encode(raw).decode()
+
+
+def header_of(algorithm: str) -> str:
+    """The header that carries such a checksum."""
+    return f"x-amz-checksum-{algorithm.lower()}"
+
+
+def element_of(algorithm: str) -> str:
+    """The XML element that carries such a checksum."""
+    return f"Checksum{algorithm}"
+
+
+def checksum_in(elements: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Algorithm and checksum that an element of a listing tells; None twice where it tells none."""
+    for algorithm in (*ALGORITHMS, "CRC32C", "CRC64NVME"):
+        found = elements.get(element_of(algorithm))
+        if found:
+            return algorithm, found
+    return None, None
+
+
+def md5_of(data: Body) -> str:
+    """What ``Content-MD5`` says of a body."""
+    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+
 
 _NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
 # A parser makes line ends one, and drops what it may not hold at all.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from committer.api.cleanup import forget_outcome
 from committer.errors import CommitterError, JobDecidedError
-from committer.operations import forget_outcome
 from committer_testing.simulate.job_run import JobRun
 from committer_testing.simulate.operators import recover_as
 from committer_testing.simulate.process import Process

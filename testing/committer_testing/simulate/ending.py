@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import committer
+from committer.api.cleanup import forget_outcome
 from committer.committers.failures import definite_refusal
 from committer.errors import (
     CommitterError,
@@ -17,7 +18,6 @@ from committer.errors import (
     OutcomeUnknownError,
     PreflightError,
 )
-from committer.operations import forget_outcome
 from committer.paths import StorePath
 from committer_testing.simulate.job_run import JobRun
 from committer_testing.simulate.process import Process

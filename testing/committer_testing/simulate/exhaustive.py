@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from committer.committers.registry import committer_for, default_committer
-from committer.config import CommitterConfig
+from committer.options.config import CommitterConfig
 from committer.spec import Delivery
 from committer.stores.memory import PROFILES
 from committer_testing.simulate.scenario import (

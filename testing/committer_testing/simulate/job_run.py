@@ -6,8 +6,8 @@ import asyncio
 
 import committer
 from committer import CommitterError, Job, JobReport, JobSpec, TaskCommit
+from committer.api.opening import Opening
 from committer.errors import DestinationBusyError, TaskMissingError
-from committer.opening import Opening
 from committer_testing.simulate.committers import DrivenCommitter, DrivenJob
 from committer_testing.simulate.ledger import Attempt, Ledger
 from committer_testing.simulate.process import Process

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from committer.stages import load_records, planned_files
+from committer.stages.load import load_records, planned_files
 from committer_testing.simulate.scenario import Scenario
 
 # A record or two.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from committer.config import CommitterConfig
+from committer.options.config import CommitterConfig
 
 AttemptState: TypeAlias = Literal["writing", "failed", "unknown", "committed"]
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import committer
+from committer.api.cleanup import forget_outcome
 from committer.errors import (
     CommitterError,
     JobDecidedError,
@@ -14,7 +15,6 @@ from committer.errors import (
     JobRolledBackError,
     JobUndecidedError,
 )
-from committer.operations import forget_outcome
 from committer_testing.simulate.job_run import JobRun
 from committer_testing.simulate.process import Process
 from committer_testing.simulate.run import Run

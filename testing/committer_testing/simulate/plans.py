@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from committer.config import CommitterConfig
+from committer.options.config import CommitterConfig
 from committer.spec import Delivery
 from committer.testing.faults import FaultKind
 from committer_testing.simulate.worlds import ELSEWHERE, OUT

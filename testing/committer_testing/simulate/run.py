@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from committer.config import CommitterConfig
 from committer.errors import CommitterError
+from committer.options.config import CommitterConfig
 from committer.testing.faults import Call, FaultyStore, SimulatedCrash
 from committer_testing.simulate.checker import Checker, GuaranteeBrokenError
 from committer_testing.simulate.late import Caller, Setups

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from committer.committers.registry import committer_for
-from committer.config import CommitterConfig
+from committer.options.config import CommitterConfig
 from committer.spec import Delivery
 from committer_testing.simulate.plans import (
     EARLIER_SUCCESS,

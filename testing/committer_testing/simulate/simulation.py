@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from committer.testing.virtual_loop import DeadlockError, run_virtually
+from committer.testing.virtual_time import DeadlockError, run_virtually
 from committer_testing.simulate.anew import set_up_anew
 from committer_testing.simulate.committers import ENGINE_COMMITTERS, DrivenCommitter
 from committer_testing.simulate.disk import own_disk

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 import msgspec
 
 import committer
-from committer.publishing import PublishAccount, PublishChunk
+from committer.api.publishing import PublishAccount, PublishChunk
 from committer_testing.simulate.process import Process
 from committer_testing.simulate.run import Run, is_crash
 from committer_testing.simulate.scenario import JobPlan

@@ -1,0 +1,682 @@
+"""Removes what jobs left at a destination: of one job, or of all jobs of an age."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+import msgspec
+
+from committer.advice import call
+from committer.api.list_jobs import directories_of_job, job_directories
+from committer.committers.advising import advised
+from committer.committers.backward_steps import close_job
+from committer.committers.context import of_spec, open_context
+from committer.committers.file.shared import jobs_that_use
+from committer.committers.find_job import read_directory
+from committer.committers.look import Position, look_where_it_stands
+from committer.committers.opened_store import paced, store_of_call
+from committer.committers.registry import committer_for, is_known, layout_for
+from committer.committers.standing import Standing
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    JobDecidedError,
+    JobNotFoundError,
+    JobRolledBackError,
+    JobStateError,
+    MultipleError,
+    OutcomeKeptError,
+    OutcomeUnknownError,
+    RecordError,
+    StoreCrossDeviceError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+)
+from committer.events import Statistics
+from committer.flow.store_clock import StoreClock, watching_clock
+from committer.flow.workers import run_workers
+from committer.layout import DirectoryName, JobLayout, check_job_id, is_job_id
+from committer.logs import audit, job_logger
+from committer.options.config import CommitterConfig, ConfigLike, config_of
+from committer.options.values import check_flag
+from committer.paths import Destination, StorePath
+from committer.readable import Shown, seconds
+from committer.spec import Delivery, JobSpec
+from committer.stages.base import StageContext, giving_up
+from committer.stages.decide.decide import abort_decision, create_decision
+from committer.stages.decide.entries import remove_orphans
+from committer.stages.remove.cleanup import CleanupJob, RemoveJob
+from committer.stages.remove.removal import keep_outcome, remove_leftover
+from committer.stages.state.job_directory import JobDirectory, look_at_job, refuse_links
+from committer.stores.base import Store
+from committer.stores.helpers import children_of, walk
+
+_log = job_logger("committer.operations")
+
+# What the job's own records and files say. All else may pass, or go with another configuration: a refused call, a lost
+# answer, a store that is down.
+_FOR_GOOD = (
+    RecordError,
+    JobStateError,
+    OutcomeUnknownError,
+    StoreCrossDeviceError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+)
+
+
+def _is_for_good(error: BaseException) -> bool:
+    """Whether a later call meets the same failure again: it and each of its causes say so."""
+    if isinstance(error, MultipleError):
+        return all(map(_is_for_good, error.causes))
+    return isinstance(error, _FOR_GOOD) and all(map(_is_for_good, getattr(error, "causes", ())))
+
+
+async def end_unfinished(context: StageContext, *, rollback: bool) -> str:
+    """Does what `recover` would for a job whose outcome exists.
+
+    A job that is being taken back is taken back to its end: its files leave the destination, the old ones come back. A
+    committed one gets its `_SUCCESS`.
+
+    Returns:
+        Why it cannot be done, where the job's own records or files stand against it; empty where it was.
+
+    Raises:
+        CommitterError: It failed for a reason that may pass. Nothing was given up; a later cleanup goes on from there.
+    """
+    job_id = context.layout.job_id
+    try:
+        await committer_for(context.spec.committer).recover_job(context, rollback=rollback, force=True)
+    except (JobNotFoundError, JobRolledBackError):
+        # Another driver of the job did it meanwhile.
+        return ""
+    except CommitterError as error:
+        if not _is_for_good(error):
+            raise
+        _log.warning("job %s is removed without its last steps, which fail: %s", job_id, error, extra={"job": job_id})
+        return error.message
+    return ""
+
+
+DECIDED: Final = "it is decided to be committed and did not end: recover it"
+_FUTURE: Final = (
+    "it is younger: its newest record is of the future, so this machine's clock or the store's is wrong; only its "
+    "id removes it"
+)
+_FOREIGN: Final = "it holds no record of a job: another committer's, perhaps alive; only its id with force removes it"
+KEPT: Final = (
+    "it committed, and its outcome is kept for a stream: without it that batch, should it be repeated, is published a "
+    "second time, or stops at the files that stand; only force removes it"
+)
+UNFINISHED: Final = "it committed, but its last steps were not done: recover it"
+NOT_TAKEN_BACK: Final = "it is being taken back, and that was not done to its end: roll it back"
+BEGUN: Final = "another driver began to commit it meanwhile"
+
+
+class Cleaning(NamedTuple):
+    """The arguments of a cleanup.
+
+    Attributes:
+        age_s: Keep what is younger; None for a job that the caller named.
+        force: Remove even a decided commit without outcome, and a kept outcome.
+        dry: Only look.
+        forgets: Remove a kept outcome.
+        ahead_s: Seconds by which this machine's clock is ahead of the store's.
+        intents: Keep an undecided job that has another intent than these; None: whatever it has.
+    """
+
+    age_s: float | None
+    force: bool
+    dry: bool
+    forgets: bool = False
+    ahead_s: float = 0.0
+    intents: frozenset[str] | None = None
+
+
+async def clean_directory(
+    store: Store,
+    destination: StorePath,
+    name: DirectoryName,
+    config: CommitterConfig,
+    asked: Cleaning,
+    given_up: list[str],
+) -> str | None:
+    """Removes one directory that a job left, or only looks; returns why not.
+
+    Args:
+        store: The store, without limits.
+        destination: Where.
+        name: The directory's.
+        config: The choices of the call.
+        asked: What is asked for.
+        given_up: Is told why the last steps of a job could not be done that is removed all the same.
+
+    Raises:
+        CommitterError: The last steps of a job failed for a reason that may pass. Nothing was removed.
+        JobNotFoundError: It is gone.
+        StoreLinkError: A link stands in the place of one of its directories or records.
+    """
+    spec = JobSpec(destination=destination.uri, job_id=name.job_id, committer="", config=config, setup=name.setup)
+    context = await open_context(spec, store, owned=False)
+    try:
+        if name.suffix:
+            return await _clean_leftover(context, name, asked)
+        context = await _joined(context, store, name, asked)
+        found = await look_at_job(context.store, context.layout)
+        await refuse_links(context.store, found, operation="cleanup")
+        reason = await _reason_of_directory(context, found, asked)
+        if reason is not None:
+            return reason
+        position = await _look(context, asked)
+        reason = _reason_of(position, asked) if position is not None else None
+        if reason == KEPT and asked.age_s is not None and not asked.dry:
+            await keep_outcome(context)
+        if reason is not None or asked.dry:
+            return reason
+        ended = position is not None and position.standing in (Standing.COMMITTED, Standing.ROLLED_BACK)
+        if asked.force and position is not None and ended:
+            problem = await end_unfinished(context, rollback=position.standing is Standing.ROLLED_BACK)
+            if problem:
+                given_up.append(problem)
+            elif (await look_where_it_stands(context)).standing is Standing.GONE:
+                return None
+        async with committer_for(context.spec.committer).opened(context) as opened:
+            reason = await _remove(opened, position, asked)
+        if reason is None:
+            await committer_for(context.spec.committer).forget(context)
+            _log.info("job %s is removed by a cleanup: %s", name.job_id, _what_it_was(found))
+        return reason
+    finally:
+        await context.store.close()
+
+
+async def _clean_leftover(context: StageContext, name: DirectoryName, asked: Cleaning) -> str | None:
+    directory = context.layout.temporary / f"{name.job_id}~{name.setup}{name.suffix}"
+    if asked.age_s is not None:
+        newest = await _newest_under(context.store, directory)
+        if not newest:
+            newest = (await context.store.status(directory)).modified or 0.0
+        reason = _reason_of_age(context, newest, asked)
+        if reason is not None:
+            return reason
+    if not asked.dry:
+        # Its entries stay: what was being made may be a job that is live since.
+        await remove_leftover(context, directory)
+    return None
+
+
+async def _look(context: StageContext, asked: Cleaning) -> Position | None:
+    """Where the job stands; None with force where its records cannot be read."""
+    try:
+        position = await look_where_it_stands(context)
+        if position.standing is Standing.ARRIVING and not asked.dry:
+            await close_job(context)
+            position = await look_where_it_stands(context)
+    except (RecordError, StoreIsADirectoryError):
+        if not asked.force:
+            raise
+        return None
+    if position.standing is Standing.GONE and position.found is None:
+        raise JobNotFoundError(
+            f"job {context.layout.job_id} is gone",
+            operation="cleanup",
+            path=context.layout.job_directory,
+            next_step=f"{call('list_jobs', str(context.layout.destination))} shows the jobs that are there",
+        )
+    return position
+
+
+async def _reason_of_directory(context: StageContext, found: JobDirectory, asked: Cleaning) -> str | None:
+    """Why a directory is kept whatever its records say: whose it is, and its age."""
+    named = asked.age_s is None
+    if found.is_foreign and not (asked.force and named):
+        return _FOREIGN
+    using = await _jobs_that_use(context) if found.is_foreign else []
+    if using:
+        return f"tasks of {', '.join(using[:3])} commit there: end these jobs first"
+    if asked.age_s is None:
+        return None
+    newest = max(found.newest, await _newest_below(context, found)) or await _age_of_rest(context, found)
+    return _reason_of_age(context, newest, asked)
+
+
+def _reason_of_age(context: StageContext, newest: float, asked: Cleaning) -> str | None:
+    if not newest:
+        return "its age is unknown: the store does not say when its records were written"
+    now = context.runtime.now().timestamp() - asked.ahead_s
+    if asked.age_s is not None and now - newest < asked.age_s:
+        return _FUTURE if newest > now else "it is younger"
+    return None
+
+
+def _reason_of(position: Position, asked: Cleaning) -> str | None:
+    """Why a job is kept, by where it stands."""
+    if asked.force:
+        return None
+    if position.standing is Standing.KEPT:
+        return None if asked.forgets else KEPT
+    reasons = {
+        Standing.DECIDED: DECIDED,
+        Standing.COMMITTED: UNFINISHED,
+        Standing.ROLLED_BACK: NOT_TAKEN_BACK,
+    }
+    return reasons.get(position.standing)
+
+
+async def _remove(context: StageContext, position: Position | None, asked: Cleaning) -> str | None:
+    if position is not None and position.standing in (Standing.OPEN, Standing.INTENDED):
+        intents = position.found.intents if position.found is not None else []
+        if asked.intents is not None and not asked.intents.issuperset(intents):
+            return BEGUN
+        # A driver that still lives learns of it.
+        try:
+            decision = await create_decision(context, abort_decision(context))
+        except JobNotFoundError:
+            # Another driver ended it since it was looked at, and may keep its outcome.
+            position = await look_where_it_stands(context)
+            reason = _reason_of(position, asked)
+            if reason is not None or position.standing is Standing.GONE:
+                return reason
+        else:
+            if decision.decision == "commit" and not asked.force:
+                return DECIDED
+    await CleanupJob(context).run(None)
+    await RemoveJob(context).run(None)
+    return None
+
+
+async def _jobs_that_use(context: StageContext) -> list[str]:
+    """The jobs of file committers whose tasks' output is in what looks like another committer's directory."""
+    destination, job_id = context.layout.destination, context.layout.job_id
+    if not job_id.isdecimal():
+        return []
+    jobs = [DirectoryName.of(child.path.name) for child in await children_of(context.store, context.layout.temporary)]
+    using = await jobs_that_use(context.store, destination, job_id, [job for job in jobs if is_job_id(job.job_id)])
+    return [layout.job_id for layout in using]
+
+
+def _what_it_was(found: JobDirectory) -> str:
+    """What a removed job was, as far as its directory's listing told: with force its records are not read."""
+    if found.ended:
+        return "it had ended"
+    if found.decided:
+        return "it was decided, and had no outcome"
+    return "it was open, and is aborted" if found.set_up or found.attempts else "no record said that a job stood there"
+
+
+async def _age_of_rest(context: StageContext, found: JobDirectory) -> float:
+    """How old is what no record tells of; 0 where the store does not say.
+
+    One call for an empty directory; else a listing for each: where directories have no time, what a task attempt wrote
+    late is told by its files alone.
+    """
+    if not found.children:
+        return (await context.store.status(context.layout.job_directory)).modified or 0.0
+    return await _newest_under(context.store, context.layout.job_directory)
+
+
+async def _joined(context: StageContext, store: Store, name: DirectoryName, asked: Cleaning) -> StageContext:
+    """The context of the job as it was set up; 3 calls.
+
+    Where no setup record tells how task commits reach the driver, the place tells where uploads are listed: one call.
+    """
+    try:
+        read = await read_directory(context.store, context.layout.destination, name, config=context.config)
+    except (RecordError, StoreIsADirectoryError):
+        if not asked.force:
+            raise
+        read = None
+    spec = context.spec if read is None else read.spec
+    if not is_known(spec.committer):
+        spec = msgspec.structs.replace(spec, committer=context.spec.committer)
+    if read is None or not read.found.set_up:
+        spec = msgspec.structs.replace(spec, delivery=await _delivery_shown(context))
+    return of_spec(context, spec)
+
+
+async def _delivery_shown(context: StageContext) -> Delivery:
+    """How task commits reach the driver of a job that has no setup record, by where its lists of uploads lie.
+
+    At most one listing.
+    """
+    if not context.store.capabilities.publishes_uploads:
+        return context.spec.delivery
+    by_message = msgspec.structs.replace(context.spec, delivery="message").layout
+    return "message" if await children_of(context.store, by_message.uploads) else context.spec.delivery
+
+
+async def _newest_below(context: StageContext, found: JobDirectory) -> float:
+    """The newest task record, or list of uploads: a job whose tasks still work is young although its own are old."""
+    newest, layout = 0.0, context.layout
+    for attempt in found.children.values():
+        if not attempt.is_directory:
+            continue
+        for records in (layout.manifests, layout.attempts, layout.tasks):
+            newest = max(newest, await _newest_in(context.store, attempt.path / records.name))
+        if context.store.capabilities.multipart:
+            # Where a copy of `_SUCCESS` may arrive when its job is over.
+            newest = max(newest, await _newest_in(context.store, attempt.path / layout.superseded.name))
+            for run in await children_of(context.store, attempt.path / layout.uploads.name):
+                newest = max(newest, await _newest_in(context.store, run.path))
+        if context.store.capabilities.publishes_block_lists:
+            for run in await children_of(context.store, attempt.path / layout.tasks.name):
+                newest = max(newest, await _newest_in(context.store, run.path))
+    if context.layout.keeps_elsewhere:
+        async with committer_for(context.spec.committer).opened(context) as opened:
+            newest = max(newest, await _newest_in(opened.holding(layout.manifests), layout.manifests))
+    for place in await context.forms.outside(context):
+        below = await _newest_under(context.store, place.path) if place.is_directory else 0.0
+        newest = max(newest, place.modified or 0.0, below)
+    return newest
+
+
+async def _newest_under(store: Store, directory: StorePath) -> float:
+    newest = 0.0
+    try:
+        async for status in walk(store, directory):
+            newest = max(newest, status.modified or 0.0)
+    except StoreNotFoundError:
+        pass
+    return newest
+
+
+async def _newest_in(store: Store, directory: StorePath) -> float:
+    return max((child.modified or 0.0 for child in await children_of(store, directory)), default=0.0)
+
+
+class CleanupReport(Shown, frozen=True, kw_only=True):
+    """What a cleanup did.
+
+    Attributes:
+        removed: Ids of jobs whose directories were removed.
+        kept: Ids of jobs that were kept, with the reason.
+        failed: Of these, the ids of jobs whose records could not be read, or that could not be removed: a call failed.
+        given_up: Ids of jobs that were removed with `force` although their last steps could not be done, with the
+            reason. What such a job had published and not taken back stays; old files that it had moved aside are gone.
+        clock_ahead_s: Seconds by which this machine's clock is ahead of the store's, by which ages were told; None
+            where that is less than ten minutes, or the store shows no clock.
+    """
+
+    removed: list[str]
+    kept: dict[str, str]
+    given_up: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    failed: list[str] = msgspec.field(default_factory=list[str])
+    clock_ahead_s: float | None = None
+
+
+@advised
+async def cleanup(
+    dest: Destination,
+    *,
+    job_id: str | None = None,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    config: ConfigLike | None = None,
+) -> CleanupReport:
+    """Removes what jobs left below a destination's `_temporary`; never anything else.
+
+    An open job is decided `abort` first, so that a driver that still lives learns of it. What holds no record of any
+    job goes too: what a driver left that was killed in its setup, or wrote when its job was over. A job that is decided
+    to be committed but did not end is kept unless `force`: its files would be lost; `recover` it instead. An outcome
+    that is kept (`CommitterConfig.outcome_kept`) stays unless `force`: without it a stream that repeats that job, as
+    one does after a crash, cannot tell that it committed, and publishes its rows a second time or stops at the files
+    that stand.
+
+    Args:
+        dest: The destination.
+        job_id: This job.
+        older_than: Every job whose newest record is older than this (seconds, or a timedelta), by the clock of the
+            store where its answers show one (S3, Google Cloud Storage, Azure), else by this machine's.
+        force: Remove even a decided commit without outcome, and outcomes that are kept. The last steps of a job with
+            an outcome, `_SUCCESS` or what a rollback has left to undo, are done first.
+        storage_options: How to reach the store.
+        config: Concurrency and rate of the deletes; `absolute_roots`, below which uploads of the job are ended as well.
+
+    Raises:
+        StoreUnavailableError, StoreThrottledError, StorePermissionError, StoreOutcomeUnknownError, MultipleError: With
+            `force`, also where the last steps of the job named by `job_id` failed for a reason that may pass: the job
+            was not removed.
+        ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
+        JobDecidedError: The job named by `job_id` is decided to be committed and not ended, or its last steps are not
+            done.
+        OutcomeKeptError: The job named by `job_id` committed, and its outcome is kept. Nothing was changed.
+        JobNotFoundError: There is no such job.
+        StoreLinkError: A link stands in the place of `_temporary`, or of a directory or record of the job named by
+            `job_id`. It was not followed; nothing was changed.
+        DestinationNotFoundError: The destination does not exist, or its bucket or container.
+    """
+    report = await _cleanup(
+        dest,
+        job_id=job_id,
+        older_than=older_than,
+        force=force,
+        dry=False,
+        storage_options=storage_options,
+        config=config,
+    )
+    if job_id is not None and job_id in report.kept:
+        refuse_to_clean(StorePath.of(dest), job_id, report.kept[job_id])
+    return report
+
+
+def clock_told(ahead_s: float) -> str:
+    """Builds the warning for a clock that differs from the store's."""
+    side = "ahead of" if ahead_s > 0 else "behind"
+    clock = f"this machine's clock is {seconds(abs(ahead_s))} {side} the store's"
+    return f"{clock}, which decides the age of jobs: set it right"
+
+
+def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
+    """Raises what `cleanup` of a job by its name raises when it is kept for this reason.
+
+    Raises:
+        JobDecidedError: It is decided to be committed, or its last steps are missing.
+        OutcomeKeptError: It committed, and its outcome is kept.
+    """
+    place = str(destination)
+    steps = {
+        DECIDED: f"finish it: {call('recover', place, job_id)}; or take it back: "
+        f"{call('recover', place, job_id, rollback=True)}; where neither can be, "
+        f"{giving_up(JobLayout(destination, job_id))}",
+        UNFINISHED: f"finish it: {call('recover', place, job_id)}",
+        NOT_TAKEN_BACK: f"take it back to its end: {call('recover', place, job_id, rollback=True)}",
+    }
+    if reason in steps:
+        raise JobDecidedError(
+            f"job {job_id} was kept: {reason}",
+            operation="cleanup",
+            path=destination,
+            outcome="committed" if reason == UNFINISHED else "partial",
+            next_step=steps[reason],
+        )
+    if reason == KEPT:
+        raise OutcomeKeptError(
+            f"job {job_id} was kept: {reason}",
+            operation="cleanup",
+            path=destination,
+            outcome="committed",
+            next_step="leave it, its stream removes it later; only where no stream will run it again: "
+            f"{call('cleanup', str(destination), job_id=job_id, force=True)}",
+        )
+
+
+@advised
+async def forget_outcome(
+    dest: Destination,
+    job_id: str,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    config: ConfigLike | None = None,
+) -> CleanupReport:
+    """Cleans one job up, its kept outcome too: for a caller that knows that the job is never repeated.
+
+    Unlike `cleanup` with `force` it removes nothing of a job that is decided to be committed and did not end.
+
+    Raises:
+        JobNotFoundError: There is no such job.
+    """
+    return await _cleanup(
+        dest,
+        job_id=job_id,
+        older_than=None,
+        force=False,
+        dry=False,
+        forgets=True,
+        storage_options=storage_options,
+        config=config,
+    )
+
+
+@advised
+async def plan_cleanup(
+    dest: Destination,
+    *,
+    job_id: str | None = None,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    config: ConfigLike | None = None,
+) -> CleanupReport:
+    """What `cleanup` would do now, with the same arguments and errors; changes nothing.
+
+    A job that is decided to be committed, or whose outcome is kept, is among the kept ones, with the reason, where
+    `cleanup` of that job alone raises.
+    """
+    return await _cleanup(
+        dest,
+        job_id=job_id,
+        older_than=older_than,
+        force=force,
+        dry=True,
+        storage_options=storage_options,
+        config=config,
+    )
+
+
+def _is_age(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and seconds >= 0
+
+
+def age_in_seconds(older_than: timedelta | float | None, *, operation: str) -> float | None:
+    """An age as a caller gives it, in seconds.
+
+    Raises:
+        ConfigurationError: It is negative, and would take in what is not begun yet; or it is no number.
+    """
+    age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+    if age_s is not None and not _is_age(age_s):
+        raise ConfigurationError(
+            f"older_than={older_than!r} is no age",
+            operation=operation,
+            next_step="give seconds, 0 or more, or a timedelta",
+        )
+    return age_s
+
+
+async def _cleanup(
+    dest: Destination,
+    *,
+    job_id: str | None,
+    older_than: timedelta | float | None,
+    force: bool,
+    dry: bool,
+    storage_options: Mapping[str, object] | None,
+    config: ConfigLike | None,
+    forgets: bool = False,
+) -> CleanupReport:
+    if job_id is None and older_than is None:
+        raise ConfigurationError(
+            "cleanup needs job_id or older_than",
+            operation="cleanup",
+            path=StorePath.of(dest),
+            next_step=f"{call('cleanup', str(StorePath.of(dest)), job_id='ID')}, or with older_than=timedelta(days=7) "
+            "in place of job_id",
+        )
+    check_flag(force, "force", "cleanup")
+    destination = StorePath.of(dest)
+    config = config_of(config) or CommitterConfig()
+    age_s = age_in_seconds(older_than, operation="cleanup")
+    shown_by = call("list_jobs", str(destination))
+    if job_id is not None:
+        check_job_id(job_id, "cleanup", shown_by)
+    asked = Cleaning(age_s, force, dry, forgets)
+    removed = set[str]()
+    kept: dict[str, str] = {}
+    given_up: dict[str, str] = {}
+    failed: list[str] = []
+
+    async def clean(name: DirectoryName) -> None:
+        problems = list[str]()
+        try:
+            with audit(ji=name.job_id):
+                reason = await clean_directory(store, destination, name, config, asked, problems)
+        except JobNotFoundError:
+            # Another process removed it since it was listed.
+            return
+        except CommitterError as error:
+            if job_id is not None:
+                raise
+            # One job's trouble is no reason to keep the others.
+            at = f": {error.path}" if error.path and error.path not in error.message else ""
+            reason = f"{error.message}{at}" + (f"; {error.next_step}" if error.next_step else "")
+            failed.append(name.job_id)
+        if problems:
+            given_up[name.job_id] = problems[0]
+        if reason is None:
+            removed.add(name.job_id)
+        else:
+            kept[name.job_id] = reason
+
+    async with store_of_call(destination, storage_options) as store:
+        chosen, clock = await _listed(store, destination, job_id, config)
+        asked = asked._replace(ahead_s=clock.ahead_s)
+        if clock.ahead_s and age_s is not None and not dry:
+            _log.warning(clock_told(clock.ahead_s))
+        await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
+        if not dry:
+            before = clock.now() - (age_s or 0)
+            listed = paced(store, config, Statistics(), owned=False)
+            await remove_orphans(
+                listed,
+                lambda name, setup: layout_for(store, destination, name, setup=setup),
+                before=before,
+                job_id=job_id,
+            )
+    if job_id is not None and not (removed or kept):
+        raise JobNotFoundError(
+            f"there is no job {job_id} at {destination}",
+            operation="cleanup",
+            path=destination,
+            next_step=f"{shown_by} shows the jobs that are there",
+        )
+    return CleanupReport(
+        # Of an id of which a directory is kept what is removed is no job.
+        removed=sorted(removed - kept.keys()),
+        kept=dict(sorted(kept.items())),
+        given_up=dict(sorted(given_up.items())),
+        failed=sorted(failed),
+        clock_ahead_s=clock.ahead_s or None,
+    )
+
+
+async def _listed(
+    store: Store, destination: StorePath, job_id: str | None, config: CommitterConfig
+) -> tuple[list[DirectoryName], StoreClock]:
+    """Lists the directories of a job, or of all, and reads the store's clock."""
+    listed = paced(store, config, Statistics(), owned=False)
+    try:
+        with watching_clock() as clock:
+            if job_id is None:
+                return await job_directories(listed, destination, "cleanup"), clock
+            return await directories_of_job(listed, destination, job_id), clock
+    finally:
+        await listed.close()

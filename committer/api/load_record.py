@@ -1,0 +1,116 @@
+"""Reading one record of a job, whatever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
+from committer.committers.opened_store import open_store
+from committer.errors import RecordError, StoreIsADirectoryError, StoreNotFoundError
+from committer.options.config import CommitterConfig, ConfigLike, config_of
+from committer.paths import Destination, StorePath
+from committer.readable import UNDECODABLE
+from committer.records.job_state import Decision, Entry, Intent, JobOpened, JobOutcome, JobSetup, decode_record
+from committer.records.manifest import TaskManifest, decode_task_manifest
+from committer.records.pending_set import PendingCommit, PendingSet, decode_pending, decode_pending_set
+from committer.records.pending_uploads import UploadList, decode_upload_list
+from committer.records.success import SuccessData, decode_success
+
+AnyRecord: TypeAlias = (
+    TaskManifest
+    | SuccessData
+    | PendingCommit
+    | PendingSet
+    | UploadList
+    | JobSetup
+    | JobOpened
+    | Intent
+    | Decision
+    | JobOutcome
+    | Entry
+)
+
+
+_WHERE: Final = (
+    "name a record: DESTINATION/_SUCCESS or, while a job stands, DESTINATION/_temporary/JOB_ID~SETUP/setup, or "
+    "decision, or outcome there"
+)
+
+
+async def load_record(
+    uri: Destination,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    config: ConfigLike | None = None,
+) -> AnyRecord:
+    """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
+    opened, intent, decision, outcome, entry, list of uploads.
+
+    Args:
+        uri: Its URI or path.
+        storage_options: How to reach the store.
+        config: Bounds its size (`record_size_limit`).
+
+    Raises:
+        RecordError: It is none of them, or a bad one; names file and member.
+        StoreNotFoundError: Nothing is there.
+        StoreIsADirectoryError: A directory is.
+    """
+    path = StorePath.of(uri)
+    config = config_of(config) or CommitterConfig()
+    store = await open_store(path, storage_options, config)
+    try:
+        try:
+            data = await store.read(path, limit=config.record_size_limit)
+        except StoreNotFoundError as error:
+            if not (isinstance(uri, str) and "%" in uri and ":" in uri):
+                error.next_step = error.next_step or _WHERE
+                raise
+            # Records and reports spell a URI with percent escapes; a user's path has none.
+            path = StorePath.from_uri(uri)
+            data = await store.read(path, limit=config.record_size_limit)
+    except StoreIsADirectoryError as error:
+        error.next_step = error.next_step or _WHERE
+        raise
+    finally:
+        await store.close()
+    return decode_any(data, source=str(path))
+
+
+class _Kind(msgspec.Struct):
+    type: str | None = None
+    name: str | None = None
+    upload: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="uploadId")
+    commits: msgspec.Raw = msgspec.Raw()
+
+
+_OWN: dict[str, type] = {
+    str(kind.__struct_config__.tag): kind for kind in (JobSetup, JobOpened, Intent, Decision, JobOutcome, Entry)
+}
+
+
+def decode_any(data: bytes, *, source: str) -> AnyRecord:
+    """Decodes a record by what it says it is.
+
+    Raises:
+        RecordError: It is none this release knows.
+    """
+    try:
+        kind = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Kind)
+    except UNDECODABLE as error:
+        reason = "it is empty: the marker of a committer that writes no report" if not data else str(error)
+        raise RecordError(f"not a record: {reason}", path=source, next_step=_WHERE if data else "") from error
+    own = _OWN.get(kind.type or "")
+    if own is not None:
+        return decode_record(data, own, source=source)
+    if kind.type == UploadList.__struct_config__.tag:
+        return decode_upload_list(data, source=source)
+    if kind.type is None and kind.name is not None:
+        return decode_success(data, source=source)
+    if kind.type is None and bytes(kind.commits):
+        return decode_pending_set(data, source=source)
+    if kind.type is None and bytes(kind.upload):
+        return decode_pending(data, source=source)
+    return decode_task_manifest(data, source=source)

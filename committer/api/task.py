@@ -1,0 +1,549 @@
+"""TaskAttempt: one run of a task, which writes files and commits or aborts them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from committer.advice import say_what_next
+from committer.api.task_files import IN_ANOTHER_PROCESS, BlockingTaskFile, TaskFile, check_awaited, opened_on_loop
+from committer.committers.base import Committer
+from committer.errors import CommitterError, InvalidPathError, TaskError
+from committer.events import names
+from committer.file_names import check_absolute_name, check_file_name, unique_name
+from committer.flow.awaited import Calls, noted
+from committer.flow.one_process import OneProcess
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.layout import TEMPORARY
+from committer.logs import audit, job_logger
+from committer.paths import StorePath
+from committer.readable import count
+from committer.records.task_commit import TaskCommit
+from committer.stages.base import StageContext
+from committer.stages.names import NameFolding, ancestors, is_absolute, name_problem
+from committer.stages.state.job_stands import check_job_stands
+from committer.stages.task.abort_task import AbortRequest
+from committer.stages.task.staged_files import make_local_directories, why_attempt_is_gone
+from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile, oldest_first
+from committer.stores.base import FileStatus
+
+
+class TaskNames:
+    """What one task attempt took so far. It refuses what preflight would refuse when the job commits.
+
+    Args:
+        context: The job.
+        kept_at: Where the file of a staged name is kept until its job commits; None where its name matters nowhere.
+    """
+
+    def __init__(self, context: StageContext, kept_at: Callable[[str], StorePath | None]) -> None:
+        self._context = context
+        self._kept_at = kept_at
+        self._folding = NameFolding(context.store.capabilities)
+        self._taken: dict[str, str] = {}
+        self._parents: dict[str, str] = {}
+
+    def take(self, name: str) -> str:
+        """Takes a name relative to the destination, and returns it as it is published.
+
+        Raises:
+            InvalidPathError: No destination could hold it, or it is reserved.
+            TaskError: It was taken before, or it is a directory of another file.
+        """
+        return self._take(check_file_name(name))[0]
+
+    def take_absolute(self, path: str | os.PathLike[str] | StorePath) -> tuple[str, str]:
+        """Takes an absolute path below one of the job's roots; returns it, and the file's name within the attempt.
+
+        Raises:
+            InvalidPathError: It is relative, of another store, below none of the roots, or reserved.
+            TaskError: It was taken before, or it is a directory of another file.
+        """
+        layout = self._context.layout
+        try:
+            if not isinstance(path, StorePath) and os.fspath(path).endswith("/"):
+                raise InvalidPathError(
+                    "a file's path ends in a slash", path=ascii(os.fspath(path)), next_step="give the name of a file"
+                )
+            return self._take(check_absolute_name(layout.absolute(path), layout.roots))
+        except InvalidPathError as error:
+            error.operation = "open_absolute"
+            error.next_step = error.next_step or (
+                f"the job may write below {', '.join(str(layout.target(root)) for root in sorted(layout.roots))}"
+                if layout.roots
+                else "open the job with config=CommitterConfig(absolute_roots=(...))"
+            )
+            raise
+
+    def _take(self, destination: str) -> tuple[str, str]:
+        if self._context.config.unique_names:
+            layout, can = self._context.layout, self._context.store.capabilities
+            destination = unique_name(destination, layout.name_token if can.deletes_by_name else layout.job_id)
+        # Of a file that goes outside the destination a name that no relative one can have.
+        staged = f"{TEMPORARY}/absolute/{len(self._taken) + 1}" if is_absolute(destination) else destination
+        self.check(destination, staged, "open")
+        folded = self._folding.fold(destination)
+        if folded in self._taken:
+            raise TaskError(
+                f"{destination} was opened before in this task attempt"
+                + (f", as {self._taken[folded]}" if self._taken[folded] != destination else ""),
+                operation="open",
+                path=destination,
+                next_step="give each file a name of its own",
+            )
+        parents = ancestors(folded)
+        if folded in self._parents or any(parent in self._taken for parent in parents):
+            raise TaskError(
+                f"{destination} would be a file and a directory at once",
+                operation="open",
+                path=destination,
+                next_step="give each file a name of its own",
+            )
+        self._taken[folded] = destination
+        for parent in parents:
+            self._parents.setdefault(parent, destination)
+        return destination, staged
+
+    def check(self, destination: str, staged: str, operation: str) -> None:
+        """Refuses a name that preflight would refuse, or that the file cannot have until then.
+
+        Raises:
+            InvalidPathError: The store cannot hold it.
+        """
+        can, layout = self._context.store.capabilities, self._context.layout
+        above = "" if is_absolute(destination) else f"{layout.destination.path.rstrip('/')}/"
+        problem = name_problem(destination, can, len(above.encode()))
+        kept_at = self._kept_at(staged) if problem is None else None
+        if kept_at is not None:
+            problem = name_problem(kept_at.path, can, 0)
+            problem = problem and f"until its job commits, {problem}"
+        if problem is not None:
+            raise InvalidPathError(
+                f"{destination[:200]}: {problem}",
+                operation=operation,
+                path=destination[:200],
+                next_step="give the file another name",
+            )
+
+
+_log = job_logger("committer.api.task")
+
+_NEXT_ATTEMPT = "remove the cause; then run the task again, with another attempt number"
+
+
+class TaskAttempt(OneProcess):
+    """One run of one task attempt. Leaving its block commits it; leaving with an exception aborts it.
+
+    It belongs to its process: it cannot be pickled or copied, and in a forked child every method raises, and leaving
+    the block does nothing. Another process opens a task attempt of its own: `open_task`.
+
+    Attributes:
+        task: The task's number.
+        attempt: The attempt's number.
+        nonce: Random; part of every path of this run, so that two runs of one attempt never share a byte.
+        directory: The task attempt directory.
+    """
+
+    _refused = TaskError
+    _instead = IN_ANOTHER_PROCESS
+
+    needs_task_commit = True
+    """MapReduce's question. Always: an attempt that wrote nothing must still say that its task is done (G9)."""
+
+    def __init__(
+        self,
+        context: StageContext,
+        committer: Committer,
+        identity: AttemptIdentity,
+        directory: StorePath,
+        *,
+        owns_store: bool,
+        committed: Callable[[TaskCommit], None] | None = None,
+        left: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.task: int = identity.task
+        self.attempt: int = identity.attempt
+        self.nonce: str = identity.nonce
+        self.directory = directory
+        self._context = context
+        self._committer = committer
+        self._identity = identity
+        self._writing = committer.files_of(context, identity, directory)
+        self._owns_store = owns_store
+        self._committed = committed
+        self._left = left
+        self._names = TaskNames(context, self._writing.kept_at)
+        self._files: dict[str, WrittenFile] = {}
+        self._given_up: set[str] = set()
+        self._failed: list[str] = []
+        self._paths: set[str] = set()
+        self._unfinished: set[str] = set()
+        self._held: weakref.WeakSet[TaskFile] = weakref.WeakSet()
+        self._scan = False
+        self._calls = Calls()
+        self._message: TaskCommit | None = None
+        self._state = "open"
+        self._may_have_committed = False
+        self._loop = asyncio.get_running_loop()
+
+    def __repr__(self) -> str:
+        layout = self._context.layout
+        return (
+            f"<TaskAttempt task {self.task}, attempt {self.attempt} of job {layout.job_id} at {layout.destination}: "
+            f"{self._state}, files written: {len(self._files):,}, still open: {len(self._unfinished):,}>"
+        )
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def open(self, name: str) -> TaskFile:
+        """A file to write: ``async with task.open("a=1/part-0.csv") as f: await f.write(b"...")``.
+
+        Opening costs one call, and one a directory this attempt did not write to yet; closing none that depends on
+        the number of files.
+
+        Args:
+            name: Where it goes, relative to the destination.
+
+        Raises:
+            InvalidPathError: No destination could hold the name, or it is reserved.
+            TaskError: The attempt is over, or the name was opened before, or it is a directory of another file.
+        """
+        self._check_open("open")
+        destination = self._names.take(name)
+        return self._open(destination, destination, absolute="")
+
+    def open_absolute(self, path: str | os.PathLike[str] | StorePath) -> TaskFile:
+        """A file to write that goes to an absolute path outside the destination, in the same store.
+
+        ``async with task.open_absolute("file:///warehouse/custom/part-0.parquet") as f: await f.write(b"...")``. It is
+        written below the job's directory like any other, and published with them. Hive's custom partition locations
+        need it; Spark's name is ``newTaskTempFileAbsPath``. Costs as `open`.
+
+        Args:
+            path: Where it goes: a URI of the destination's store, or an absolute path in it; below one of the job's
+                `CommitterConfig.absolute_roots`.
+
+        Raises:
+            InvalidPathError: It is relative, of another store, below none of the roots, or reserved.
+            TaskError: The attempt is over, or the path was opened before, or it is a directory of another file.
+        """
+        self._check_open("open_absolute")
+        destination, staged = self._names.take_absolute(path)
+        return self._open(destination, staged, absolute=destination)
+
+    def open_absolute_blocking(self, path: str | os.PathLike[str] | StorePath) -> BlockingTaskFile:
+        """The file of `open_absolute` for libraries that block, to be used as that of `open_blocking`.
+
+        Raises:
+            InvalidPathError, TaskError: As `open_absolute`.
+        """
+        return self._open_blocking(lambda: self.open_absolute(path))
+
+    def _open(self, destination: str, staged: str, *, absolute: str) -> TaskFile:
+        def finished(status: FileStatus | None, aborted: bool) -> None:
+            self._unfinished.discard(destination)
+            if status is None:
+                self._given_up.add(staged)
+                if not aborted:
+                    self._failed.append(destination)
+            else:
+                self._files[staged] = self._writing.written(staged, status, absolute=absolute)
+
+        self._unfinished.add(destination)
+        open_writer = partial(self._writing.open, destination, staged)
+        why_gone = partial(why_attempt_is_gone, self._context, self.directory)
+        file = TaskFile(destination, open_writer, finished, why_gone, self._calls)
+        self._held.add(file)
+        return file
+
+    def open_blocking(self, name: str) -> BlockingTaskFile:
+        """A file object for libraries that block (pyarrow, pandas), to be used in another thread.
+
+        ``async with task.open_blocking("part-0.parquet") as f: await asyncio.to_thread(pq.write_table, table, f)``, or
+        ``with task.open_blocking(...) as f`` in a function that runs in such a thread. At most a megabyte is held in
+        memory, whatever the store.
+
+        Raises:
+            InvalidPathError, TaskError: As `open`.
+        """
+        return self._open_blocking(lambda: self.open(name))
+
+    def _open_blocking(self, claim: Callable[[], TaskFile]) -> BlockingTaskFile:
+        # Before the loop is asked, which in a forked child only seems to run.
+        self._check_open("open_blocking")
+        return opened_on_loop(self._loop, claim, self.directory)
+
+    def work_path(self, name: str = "") -> str:
+        """A path of this machine that any program can write to; what is found there at task commit is committed.
+
+        Its directories are made at once (a system call or two). Costs a scan of the task attempt directory at commit,
+        which refuses links, pipes and the like: only regular files can be committed.
+
+        Close every file first, and wait for the programs that write them: what a program still holds in its memory is
+        not on the disk, and no look at a file can tell that it is being written. It would be committed short. With
+        `open` and `open_blocking` a file that is not closed keeps the attempt from being committed.
+
+        Args:
+            name: Where the file goes, relative to the destination; empty for the directory itself. The attempt
+                cannot commit while nothing exists at that name.
+
+        Raises:
+            UnsupportedError: The store's files have no such paths.
+            InvalidPathError, TaskError: As `open`.
+        """
+        self._check_open("work_path")
+        base = self._writing.local_directory(name)
+        destination = self._names.take(name) if name else ""
+        self._scan = True
+        if not name:
+            return base
+        self._paths.add(destination)
+        return make_local_directories(self._context, base, destination)
+
+    def _told_as(self) -> str:
+        return f"task {self.task} attempt {self.attempt}"
+
+    def _check_open(self, operation: str) -> None:
+        self._check_process(operation)
+        if self._state != "open":
+            raise TaskError(
+                f"task {self.task} attempt {self.attempt} is {self._state}",
+                operation=operation,
+                path=str(self.directory),
+                next_step="open a new attempt",
+            )
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Adds to a statistic of this attempt, such as rows written; that of a winner becomes part of the job's.
+
+        Args:
+            name: The statistic's name in reports and `_SUCCESS`.
+            n: How much to add.
+
+        Raises:
+            TaskError: The attempt is over.
+        """
+        self._check_open("count")
+        self._context.statistics.count(name, n)
+
+    # -- ending -------------------------------------------------------------------------------------------------
+
+    @property
+    def task_commit(self) -> TaskCommit:
+        """The message that names this attempt as its task's winner; there once it committed.
+
+        Raises:
+            TaskError: It did not commit.
+        """
+        if self._message is None:
+            raise TaskError(
+                f"task {self.task} attempt {self.attempt} did not commit, so it has no message",
+                operation="task_commit",
+                path=str(self.directory),
+                next_step="read task.task_commit after the attempt's block, or after `await task.commit()`",
+            )
+        return self._message
+
+    async def commit(self) -> TaskCommit:
+        """Makes what was written the task's output. A second call returns the same message.
+
+        Raises:
+            TaskError: A file is still open or could not be written, a call was never awaited, nothing was written to a
+                `work_path`, or the attempt was aborted.
+            JobNotFoundError: The job was cleaned up.
+            JobDecidedError: The job is decided: nothing of this attempt can become part of it.
+        """
+        self._check_process("commit_task")
+        if self._message is not None:
+            return self._message
+        # Lets coroutines that create_task just scheduled start: a file that one opens then counts as open.
+        await asyncio.sleep(0)
+        if self._message is not None:
+            return self._message
+        self._check_open("commit_task")
+        check_awaited(self._calls, self._told_as(), self.directory)
+        if self._unfinished:
+            raise TaskError(
+                f"still open: {count(len(self._unfinished), 'file')}, the first: {min(self._unfinished)}",
+                operation="commit_task",
+                path=min(self._unfinished),
+                next_step="close every file before the attempt is committed: write it in `async with task.open(name)` "
+                "or `async with task.open_blocking(name)`, or call its close; with committer.sync in "
+                "`with task.open(name)`",
+            )
+        if self._failed:
+            raise TaskError(
+                f"not written: {count(len(self._failed), 'file')}, the first: {self._failed[0]}; its block raised "
+                "an exception, or a call of the file failed",
+                operation="commit_task",
+                path=self._failed[0],
+                next_step="run the task again as a new attempt, and do not catch the exception; to commit an attempt "
+                "without a file, call the file's abort() inside its block",
+            )
+        context, before = self._context, self._may_have_committed
+        # Nothing can be opened any more: what is not in the record would be lost without a word.
+        self._state = "being committed"
+        with audit(ji=context.layout.job_id, ta=self._attempt_id):
+            try:
+                output = await self._output()
+                # Anything but a definite refusal may have come too late to keep the record from being saved.
+                self._may_have_committed = True
+                self._message = await self._committer.commit_task(context, output)
+            except CommitterError as error:
+                context.statistics.count(names.COMMITTER_TASKS_FAILED)
+                if error.outcome != "unknown":
+                    self._may_have_committed = before
+                raise
+            finally:
+                self._state = "open"
+            _log.debug(
+                "task attempt %s is committed: %d files, %d bytes",
+                self._attempt_id,
+                self._message.files,
+                self._message.size,
+            )
+        self._state = "committed"
+        await self._leave()
+        if self._committed is not None:
+            self._committed(self._message)
+        return self._message
+
+    async def _output(self) -> TaskOutput:
+        files, directories = dict(self._files), list[str]()
+        if self._scan:
+            found, directories = await self._writing.scan()
+            for file in found:
+                if file.name not in files and file.name not in self._given_up:
+                    self._names.check(check_file_name(file.name), file.name, "commit_task")
+                    files[file.name] = file
+            self._warn_of_missing({*files, *directories})
+        settled = await self._writing.settle(list(files.values()))
+        return TaskOutput(
+            identity=self._identity,
+            directory=self.directory,
+            files=oldest_first(settled, self._writing.uploads()),
+            directories=directories,
+            by_path=self._scan,
+        )
+
+    def _warn_of_missing(self, found: set[str]) -> None:
+        """Logs the names of `work_path` at which nothing is: a program that writes no file when it has no rows, or that
+        still runs.
+        """
+        missing = self._paths - found
+        if missing:
+            missing -= {parent for name in found for parent in ancestors(name)}
+        if missing:
+            _log.warning(
+                "task attempt %s is committed without %s of work_path at which nothing was written, the first: %s",
+                self._attempt_id,
+                count(len(missing), "name"),
+                min(missing),
+            )
+
+    @noted
+    async def abort(self) -> None:
+        """Removes what this run wrote. Does nothing for an attempt that committed or was aborted.
+
+        Raises:
+            CommitterError: Something could not be removed; it stays under the job's directory, never visible.
+        """
+        self._check_process("abort_task")
+        if self._state != "open":
+            return
+        self._state = "aborted"
+        await self._writing.stop()
+        if self._context.store.capabilities.local_paths:
+            # The removal needs descriptors, and these may be all that the process is allowed.
+            for file in tuple(self._held):
+                with suppress(CommitterError):
+                    await file._let_go()
+        request = AbortRequest(
+            self.task,
+            self.attempt,
+            self.nonce,
+            may_have_record=self._may_have_committed,
+            uploads=self._writing.uploads(),
+        )
+        try:
+            await self._committer.abort_task(self._context, request)
+        except BaseException:
+            await self._leave()
+            raise
+        _log.debug(
+            "task attempt %s is aborted",
+            self._attempt_id,
+            extra={"job": self._context.layout.job_id, "task": self._attempt_id},
+        )
+        await self._leave()
+
+    async def _leave(self) -> None:
+        """Tells the job that this attempt ended, and frees what it opened; once."""
+        left, self._left = self._left, None
+        if left is not None:
+            left()
+        owned, self._owns_store = self._owns_store, False
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._writing.close()
+            finally:
+                if owned:
+                    await self._context.store.close()
+
+    async def check_job(self) -> None:
+        """Looks whether the job still stands undecided: one call.
+
+        Raises:
+            JobNotFoundError, JobDecidedError: It does not; stop writing.
+        """
+        self._check_process("check_job")
+        context = self._context
+        await check_job_stands(context, operation="check_job")
+
+    @property
+    def _attempt_id(self) -> str:
+        return self._context.layout.task_attempt_id(self.task, self.attempt)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_inherited:
+            return
+        try:
+            if error is None:
+                try:
+                    if self._state == "open":
+                        await self.commit()
+                except BaseException as failure:
+                    await self._abort_after(failure)
+                    raise
+            else:
+                await self._abort_after(error)
+        finally:
+            await self._leave()
+
+    async def _abort_after(self, error: BaseException) -> None:
+        """Aborts because of `error`, which a failure to abort must not hide."""
+        if isinstance(error, CommitterError):
+            say_what_next(error, _NEXT_ATTEMPT)
+        if self._may_have_committed:
+            # Its record may have been saved, in place of another attempt's, and read by a job commit: all of it stays.
+            error.add_note(f"task {self.task} attempt {self.attempt} was not aborted: it may have committed")
+            return
+        try:
+            await run_shielded(self.abort, bound_s=UNDO_BOUND_S)
+        except CommitterError as failure:
+            _log.warning("task %d attempt %d could not be aborted: %s", self.task, self.attempt, failure)
+            error.add_note(f"the task attempt could not be aborted: {failure}")

@@ -1,0 +1,443 @@
+"""Compares a destination with its `_SUCCESS`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from committer.advice import call
+from committer.committers.advising import advised
+from committer.committers.opened_store import open_store
+from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreIsADirectoryError, StoreNotFoundError
+from committer.events import names
+from committer.events import names as event_names
+from committer.file_names import is_reserved, root_of, working_directory_in
+from committer.flow.repeats import Repeats
+from committer.flow.workers import run_workers
+from committer.layout import SUCCESS, JobLayout
+from committer.options.config import CommitterConfig, ConfigLike, config_of
+from committer.paths import StorePath
+from committer.readable import Shown
+from committer.records.file_list import decode_names
+from committer.records.limits import LIMITS
+from committer.records.success import SuccessData, decode_success
+from committer.stages.finish.file_list import FILE_LIST, FILE_LIST_PROBLEM, list_named, read_parts
+from committer.stages.identity import stands_as_directory
+from committer.stages.load.manifest_forms import MANIFEST_COMMITTER
+from committer.stages.names import is_hidden
+from committer.stages.state.success_content import WAS_EMPTY, files_committed, named_uris
+from committer.stores.base import FileStatus, Store
+from committer.stores.helpers import check_destination, walk
+
+MOST_NAMED: Final = 10_000
+"""Names, or sentences, of one kind that a report holds; a destination can lack millions of files."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found of one kind.
+
+    Attributes:
+        count: How many.
+        first: The first of them, at most `MOST_NAMED`.
+    """
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Counts one more."""
+        self.count += 1
+        if len(self.first) < MOST_NAMED:
+            self.first.append(text)
+
+
+class Looks:
+    """Looks at files, many at once, and says what is missing or wrong.
+
+    Args:
+        store: The destination's store.
+        destination: The destination: a record may name nothing outside, but below the caller's `absolute_roots`.
+        config: Those roots, and how much may be done at once.
+
+    Attributes:
+        missing: URIs of files that are not there.
+        wrong: What is there but not as it should be, with the reason.
+    """
+
+    def __init__(self, store: Store, destination: StorePath, config: CommitterConfig) -> None:
+        self.store = store
+        self.destination = destination
+        self.config = config
+        self.missing: Findings = Findings()
+        self.wrong: Findings = Findings()
+        self._roots = JobLayout(destination, "any", roots=config.absolute_roots).roots
+
+    async def compare(self, files: Iterable[tuple[str, int | None]]) -> None:
+        """Looks at files by URI, each with its length; None where it is not known. One call a file."""
+        await run_workers(files, self._look, workers=self.config.io_concurrency, operation="validate")
+
+    async def _look(self, file: tuple[str, int | None]) -> None:
+        uri, size = file
+        path, destination = StorePath.from_uri(uri), self.destination
+        outside = (path.scheme, path.authority) != (destination.scheme, destination.authority)
+        if outside or not (path.is_under(destination) or root_of(path.path, self._roots)):
+            hint = "" if outside else "; where the job may write there, give absolute_roots"
+            self.wrong.add(f"{uri}: lies outside the destination; where that has two names, give the job's{hint}")
+            return
+        try:
+            status = await self.store.status(path)
+        except StoreNotFoundError:
+            self.missing.add(uri)
+            return
+        if status.is_link:
+            self.wrong.add(f"{uri}: is a link")
+        elif status.is_directory:
+            self.wrong.add(f"{uri}: is a directory")
+        elif status.is_special:
+            self.wrong.add(f"{uri}: is a pipe, a socket or a device")
+        elif size is not None and status.size != size:
+            self.wrong.add(f"{uri}: has {status.size} bytes, {size} were committed")
+
+
+class ListedFiles:
+    """The files of a job's complete list, compared with what stands there.
+
+    Args:
+        looks: How they are looked at.
+        marker: The `_SUCCESS` that names the list.
+
+    Attributes:
+        uri: The list; empty where none may be read.
+        compared: Whether all of it was.
+        names: The files it names, by URI. Close it at the end.
+        remark: Why it was not compared, and what to give so that it is.
+    """
+
+    def __init__(self, looks: Looks, marker: SuccessData) -> None:
+        named, problem = marker.diagnostics.get(FILE_LIST, ""), marker.diagnostics.get(FILE_LIST_PROBLEM, "")
+        path = list_named(named, marker.jobId, looks.destination, looks.config.file_list_directory) if named else None
+        self.uri: str = path.uri if path is not None else ""
+        self.compared: bool = False
+        self.names: Repeats = Repeats()
+        self.remark: str = f"its complete list could not be kept: {problem}" if problem else ""
+        if named and path is None:
+            self.remark = f"its complete list stands elsewhere, at {named}: give file_list_directory to compare it"
+        self._path = path
+        self._looks = looks
+        self._marker = marker
+
+    async def compare(self) -> None:
+        """Reads the list, when there is one, and looks at every file; what is wrong with the list is a remark."""
+        if self._path is None:
+            return
+        store = await self._store(self._path)
+        try:
+            # All of it before any file is looked at: a list that ends half way says nothing of the rest.
+            if not await self._is_whole(store, self._path):
+                return
+            async for part in read_parts(store, self._path, decode_names):
+                await self.names.add(file.path for file in part)
+                await self._looks.compare((file.path, file.size) for file in part)
+                del part
+            self.compared = True
+        finally:
+            if store is not self._looks.store:
+                await store.close()
+
+    async def _store(self, path: StorePath) -> Store:
+        here = self._looks.destination
+        if (path.scheme, path.authority) == (here.scheme, here.authority):
+            return self._looks.store
+        return await open_store(path, config=self._looks.config)
+
+    async def _is_whole(self, store: Store, first: StorePath) -> bool:
+        """Whether the list names as many files, and bytes, as `_SUCCESS` speaks of."""
+        files = size = 0
+        try:
+            async for part in read_parts(store, first, decode_names):
+                files += len(part)
+                size += sum(file.size for file in part)
+                del part  # as long as the next one takes to read, two would be in memory
+        except CommitterError as error:
+            self.remark = f"the list {self.uri} was not compared: {error.message}"
+            return False
+        counters = self._marker.statistics().counters
+        committed = files_committed(self._marker), counters.get(names.COMMITTER_BYTES_COMMITTED, 0)
+        if (files, size) != committed:
+            self.remark = (
+                f"the list {self.uri} was not compared: it names {files} files of {size} bytes, _SUCCESS speaks of "
+                f"{committed[0]} of {committed[1]} bytes"
+            )
+            return False
+        return True
+
+
+# Only this engine's reports have it among their diagnostics.
+_ENGINE = "committer.engine"
+# URIs that are hashed at a time.
+_TOGETHER: Final = 1000
+
+
+class ValidationReport(Shown, frozen=True, kw_only=True):
+    """How a destination compares with its `_SUCCESS`.
+
+    Attributes:
+        ok: Whether nothing is missing, wrong or extra.
+        missing: URIs of files that the job committed and that are not there; at most 10,000 of them.
+        wrong: What is there but not as recorded, with the reason; likewise.
+        extra: URIs of files that the job did not write; likewise. Known only when the destination was empty before it.
+        job_id: The job that `_SUCCESS` speaks of.
+        files: Files that were compared.
+        committed: Files that the job committed.
+        complete: Whether every file of the job could be compared: `_SUCCESS` names at most a hundred.
+        file_list: URI of the complete list that was compared; empty where none was.
+        remark: Why the complete list of the job was not compared, and what to give so that it is.
+        missing_count: How many are missing.
+        wrong_count: How many are wrong.
+        extra_count: How many are extra.
+    """
+
+    ok: bool
+    missing: list[str]
+    wrong: list[str]
+    extra: list[str]
+    job_id: str = ""
+    files: int = 0
+    committed: int = 0
+    complete: bool = True
+    file_list: str = ""
+    remark: str = ""
+    missing_count: int = 0
+    wrong_count: int = 0
+    extra_count: int = 0
+
+
+@advised
+async def validate(
+    dest: str | os.PathLike[str] | StorePath,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    config: ConfigLike | None = None,
+) -> ValidationReport:
+    """Compares a destination with what its job committed: names, lengths, and in a destination that was empty, totals.
+
+    Where the job kept a complete list (`CommitterConfig.file_list_directory`), below the destination or in the
+    directory that `config` names again, every file is compared with that: one look a file, and one call for 100,000 of
+    them. Else one look a file that `_SUCCESS` names (at most a hundred). Outside the destination only what lies below
+    one of `config.absolute_roots` is looked at. When the destination was empty before the job (and nothing went
+    elsewhere), also one listing a directory, which finds extra files, and without a list what `_SUCCESS` has no room to
+    name by number and bytes. Memory stays flat: names are compared by their hashes, on disk where they are many.
+
+    Of a `_SUCCESS` that names Hadoop's manifest committer with no file committed, the files that stand there all the
+    same are reported as wrong: it vouches for none of them (see `names_manifest_committer_in_vain`).
+
+    Raises:
+        JobNotFoundError: There is no `_SUCCESS`.
+        DestinationNotFoundError: The destination does not exist, or its bucket or container.
+        RecordError: It cannot be read; an empty one was written by a committer that reports nothing.
+    """
+    destination = StorePath.of(dest)
+    config = config_of(config) or CommitterConfig()
+    store = await open_store(destination, storage_options, config)
+    try:
+        marker = await read_marker(store, destination, config, operation="validate")
+        looks = Looks(store, destination, config)
+        listed = ListedFiles(looks, marker)
+        async with listed.names:
+            return await _compare(looks, listed, marker)
+    finally:
+        await store.close()
+
+
+async def _compare(looks: Looks, listed: ListedFiles, marker: SuccessData) -> ValidationReport:
+    store, destination, committed = looks.store, looks.destination, files_committed(marker)
+    await listed.compare()
+    if not listed.compared:
+        await looks.compare(_named_files(marker, destination))
+    whole = listed.compared or committed <= len(marker.filenames)
+    missing, wrong, extra = looks.missing, looks.wrong, Findings()
+    if marker.diagnostics.get(WAS_EMPTY) == "true":
+        tree = _Tree(store, destination, _own_places(looks.config, listed))
+        named = named_uris(marker, destination)
+        if listed.compared:
+            extra = await tree.not_among(listed.names)
+        elif whole:
+            async with Repeats() as names:
+                await names.add(named)
+                extra = await tree.not_among(names)
+        else:
+            await tree.compare_totals(marker, set(named), wrong)
+        complete = True
+    else:
+        complete = whole
+        if names_manifest_committer_in_vain(marker):
+            await _look_for_written_past(store, destination, wrong)
+    return ValidationReport(
+        ok=not (missing.count or wrong.count or extra.count),
+        missing=sorted(missing.first),
+        wrong=sorted(wrong.first),
+        extra=sorted(extra.first),
+        missing_count=missing.count,
+        wrong_count=wrong.count,
+        extra_count=extra.count,
+        job_id=marker.jobId,
+        files=committed if complete else len(marker.filenames),
+        committed=committed,
+        complete=complete,
+        file_list=listed.uri if listed.compared else "",
+        remark=listed.remark,
+    )
+
+
+def _named_files(marker: SuccessData, destination: StorePath) -> list[tuple[str, int | None]]:
+    lengths: Sequence[int | None] = marker.lengths if marker.lengths is not None else [None] * len(marker.filenames)
+    return list(zip(named_uris(marker, destination), lengths, strict=True))
+
+
+def _own_places(config: CommitterConfig, listed: ListedFiles) -> set[StorePath]:
+    """Where reports and lists of jobs go, which are no output."""
+    texts = (config.summary_report_directory, config.diagnostics_manifest_directory, config.file_list_directory)
+    places = {StorePath.of(text) for text in texts if text}
+    return places | ({StorePath.from_uri(listed.uri).parent} if listed.uri else set())
+
+
+def names_manifest_committer_in_vain(marker: SuccessData) -> bool:
+    """Whether a `_SUCCESS` names Hadoop's manifest committer, and that committed nothing.
+
+    With only the committer factory set, Spark's default commit protocol has its tasks write straight into the
+    destination; the manifest committer runs beside it, finds nothing and reports success (observed with Spark 4.3.0
+    and ``csv``, ``json``, ``text``, ``orc``). A job that had nothing to write leaves the same. This engine's own
+    reports are never meant: its tasks write nowhere else.
+    """
+    committed = files_committed(marker)
+    return (
+        marker.committer == MANIFEST_COMMITTER
+        and _ENGINE not in marker.diagnostics
+        and not (committed or marker.filenames)
+    )
+
+
+async def _look_for_written_past(store: Store, destination: StorePath, wrong: Findings) -> None:
+    """Says so when visible files stand at a destination whose `_SUCCESS` counts none."""
+    files = 0
+    first = ""
+    async for status in _Tree(store, destination).files(lambda child: is_hidden(child.path.name)):
+        if not any(map(is_hidden, status.path.relative_to(destination).split("/"))):
+            files += 1
+            first = first or status.path.uri
+    if files:
+        wrong.add(
+            f"{destination / SUCCESS}: names the manifest committer with 0 files committed, but {files} files stand "
+            f"here, such as {first}: they were there before, or were written past the committer, straight into the "
+            "destination"
+        )
+
+
+async def read_marker(store: Store, destination: StorePath, config: CommitterConfig, *, operation: str) -> SuccessData:
+    """What the `_SUCCESS` of a destination says: one call.
+
+    Raises:
+        JobNotFoundError: There is none.
+        DestinationNotFoundError: The destination does not exist, or its bucket or container.
+        RecordError: It cannot be read, or is empty.
+    """
+    path = destination / SUCCESS
+    try:
+        data = await store.read(path, limit=LIMITS["success"])
+    except (StoreNotFoundError, StoreIsADirectoryError) as error:
+        await check_destination(store, destination, operation)
+        raise JobNotFoundError(
+            f"there is no {SUCCESS} at {destination}: no job completed there, or one is being committed",
+            operation=operation,
+            path=path,
+            next_step=f"{call('list_jobs', str(destination))} shows jobs that did not end",
+        ) from error
+    if not data:
+        raise RecordError(
+            f"the {SUCCESS} is empty: Hadoop's classic committer leaves such a marker, which names no job and no files",
+            path=path,
+            operation=operation,
+            next_step="nothing can be compared with it; the next job of this engine that commits there writes another",
+        )
+    return decode_success(data, source=str(path))
+
+
+class _Tree:
+    """What stands at a destination that was empty before its job."""
+
+    def __init__(self, store: Store, destination: StorePath, own: Collection[StorePath] = ()) -> None:
+        self._store = store
+        self._destination = destination
+        self._own = own
+
+    async def not_among(self, names: Repeats) -> Findings:
+        """Files that are not among all that the job wrote: by hashes, and the tree once more where some are not.
+
+        Only what both listings show counts; beyond what a report names, what the first one shows.
+        """
+        found = Findings()
+        async with Repeats() as standing:
+            async for uris in self._visible():
+                await standing.add(uris)
+            unknown, count = await names.lacking(standing, most=MOST_NAMED)
+        if unknown:
+            async for uris in self._visible():
+                for uri in uris:
+                    if hash(uri) in unknown:
+                        found.add(uri)
+        # Where some of those are gone by now, so may be the others, which were not looked for again.
+        if count > len(unknown) and found.count >= len(unknown):
+            found.count = count
+        return found
+
+    async def _visible(self) -> AsyncIterator[list[str]]:
+        """The URIs of files that readers see, a thousand at a time: what they do not see is no extra file."""
+        uris: list[str] = []
+        async for status in self.files(lambda child: is_hidden(child.path.name)):
+            if not is_hidden(status.path.name):
+                uris.append(status.path.uri)
+            if len(uris) == _TOGETHER:
+                yield uris
+                uris = []
+        yield uris
+
+    async def compare_totals(self, marker: SuccessData, names: Container[str], wrong: Findings) -> None:
+        """Says what is wrong by number and bytes, where not all names are known."""
+        files = size = 0
+
+        def is_passed_over(child: FileStatus) -> bool:
+            # Without a list what readers do not see counts, for the job may have written it.
+            name = child.path.name
+            return is_hidden(name) and child.path.uri not in names and (is_reserved(name) or not child.is_directory)
+
+        async for status in self.files(is_passed_over):
+            files += 1
+            size += status.size
+            if status.is_link or status.is_special:
+                wrong.add(f"{status.path.uri}: is {'a link' if status.is_link else 'no regular file'}")
+        committed = files_committed(marker)
+        total = marker.statistics().counters.get(event_names.COMMITTER_BYTES_COMMITTED, 0)
+        if (files, size) != (committed, total):
+            wrong.add(
+                f"{self._destination}: holds {files} files of {size} bytes, {committed} of {total} bytes were committed"
+            )
+
+    async def files(self, is_passed_over: Callable[[FileStatus], bool]) -> AsyncIterator[FileStatus]:
+        """Every file, but what is below directories of jobs, in places of reports, or a child that is passed over."""
+        async for child in self._store.list(self._destination):
+            if is_passed_over(child):
+                continue
+            if not stands_as_directory(child):
+                if self._is_output(child):
+                    yield child
+                continue
+            async for status in walk(self._store, child.path):
+                if not stands_as_directory(status) and self._is_output(status):
+                    yield status
+
+    def _is_output(self, status: FileStatus) -> bool:
+        name = status.path.relative_to(self._destination)
+        return not (working_directory_in(name) or any(map(status.path.is_under, self._own)))

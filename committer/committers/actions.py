@@ -1,0 +1,198 @@
+"""Publish actions: by renames, and by completing uploads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from committer.committers.publish_action import PublishAction
+from committer.flow.together import both_in_full
+from committer.paths import StorePath
+from committer.stages.base import Stage, StageContext
+from committer.stages.decide.commit_state import CommitState
+from committer.stages.durability import sync_directories
+from committer.stages.facts import FactList, directories_of
+from committer.stages.finish.validate_output import ValidateOutput
+from committer.stages.load.planned_files import PlannedFile
+from committer.stages.load.promotions import LISTED_IN_A_CALL, Promotion
+from committer.stages.names import ancestors, with_ancestors
+from committer.stages.publish.create_directories import CreateDirectories
+from committer.stages.publish.delete_superseded import DeleteSuperseded
+from committer.stages.publish.move_aside import MoveAside, SetAsideSuccess
+from committer.stages.publish.promote import PromoteDirectories
+from committer.stages.publish.publish import Published
+from committer.stages.publish.sent_files import CompleteUploads
+from committer.stages.undo.roll_back import RollBack
+from committer.stages.undo.roll_back_sent import RollBackUploads
+from committer.stages.undo.seal import SealTasks
+
+
+class RenameAction(PublishAction):
+    """For stores that rename a file atomically: old files move aside, new ones into place, and back in a rollback."""
+
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Seals, makes room, makes directories, renames, moves what is superseded aside, validates."""
+        directories = _not_below(state.directories, state.promotions)
+        set_aside, create = SetAsideSuccess(context).run(state.decision), CreateDirectories(context)
+        if state.blocking:
+            await both_in_full(_seal(context, state), set_aside)
+            await MoveAside(context).run(FactList(state.blocking))
+            await create.run(directories)
+        else:
+            # In full: a directory that is made late, when the job was taken back, would stay.
+            await both_in_full(_seal(context, state), both_in_full(set_aside, create.run(directories)))
+        if directories:
+            # Nothing moves into a directory that a power loss could take away again.
+            await _sync(context, (context.layout.target(name).parent for name in directories))
+        if state.promotions:
+            state.promote = WholeDirectories(context, state.promotions, files=state.decision.files).promote
+        published = await self.publish_files(context, state)
+        if state.superseded:
+            await MoveAside(context).run(state.superseded)
+        if context.durable:
+            await _sync(context, await _touched(context, state))
+        await ValidateOutput(context).run((state, published))
+        return published
+
+    async def supersede(self, context: StageContext, state: CommitState) -> None:
+        """Nothing: superseded files were moved aside before the outcome, and go with the job's directory."""
+
+    def roll_back(self, context: StageContext) -> RollBack:
+        """`RollBack`, which moves files back."""
+        return RollBack(context)
+
+    async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
+        """Forces the directories that files came back to, or left, to the disk."""
+        if not context.durable:
+            return
+        # A rollback makes directories again that were removed since, and removes those that the job made.
+        layout = context.layout
+        above = with_ancestors(await _left(state), layout.roots)
+        restored = {layout.target(name) for name in above}
+        await sync_directories(context, restored | await _touched(context, state), missing_ok=True)
+
+
+async def _sync(context: StageContext, directories: Iterable[StorePath]) -> None:
+    """Forces names at the destination to the disk; one call a directory, and one more.
+
+    Where old files went is forced before where they were: a power loss in between may leave them in both places, never
+    in neither.
+    """
+    if not context.durable:
+        return
+    await sync_directories(context, [context.layout.superseded])
+    # A directory of old files that another user removed since needs nothing.
+    await sync_directories(context, directories, missing_ok=True)
+
+
+async def _seal(context: StageContext, state: CommitState) -> None:
+    if context.layout.is_sealed:
+        await SealTasks(context).run(state)
+
+
+class WholeDirectories:
+    """Publishes by whole directories what can be, as the files of a job come by: those of whole records at a time.
+
+    Args:
+        context: The job.
+        promotions: Directories that may be renamed as a whole.
+        files: How many files were sealed, with those of all other directories.
+    """
+
+    def __init__(self, context: StageContext, promotions: list[Promotion], *, files: int) -> None:
+        self._context = context
+        self._files = files
+        self._count = len(promotions)
+        self._by_directory = {name: promotion for promotion in promotions for name in promotion.directories}
+
+    def _listed_together(self, turn: list[Promotion]) -> bool:
+        """Whether one listing of all that was sealed costs less than one an attempt: only where all are at hand."""
+        attempts = len({promotion.owner for promotion in turn})
+        return len(turn) == self._count and 1 + self._files // LISTED_IN_A_CALL < attempts
+
+    async def promote(self, files: list[PlannedFile]) -> list[PlannedFile]:
+        """Renames the directories of some files; makes those that were not renamed. See `CommitState.promote`."""
+        context = self._context
+        turn: dict[str, Promotion] = {}
+        for file in files:
+            promotion = self._by_directory.get(file.destination.rpartition("/")[0])
+            if promotion is not None:
+                turn[promotion.directory] = promotion
+                promotion.files[file.destination[len(promotion.directory) + 1 :]] = file
+        if not turn:
+            return files
+        try:
+            whole = [promotion for promotion in turn.values() if len(promotion.files) == promotion.count]
+            stage = PromoteDirectories(context, together=self._listed_together(whole))
+            done = {name for promotion in await stage.run(whole) for name in promotion.directories}
+        finally:
+            for promotion in turn.values():
+                promotion.files.clear()
+        left = [name for promotion in turn.values() for name in promotion.directories if name not in done]
+        if left:
+            await CreateDirectories(context).run(left)
+            await _sync(context, (context.layout.target(name).parent for name in left))
+        return [file for file in files if file.destination.rpartition("/")[0] not in done]
+
+
+def _not_below(directories: list[str], promotions: list[Promotion]) -> list[str]:
+    """Directories to make: those that come with a promoted one are left out."""
+    promoted = {promotion.directory for promotion in promotions}
+    if not promoted:
+        return directories
+    return [name for name in directories if not ({name, *ancestors(name)} & promoted)]
+
+
+async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
+    """Every directory of the destination that gains or loses a name."""
+    target = context.layout.target
+    touched = {context.layout.destination, *(target(name) for name in state.directories)}
+    touched.update(target(name).parent for name in state.directories)
+    touched.update(target(name) for name in await _left(state))
+    async for file in state.files:
+        touched.add(target(file.destination).parent)
+    return touched
+
+
+async def _left(state: CommitState) -> set[str]:
+    """Directories of what was moved aside."""
+    left = directories_of(state.blocking) | await state.targets.directories()
+    return left | await state.superseded.directories()
+
+
+UPLOADS_NEED: Final[Mapping[str, str]] = {
+    "multipart": "withhold the completion of an upload",
+    "exclusive_put": "create a file exclusively",
+    "spares_others": "delete a file on the condition that it is still the one that was seen",
+}
+"""What a committer whose files wait in uploads needs of a store (`Committer.needs`)."""
+
+
+class UploadAction(PublishAction):
+    """For stores that withhold the completion of uploads and rename nothing: old files stay until the outcome."""
+
+    needs: Mapping[str, str] = UPLOADS_NEED
+
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Sets `_SUCCESS` aside, completes, validates."""
+        await SetAsideSuccess(context).run(state.decision)
+        published = await self.publish_files(context, state)
+        await ValidateOutput(context).run((state, published))
+        return published
+
+    def files(self, context: StageContext) -> Stage[CommitState, Published]:
+        """`CompleteUploads`."""
+        return CompleteUploads(context)
+
+    async def supersede(self, context: StageContext, state: CommitState) -> None:
+        """Deletes what is superseded, and what stood where directories go."""
+        for facts in (state.superseded, FactList(state.blocking)):
+            if facts:
+                await DeleteSuperseded(context).run(facts)
+
+    def roll_back(self, context: StageContext) -> RollBack:
+        """`RollBackUploads`."""
+        return RollBackUploads(context)
+
+    async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
+        """Nothing: what such a store answered survives."""

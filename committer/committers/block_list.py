@@ -1,0 +1,82 @@
+"""The committer block-list: tasks send blocks, job commit makes files of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from committer.committers.actions import UploadAction
+from committer.committers.base import Committer
+from committer.committers.publish_action import PublishAction
+from committer.errors import UnsupportedError
+from committer.paths import StorePath
+from committer.spec import JobSpec
+from committer.stages.base import RecordForms, Stage, StageContext
+from committer.stages.decide.commit_state import CommitState
+from committer.stages.load.manifest_forms import ManifestForms
+from committer.stages.publish.publish import Published
+from committer.stages.publish.sent_files import PutBlockLists
+from committer.stages.task.attempt_files import AttemptFiles
+from committer.stages.task.block_files import BlockFiles
+from committer.stages.task_output import AttemptIdentity
+from committer.stages.undo.roll_back import RollBack
+from committer.stages.undo.roll_back_sent import RollBackBlocks
+
+_NEEDS: Final[Mapping[str, str]] = {
+    "block_lists": "make a file of blocks that were sent before, in one call",
+    "exclusive_put": "create a file exclusively",
+    "conditional_delete": "delete a file on the condition that it is still the one that was seen",
+}
+
+
+class BlockListAction(UploadAction):
+    """For stores that make files of blocks and rename nothing: old files stay until the outcome."""
+
+    needs: Mapping[str, str] = _NEEDS
+
+    def files(self, context: StageContext) -> Stage[CommitState, Published]:
+        """`PutBlockLists`."""
+        return PutBlockLists(context)
+
+    def roll_back(self, context: StageContext) -> RollBack:
+        """`RollBackBlocks`."""
+        return RollBackBlocks(context)
+
+
+class BlockListCommitter(Committer):
+    """A file is sent as blocks to where it goes, and the list of its blocks is put when the job is committed.
+
+    For Azure's storage accounts without hierarchical namespace: one call a file, and nothing is copied. Hadoop has no
+    such committer; the records are this engine's.
+    """
+
+    name = "block-list"
+    needs: Mapping[str, str] = _NEEDS
+    action: PublishAction = BlockListAction()
+
+    def forms(self, spec: JobSpec) -> RecordForms:
+        """Task manifests that name blocks."""
+        return ManifestForms()
+
+    def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
+        """Blocks of the names that the files will have."""
+        return BlockFiles(context, directory)
+
+    async def join_hadoop(self, context: StageContext) -> StageContext:
+        """Refuses: Hadoop has no such committer, and what others of its committers leave there can only be copied.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            "jobs that Hadoop set up cannot be joined here: their files would have to be copied",
+            operation="attach_job",
+            path=context.layout.destination,
+            next_step="let its own driver commit it",
+        )
+
+    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
+        """Runs `SetupTask`."""
+        if context.spec.hadoop:
+            await self.join_hadoop(context)
+        return await super().setup_task(context, identity)

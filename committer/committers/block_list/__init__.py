@@ -1,1 +1,0 @@
-"""The committer block-list, for stores whose files are made of blocks by one call."""

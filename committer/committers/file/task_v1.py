@@ -1,0 +1,292 @@
+"""Task commit and task abort of FileOutputCommitter's algorithm 1."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import cast
+
+from committer.committers.file.layout import CommittedLayout
+from committer.committers.file.walking import manifest_of_directory, record_of_directory, tidy
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    JobStateError,
+    StoreExistsError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    TaskError,
+)
+from committer.events import names
+from committer.flow.together import both
+from committer.paths import StorePath
+from committer.records.manifest import TaskManifest, decode_task_manifest, encode_task_manifest
+from committer.records.task_commit import TaskCommit, digest_of
+from committer.stages.base import Stage, StageContext
+from committer.stages.durability import sync_directories
+from committer.stages.state.job_directory import look_at_job
+from committer.stages.state.job_stands import check_job_stands, too_late
+from committer.stages.task.abort_task import AbortRequest, AbortTask
+from committer.stages.task.commit_task import sync_output
+from committer.stages.task_output import TaskOutput
+from committer.stores.helpers import exists
+
+# Each round begins because another attempt of the task committed since the one before.
+_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    manifest: TaskManifest
+    record: bytes
+
+
+class CommitFileTask(Stage[TaskOutput, TaskCommit]):
+    """Makes a task attempt's directory its task's: one atomic rename, of several committing attempts the last wins.
+
+    What stands in the directory is what the task commits, for Hadoop's driver too. So what the attempt did not finish
+    writing is deleted before, and what it finished must be there as it was closed.
+
+    A driver writes its intent before it takes directories; a task looks for one after its rename. So one of the two
+    sees the other: a commit that returns is part of the job.
+
+    Preconditions: every file is closed; the job stands, and no driver commits it.
+    Postconditions: the directory stands under the task's name, and a record under the attempt's name says whose it is.
+    What another attempt of the task committed before is aside, and goes with the job. With `durability="fsync"` files,
+    directories and names survive a power loss.
+    Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, it may have committed.
+    Cost: one listing for each directory that the attempt made, two looks at the job before the rename and two after
+    it, one write, one rename; for a task that committed before two renames more.
+    Hadoop: ``FileOutputCommitter.commitTask``, which deletes the earlier directory first, so that for a moment neither
+    is there.
+    """
+
+    name = statistic = names.TASK_STAGE_COMMIT
+
+    def __init__(self, context: StageContext, layout: CommittedLayout) -> None:
+        super().__init__(context)
+        self._layout = layout
+
+    async def execute(self, value: TaskOutput) -> TaskCommit:
+        """Tidies the directory, renames it."""
+        context, layout, identity = self.context, self._layout, value.identity
+        task_name = layout.task_id(identity.task)
+        try:
+            await tidy(context, value, operation=self.name)
+        except TaskError:
+            # Of a job that is over all is gone.
+            await self._check_job(value)
+            raise
+        if context.durable:
+            await sync_output(context, value)
+        manifest = await manifest_of_directory(context, value.directory, task_name=task_name)
+        ready = _Ready(manifest, encode_task_manifest(manifest))
+        await self._check_job(value)
+        if not context.spec.hadoop:
+            # Before the rename: an abort must be able to tell whose a task's directory is.
+            place = layout.attempt_record(identity.task, identity.attempt, identity.nonce)
+            await context.store.put(place, ready.record, durable=context.durable)
+        await self._rename(value, ready, layout.manifests / task_name)
+        try:
+            # Another job that ended may have removed the shared directories since the setup, and this attempt made them
+            # again: then their names are not on the disk yet either.
+            await sync_directories(context, [layout.manifests, layout.runs, layout.temporary])
+            await self._look_again(value)
+        except CommitterError as error:
+            # It stands under its task's name, and a job commit may take it.
+            error.outcome = "unknown"
+            raise
+        size = sum(file.z for file in manifest.files)
+        context.statistics.sample(names.COMMITTER_TASK_FILE_COUNT, len(manifest.files))
+        context.statistics.sample(names.COMMITTER_TASK_FILE_SIZE, size)
+        context.statistics.count(names.COMMITTER_TASKS_COMPLETED)
+        return message_of(context, identity.task, identity.attempt, identity.nonce, ready.record, manifest)
+
+    async def _check_job(self, value: TaskOutput) -> None:
+        if self.context.spec.hadoop:
+            return
+        found, taken = await both(check_job_stands(self.context, operation=self.name), self._is_taken(value))
+        if found.intents:
+            raise self._too_late(value, "this task attempt came too late")
+        if taken:
+            raise self._replaces_nothing(value)
+
+    async def _is_taken(self, value: TaskOutput) -> bool:
+        """Whether an earlier commit of the task was taken by drivers that were refused beside each other: none of them
+        knew that it could give back.
+        """
+        task_name = self._layout.task_id(value.identity.task)
+        return await exists(self.context.store, self._layout.tasks / task_name)
+
+    async def _look_again(self, value: TaskOutput) -> None:
+        """Whether a driver may have looked for committed tasks before this one was there."""
+        try:
+            found = await look_at_job(self.context.store, self._layout)
+        except JobNotFoundError:
+            if self.context.spec.hadoop:
+                return
+            raise
+        if found.intents or found.decided or found.ended:
+            raise self._too_late(value, "this task attempt came too late, or just in time")
+        # Not beside that look: a driver that began before it is done with what it took if it shows no intent.
+        if not self.context.spec.hadoop and await self._is_taken(value):
+            raise self._replaces_nothing(value)
+
+    def _too_late(self, value: TaskOutput, how: str) -> JobStateError:
+        return too_late(self._layout, how, operation=self.name, path=value.directory)
+
+    def _replaces_nothing(self, value: TaskOutput) -> JobStateError:
+        task_name = self._layout.task_id(value.identity.task)
+        return JobStateError(
+            f"a refused commit of job {self._layout.job_id} took what {task_name} committed before: that counts, and "
+            "this task attempt came too late",
+            operation=self.name,
+            path=value.directory,
+            next_step="commit the job with the earlier attempt of the task, or abort it",
+        )
+
+    async def _rename(self, value: TaskOutput, ready: _Ready, target: StorePath) -> None:
+        store, layout = self.context.store, self._layout
+        for round_number in range(_ROUNDS):
+            try:
+                await store.rename_directory(value.directory, target)
+                return
+            except StoreExistsError:
+                await self._move_aside(target, layout.replaced(target.name, f"{value.identity.nonce}{round_number:x}"))
+            except StoreOutcomeUnknownError as error:
+                if await exists(store, value.directory):
+                    continue
+                if await stands(self.context, target, ready.record):
+                    return
+                raise self._unknown(value, error) from error
+            except StoreNotFoundError as error:
+                await self._check_job(value)
+                raise TaskError(
+                    "the task attempt directory is gone: the attempt was aborted",
+                    operation=self.name,
+                    path=value.directory,
+                    next_step="run the task again as a new attempt, if its job still runs",
+                ) from error
+        raise TaskError(
+            f"other attempts of {target.name} committed at each of {_ROUNDS} tries",
+            operation=self.name,
+            path=target,
+            next_step="run one attempt of the task at a time",
+        )
+
+    async def _move_aside(self, target: StorePath, aside: StorePath) -> None:
+        """Moves an earlier commit of the task aside. Where the answer is lost the next round finds out."""
+        try:
+            await self.context.store.rename_directory(target, aside)
+        except (StoreNotFoundError, StoreOutcomeUnknownError):
+            return
+
+    def _unknown(self, value: TaskOutput, error: StoreOutcomeUnknownError) -> JobStateError:
+        return JobStateError(
+            "cannot tell whether the task attempt committed: its directory is gone, and another one, or none, stands "
+            "under its task's name",
+            operation=self.name,
+            path=value.directory,
+            outcome="unknown",
+            next_step="run the task again as a new attempt: its commit replaces this one",
+            causes=[error],
+        )
+
+
+async def stands(context: StageContext, directory: StorePath, record: bytes) -> bool:
+    """Whether a task's directory is the one that a record speaks of."""
+    try:
+        return await context.forms.read(context, directory) == record
+    except (StoreNotFoundError, TaskError):
+        return False
+
+
+def message_of(
+    context: StageContext, task: int, attempt: int, nonce: str, record: bytes, manifest: TaskManifest
+) -> TaskCommit:
+    """The message of a task whose directory amounts to this."""
+    return TaskCommit(
+        job_id=context.layout.job_id,
+        task=task,
+        attempt=attempt,
+        nonce=nonce,
+        record=context.layout.manifest(task).uri,
+        digest=digest_of(record),
+        length=len(record),
+        files=len(manifest.files),
+        size=sum(file.z for file in manifest.files),
+        inline=None,
+    )
+
+
+class AbortFileTask(AbortTask):
+    """Removes the directories of the attempt's runs. What it committed goes too, where its record tells that it did.
+
+    What an attempt of Hadoop's committed stays, as with Hadoop's driver: nothing says whose it is. So does a commit of
+    no file, of which any attempt's looks the same.
+
+    Cost: by ids three listings; for each record one read, and one listing for each directory of the task.
+    Hadoop: ``FileOutputCommitter.abortTask``.
+    """
+
+    async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
+        layout, store = cast("CommittedLayout", self.context.layout), self.context.store
+        await self._check_not_being_committed(value)
+        if value.nonce is None:
+            records = await self._runs(layout.attempts, attempt_id)
+        else:
+            records = [layout.attempt_record(value.task, value.attempt, value.nonce)]
+        for record in records:
+            try:
+                told = await store.read(record, limit=self.context.config.record_size_limit)
+            except StoreNotFoundError:
+                continue
+            if decode_task_manifest(told, source=str(record)).files:
+                await self._take_back(value, layout, attempt_id, told)
+            await store.delete_file(record)
+
+    async def _take_back(self, value: AbortRequest, layout: CommittedLayout, attempt_id: str, told: bytes) -> None:
+        """Takes back a commit, if it is the one that a record tells of.
+
+        It is first moved to where a job commit still finds it, and looked at there. A job commit that begins then takes
+        it, or it goes by the second rename: never is it deleted where a job commit could take half of it.
+        """
+        task, token = layout.task_id(value.task), self.context.runtime.nonce()
+        committed, aside = layout.manifests / task, layout.replaced(task, token)
+        if not await self._is(committed, task, told):
+            return
+        for earlier in await self._runs(layout.runs, task):
+            # What it replaced does not come back.
+            await self._discard(layout, earlier, f"{attempt_id}-{self.context.runtime.nonce()}")
+        try:
+            await self.context.store.rename_directory(committed, aside)
+        except StoreNotFoundError:
+            return
+        try:
+            await self._check_not_being_committed(value)
+        except (JobStateError, JobNotFoundError):
+            await self._put_there(aside, committed)
+            raise
+        if not await self._is(aside, task, told):
+            # Another attempt of the task committed since it was looked at.
+            await self._put_there(aside, committed)
+            return
+        await self._discard(layout, aside, f"{attempt_id}-{token}")
+
+    async def _is(self, directory: StorePath, task: str, told: bytes) -> bool:
+        try:
+            return await record_of_directory(self.context, directory, task_name=task) == told
+        except (StoreNotFoundError, StoreNotADirectoryError, TaskError):
+            return False
+
+    async def _put_there(self, aside: StorePath, committed: StorePath) -> None:
+        # Where a later commit of the task stands there, or a job commit took it, that counts.
+        with suppress(StoreExistsError, StoreNotFoundError):
+            await self.context.store.rename_directory(aside, committed)
+
+    async def _discard(self, layout: CommittedLayout, directory: StorePath, name: str) -> None:
+        """Deletes a directory that a job commit may be about to take: under a name that it passes over."""
+        with suppress(StoreNotFoundError):
+            await self.context.store.rename_directory(directory, layout.runs / name)
+            await self.context.store.delete_directory(layout.runs / name, recursive=True)

@@ -1,0 +1,346 @@
+"""The magic committer: tasks send files as uploads, job commit completes them.
+
+Below the destination D of job J, attempt N, beside what every committer has (`committer.layout`)::
+
+    D/__magic_job-J/job-J/NN/<task>.pendingset                     records under the task's name
+    D/__magic_job-J/job-J/NN/tasks/<attempt>/__base/<nonce>/…      what waits of a task attempt, until it commits
+    D/__magic_job-J/job-J/NN/uploads/<attempt>-<nonce>/            which uploads it began
+
+By message only tasks that write by S3A itself (Spark's own writers) leave anything there, below
+``tasks/<attempt>-<nonce>/__base/``.
+
+Source of the names: ``MagicCommitPaths``, ``CommitUtilsWithMR`` (since HADOOP-18797, Hadoop 3.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from typing import ClassVar
+
+from committer.committers.actions import UPLOADS_NEED, UploadAction
+from committer.committers.base import Committer
+from committer.committers.pending_sets import manifest_of, pending_of, set_of, uploads_of_pending, uploads_of_set
+from committer.committers.publish_action import PublishAction
+from committer.errors import StoreError, StoreNotADirectoryError, StoreNotFoundError
+from committer.file_names import MAGIC_JOB
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.layout import JobLayout
+from committer.logs import job_logger
+from committer.paths import StorePath
+from committer.records.manifest import DirectoryEntry, TaskManifest, encode_task_manifest
+from committer.records.pending_set import MAGIC_LENGTH, PENDING_SET_SUFFIX, PENDING_SUFFIX, encode_pending
+from committer.records.task_commit import TaskCommit
+from committer.spec import JobSpec
+from committer.stages.base import RecordForms, StageContext
+from committer.stages.load.manifest_forms import ManifestForms
+from committer.stages.names import is_absolute
+from committer.stages.task.abort_task import AbortRequest
+from committer.stages.task.attempt_files import AttemptFiles
+from committer.stages.task.sent_files import UploadedFiles
+from committer.stages.task_output import AttemptIdentity, TaskOutput
+from committer.stores.base import FileStatus, FileWriter, Store
+from committer.stores.helpers import children_of, put_described, walk
+from committer.stores.upload_ends import end_upload
+
+
+class MagicLayout(JobLayout):
+    """The paths of a job by listing whose task records are Hadoop's pending sets."""
+
+    beside_prefix: ClassVar[str] = MAGIC_JOB
+    record_suffix: ClassVar[str] = PENDING_SET_SUFFIX
+    record_kind: ClassVar[str] = "pending set"
+
+    def _place_records(self) -> tuple[StorePath, StorePath]:
+        # Hadoop's cleanup of the job deletes all that lies there, lists of uploads too.
+        attempt = attempt_directory(self)
+        return attempt, attempt / "uploads"
+
+    def record_name(self, path: StorePath) -> str:
+        """Of a pending set its bare name."""
+        return path.name if path.parent == self.manifests else super().record_name(path)
+
+    def record_path(self, name: str) -> StorePath:
+        """Where the record of that name is."""
+        return self.manifests / name if name.endswith(PENDING_SET_SUFFIX) else super().record_path(name)
+
+
+def attempts_directory(layout: JobLayout) -> StorePath:
+    """The directory of a job's attempts."""
+    return layout.destination / f"{MAGIC_JOB}{layout.unique_id}" / f"job-{layout.unique_id}"
+
+
+def attempt_directory(layout: JobLayout) -> StorePath:
+    """The directory of the job attempt."""
+    return attempts_directory(layout) / f"{layout.job_attempt:02d}"
+
+
+def task_attempt_directory(layout: JobLayout, attempt_id: str) -> StorePath:
+    """Where all runs of a task attempt say which of their files wait, until it commits.
+
+    Hadoop's task commit and abort read and delete all below `__base` in it, by the attempt's id alone.
+    """
+    return attempt_directory(layout) / "tasks" / attempt_id
+
+
+def run_directory(layout: JobLayout, attempt_id: str, nonce: str) -> StorePath:
+    """Where one run of it does."""
+    return task_attempt_directory(layout, attempt_id) / "__base" / nonce
+
+
+async def places_of_records(context: StageContext) -> list[StorePath]:
+    """What in a job's magic directory names uploads: pending sets, directories of attempts that did not commit, and the
+    lists of this engine's.
+
+    Of every job attempt: a later one of Hadoop's commits nothing of an earlier one, and all that tells of either goes
+    with the one directory. One listing, and three a job attempt.
+    """
+    found: list[StorePath] = []
+    for attempt in await children_of(context.store, attempts_directory(context.layout)):
+        if not (attempt.is_directory and attempt.path.name.isdecimal()):
+            continue
+        # A set that an abort took, and did not delete any more, has another suffix behind its own.
+        found += [
+            child.path
+            for child in await children_of(context.store, attempt.path)
+            if not child.is_directory and PENDING_SET_SUFFIX in child.path.name
+        ]
+        for name in ("tasks", context.layout.uploads.name):
+            found += [
+                child.path for child in await children_of(context.store, attempt.path / name) if child.is_directory
+            ]
+    return found
+
+
+def is_place_of(place: StorePath, winners: AbstractSet[str]) -> bool:
+    """Whether a place that `places_of_records` found is of one of these tasks, or task attempts."""
+    return place.name.removesuffix(PENDING_SET_SUFFIX) in winners
+
+
+async def recorded_uploads(context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+    """The uploads that a pending set names, or the records below a task attempt's directory; by path and id.
+
+    One read for a set; else a listing for each directory, and a read for each record. What is damaged, or lies neither
+    below the destination nor below a root (G10), is passed over with a warning: such an upload stays, and ``committer
+    uploads list`` shows it.
+    """
+    if PENDING_SET_SUFFIX in place.name:
+        async for upload in uploads_of_set(context, place):
+            yield upload
+        return
+    try:
+        records = [
+            child.path
+            async for child in walk(context.store, place)
+            if not child.is_directory and child.path.name.endswith(PENDING_SUFFIX)
+        ]
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return
+    for record in records:
+        async for upload in uploads_of_pending(context, record):
+            yield upload
+
+
+class MessageForms(ManifestForms):
+    """This engine's task manifests, of a job by message."""
+
+    def __init__(self) -> None:
+        super().__init__("magic", like_s3a=True)
+
+    async def outside(self, context: StageContext) -> list[FileStatus]:
+        """What S3A notes of files that tasks write by its magic paths, as those of Spark's own writers do; no call."""
+        return [FileStatus(attempts_directory(context.layout).parent, True, 0)]
+
+
+class PendingSetForms(ManifestForms):
+    """Pending sets in the job's magic directory, where Hadoop's tasks and drivers look for them."""
+
+    names_directories = False
+
+    def __init__(self) -> None:
+        super().__init__("magic", like_s3a=True)
+
+    def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
+        """A pending set, which names no directories."""
+        return set_of(context, output)
+
+    def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
+        """The manifest that a pending set amounts to."""
+        return manifest_of(context, data, path=path)
+
+    def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
+        """The same, encoded; the copy of one that a decision rests on is one already."""
+        is_set = context.layout.is_record(path.name)
+        return encode_task_manifest(manifest_of(context, data, path=path)) if is_set else data
+
+    async def upload_lists(self, context: StageContext) -> list[StorePath]:
+        """Two listings, and three a job attempt."""
+        return await places_of_records(context)
+
+    def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
+        """By the name of a task, a task attempt, or a run of one."""
+        return super().is_list_of(place, winners) or is_place_of(place, winners)
+
+    async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+        """Those of a run's list; of a pending set, one read; of an attempt, a listing a directory, a read a record."""
+        of_list = place.parent.name == context.layout.uploads.name
+        async for upload in super().uploads_in(context, place) if of_list else recorded_uploads(context, place):
+            yield upload
+
+    def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:
+        """What its runs told of each file."""
+        return [task_attempt_directory(context.layout, attempt_id)]
+
+
+class PendingFiles(UploadedFiles):
+    """Files that wait in uploads, as S3A's magic committer leaves them while their task attempt runs.
+
+    Closing one costs 2 calls more: a marker, an empty object whose metadata says how long the file will be, then the
+    record of its upload, which Hadoop's abort of the attempt goes by. (The order is ``S3MagicCommitTracker``'s.) Each
+    run of an attempt has a directory of its own below the attempt's.
+
+    Args:
+        context: The job, with the attempt's own statistics.
+        identity: Which run of which attempt.
+    """
+
+    def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
+        super().__init__(context, identity)
+        self._identity = identity
+        attempt = context.layout.task_attempt_id(identity.task, identity.attempt)
+        self._base = run_directory(context.layout, attempt, identity.nonce)
+
+    async def open(self, destination: str, staged: str) -> FileWriter:
+        """Begins the upload, lists it."""
+        writer = await super().open(destination, staged)
+
+        async def record(status: FileStatus) -> None:
+            try:
+                await self._record(destination, staged, status)
+            except BaseException:
+                # No process could finish the file any more.
+                with suppress(StoreError):
+                    await run_shielded(lambda: self._end(staged, status.path), bound_s=UNDO_BOUND_S)
+                raise
+
+        return _RecordedWriter(writer, record)
+
+    def kept_at(self, staged: str) -> StorePath:
+        """In an upload, of which a record tells."""
+        return self._base / f"{staged}{PENDING_SUFFIX}"
+
+    async def _record(self, destination: str, staged: str, status: FileStatus) -> None:
+        store, record = self._context.store, self.kept_at(staged)
+        absolute = destination if is_absolute(destination) else ""
+        file = self.written(staged, status, absolute=absolute)
+        marker = self._base / staged
+        if not marker.name.endswith((PENDING_SUFFIX, PENDING_SET_SUFFIX)):
+            # Hadoop would take one of such a name for a record.
+            await put_described(store, marker, b"", metadata={MAGIC_LENGTH: str(file.size)})
+        pending = pending_of(self._context, self._identity, file, attempt="")
+        data = encode_pending(pending, etags=self._context.config.pending_etags)
+        await store.put(record, data)
+
+    async def _end(self, staged: str, path: StorePath) -> None:
+        await end_upload(self._context.store, path, self._entries[staged].id)
+
+
+class _RecordedWriter(FileWriter):
+    def __init__(self, inner: FileWriter, record: Callable[[FileStatus], Awaitable[None]]) -> None:
+        self._inner = inner
+        self._record = record
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        await self._inner.write(data)
+
+    async def close(self) -> FileStatus:
+        status = await self._inner.close()
+        await self._record(status)
+        return status
+
+    async def abort(self) -> None:
+        await self._inner.abort()
+
+
+_log = job_logger("committer.committers")
+
+
+class MagicCommitter(Committer):
+    """S3A's magic committer: a file is sent to where it goes, and its upload stays open.
+
+    For stores that have uploads and no renames: Amazon S3 and compatibles. By message nothing of it is in Hadoop's
+    form; by listing all that tasks leave is, so that Java's tasks and drivers take part.
+    """
+
+    name = "magic"
+    needs: Mapping[str, str] = UPLOADS_NEED
+    action: PublishAction = UploadAction()
+    listed_layout: type[JobLayout] = MagicLayout
+
+    def forms(self, spec: JobSpec) -> RecordForms:
+        """Hadoop's pending sets where they are listed, else this engine's task manifests."""
+        return PendingSetForms() if spec.delivery == "listing" else MessageForms()
+
+    def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
+        """Uploads to where the files go."""
+        by_listing = context.spec.delivery == "listing"
+        return PendingFiles(context, identity) if by_listing else UploadedFiles(context, identity)
+
+    async def newest_hadoop_attempt(self, store: Store, layout: JobLayout) -> int | None:
+        """The newest that a task of Hadoop's committed to: two listings.
+
+        What late tasks of this engine leave of a job that is over looks almost the same, but they name their records by
+        the job's id, and Hadoop by MapReduce's.
+        """
+        try:
+            attempts = [child.path.name async for child in store.list(attempts_directory(layout)) if child.is_directory]
+            number = max(map(int, filter(str.isdecimal, attempts)), default=0)
+            newest = MagicLayout(layout.destination, layout.job_id, number)
+            own = newest.task_id(0).rpartition("_")[0]
+            async for child in store.list(newest.manifests):
+                name = child.path.name
+                if name.endswith(newest.record_suffix) and not name.startswith(f"{own}_"):
+                    return newest.job_attempt
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            pass
+        return None
+
+    async def last_task_commit(self, store: Store, layout: JobLayout) -> float:
+        """When the newest pending set was written: one listing, and one a job attempt."""
+        newest = 0.0
+        for attempt in await children_of(store, attempts_directory(layout)):
+            if attempt.is_directory:
+                records = [child for child in await children_of(store, attempt.path) if not child.is_directory]
+                newest = max([newest, *(record.modified or 0.0 for record in records)])
+        return newest
+
+    async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
+        """Runs `CommitTask`; then what told of single files is of no use any more."""
+        message = await super().commit_task(context, output)
+        if context.spec.delivery == "listing":
+            identity = output.identity
+            await _forget(context, _place_of(context, identity.task, identity.attempt, identity.nonce))
+        return message
+
+    async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
+        """Runs `AbortTask`; then nothing is left that it goes by."""
+        await super().abort_task(context, request)
+        if context.spec.delivery == "listing":
+            await _forget(context, _place_of(context, request.task, request.attempt, request.nonce))
+
+
+def _place_of(context: StageContext, task: int, attempt: int, nonce: str | None) -> StorePath:
+    layout = context.layout
+    attempt_id = layout.task_attempt_id(task, attempt)
+    if nonce is None:
+        return task_attempt_directory(layout, attempt_id)
+    return run_directory(layout, attempt_id, nonce)
+
+
+async def _forget(context: StageContext, place: StorePath) -> None:
+    """Deletes the records of single files; what fails here goes with the job's cleanup, Hadoop's too."""
+    try:
+        await context.store.delete_directory(place, recursive=True)
+    except StoreError as error:
+        _log.warning("could not remove %s, which the job's cleanup does: %s", place, error)

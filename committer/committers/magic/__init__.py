@@ -1,1 +1,0 @@
-"""The magic committer, and the records by which it works with Hadoop's."""

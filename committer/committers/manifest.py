@@ -1,0 +1,42 @@
+"""The manifest committer: tasks record what they wrote, job commit renames it into place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from committer.committers.actions import RenameAction
+from committer.committers.base import Committer
+from committer.committers.publish_action import PublishAction
+from committer.paths import StorePath
+from committer.spec import JobSpec
+from committer.stages.base import RecordForms, StageContext
+from committer.stages.load.manifest_forms import MANIFEST_COMMITTER, ManifestForms
+from committer.stages.task.attempt_files import AttemptFiles
+from committer.stages.task.staged_files import StagedFiles
+from committer.stages.task_output import AttemptIdentity
+
+_NEEDS: Final = {
+    "atomic_file_rename": "rename a file atomically",
+    "no_replace_rename": "rename without replacing",
+    "exclusive_put": "create a file exclusively",
+}
+
+
+class ManifestCommitter(Committer):
+    """Hadoop's manifest committer, with decisions and outcomes that any driver can go on from.
+
+    For stores that rename a file atomically without replacing: local disks, ADLS Gen2, and stores of your own that do.
+    """
+
+    name = "manifest"
+    needs: Mapping[str, str] = _NEEDS
+    action: PublishAction = RenameAction()
+
+    def forms(self, spec: JobSpec) -> RecordForms:
+        """Hadoop's task manifests."""
+        return ManifestForms(MANIFEST_COMMITTER)
+
+    def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
+        """Files of the task attempt directory."""
+        return StagedFiles(context, directory)

@@ -1,0 +1,424 @@
+"""The committer stocator: tasks write objects whose names hold the attempt; `_SUCCESS` lists the winners."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, NoReturn
+
+from committer.committers.actions import UploadAction
+from committer.committers.base import Committer
+from committer.committers.publish_action import PublishAction
+from committer.errors import RecordError, StoreError, StoreNotFoundError, UnsupportedError
+from committer.file_names import unique_name
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.flow.together import together
+from committer.flow.workers import run_workers
+from committer.layout import TEMPORARY
+from committer.options.config import CommitterConfig
+from committer.paths import StorePath
+from committer.records.job_state import Decision, Fact, JobOutcome, JobSetup, Winner
+from committer.records.pending_uploads import ListedUpload
+from committer.spec import JobSpec
+from committer.stages.base import RecordForms, StageContext
+from committer.stages.decide.commit_state import CommitState
+from committer.stages.finish.validate_output import ValidateOutput
+from committer.stages.load.manifest_forms import ManifestForms
+from committer.stages.load.planned_files import PlannedFile, decode_record, read_winner
+from committer.stages.publish.move_aside import SetAsideSuccess
+from committer.stages.publish.publish import Published
+from committer.stages.state.own_records import read_decision, read_outcome, read_setup
+from committer.stages.task.abort_task import AbortRequest, AbortTask
+from committer.stages.task.attempt_files import AttemptFiles, FilesInStore
+from committer.stages.task.sent_files import ListBeingWritten
+from committer.stages.task_output import AttemptIdentity, WrittenFile
+from committer.stages.undo.roll_back import RollBack
+from committer.stages.undo.roll_back_sent import RollBackUploads
+from committer.stages.upload_lists import contained, end_uploads, parts_of_list
+from committer.stores.base import FileStatus, FileWriter
+from committer.stores.helpers import status_or_none
+from committer.stores.uploads import UPLOADS
+
+
+def attempt_name(name: str, run: str) -> str:
+    """The name of the object of a file: ``a=1/p-0.csv`` -> ``a=1/p-0-attempt_<job>_m_000000_0-<nonce>.csv``.
+
+    Stocator's form with a nonce behind it, so that two runs of one attempt id never share a name.
+
+    Args:
+        name: Relative to the destination, or an absolute path.
+        run: The name of the directory of one run of a task attempt.
+    """
+    return unique_name(name, run)
+
+
+def is_named_by(path: StorePath, run: str) -> bool:
+    """Whether an object has a name that only that run gives."""
+    return f"-{run}" in path.name
+
+
+_OPERATION = "delete_objects"
+
+
+async def objects_of(context: StageContext, run: StorePath) -> list[StorePath]:
+    """The objects that a run's list names: one listing, and a read for each part of it.
+
+    Only what has the run in its name.
+    """
+    layout, found = context.layout, set[StorePath]()
+    async for part in parts_of_list(context, run):
+        found.update(layout.target(listed.name) for listed in contained(context, run, part))
+    return sorted((path for path in found if is_named_by(path, run.name)), key=str)
+
+
+async def pending_at(context: StageContext, paths: Iterable[StorePath]) -> list[tuple[StorePath, str]]:
+    """Uploads of long files that a writer left, by path and id: one listing for each directory."""
+    wanted = set(paths)
+    found: list[tuple[StorePath, str]] = []
+    if not context.store.capabilities.multipart:
+        return found
+
+    async def look(directory: StorePath) -> None:
+        uploads = UPLOADS.required(context.store, "list_uploads", directory)
+        found.extend([(up.path, up.upload_id) async for up in uploads.list_uploads(directory) if up.path in wanted])
+
+    directories = {path.parent for path in wanted}
+    await run_workers(directories, look, workers=context.config.io_concurrency, operation=_OPERATION)
+    return found
+
+
+async def delete_objects(context: StageContext, paths: Iterable[StorePath]) -> None:
+    """Ends what is under way to these names, then deletes what stands there. Only one run gives such names."""
+    wanted = list(paths)
+    await end_uploads(context, await pending_at(context, wanted))
+    await run_workers(wanted, context.store.delete_file, workers=context.config.io_concurrency, operation=_OPERATION)
+
+
+async def losing_runs(context: StageContext, runs: list[StorePath]) -> list[StorePath]:
+    """The runs of which nothing counts, of a job whose fate is known; none of any other.
+
+    Three reads, and one for each task attempt of the winners that ran more than once.
+    """
+    setup, decision, outcome = await _fate(context)
+    if setup is None:
+        return []
+    if outcome is not None and outcome.outcome == "rolled-back":
+        return runs
+    if decision is None:
+        return []
+    if decision.decision == "abort":
+        return runs if outcome is None else []
+    return await _but_winners(context, decision, runs)
+
+
+async def _fate(context: StageContext) -> tuple[JobSetup | None, Decision | None, JobOutcome | None]:
+    store, layout = context.store, context.layout
+    setup: JobSetup | None = None
+    decision: Decision | None = None
+    outcome: JobOutcome | None = None
+
+    async def set_up() -> None:
+        nonlocal setup
+        try:
+            setup = await read_setup(store, layout)
+        except StoreNotFoundError:
+            return
+
+    async def decided() -> None:
+        nonlocal decision
+        decision = await read_decision(store, layout)
+
+    async def ended() -> None:
+        nonlocal outcome
+        outcome = await read_outcome(store, layout)
+
+    try:
+        await together(set_up(), decided(), ended())
+    except RecordError:
+        # Of a job that is given up because its records cannot be read, nothing is known to have lost.
+        return None, None, None
+    return setup, decision, outcome
+
+
+async def _but_winners(context: StageContext, decision: Decision, runs: list[StorePath]) -> list[StorePath]:
+    winners = {winner.task_attempt: winner for winner in decision.winners if winner.files}
+    by_attempt: dict[str, list[StorePath]] = {}
+    for run in runs:
+        by_attempt.setdefault(run.name.rpartition("-")[0], []).append(run)
+    lost: list[StorePath] = []
+
+    async def sort(item: tuple[str, list[StorePath]]) -> None:
+        attempt, of_attempt = item
+        winner = winners.get(attempt)
+        if winner is None:
+            lost.extend(of_attempt)
+        elif len(of_attempt) > 1:
+            won = await _run_of(context, winner)
+            lost.extend(run for run in of_attempt if won and run.name != won)
+
+    await run_workers(by_attempt.items(), sort, workers=context.config.io_concurrency, operation=_OPERATION)
+    return sorted(lost, key=str)
+
+
+async def _run_of(context: StageContext, winner: Winner) -> str:
+    """The run that wrote a winner's files; empty where its record cannot be read any more."""
+    try:
+        data = await read_winner(context, winner)
+        sources = decode_record(context, winner.record, data, winner.digest)[1].sources
+    except (StoreNotFoundError, RecordError):
+        return ""
+    return sources[0].partition("/")[0] if sources else ""
+
+
+MOST_FILES: Final = 1_000_000
+"""How many files a job may have: `_SUCCESS` names each of them, in some 200 bytes, and is written in one call."""
+
+
+class DirectForms(ManifestForms):
+    """Task manifests, of objects that are at their destinations; `_SUCCESS` names all that won."""
+
+    visible_early: bool = True
+    filenames_limit: int = MOST_FILES
+    names_all: bool = True
+
+    async def outside(self, context: StageContext) -> list[FileStatus]:
+        """The objects of runs that lost: one listing and 3 reads; of each such run one listing, a read for each part of
+        its list, and a look for each object.
+        """
+        found: list[FileStatus] = []
+        runs = await self.upload_lists(context)
+        lost = await losing_runs(context, runs) if runs else []
+        paths: list[StorePath] = []
+
+        async def read(run: StorePath) -> None:
+            paths.extend(await objects_of(context, run))
+
+        async def look(path: StorePath) -> None:
+            status = await status_or_none(context.store, path)
+            if status is not None and not status.is_directory:
+                found.append(status)
+
+        workers = context.config.io_concurrency
+        await run_workers(lost, read, workers=workers, operation="find_losers")
+        await run_workers(paths, look, workers=workers, operation="find_losers")
+        return found
+
+    async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+        """What a writer that died left of the long files that the run's list names."""
+        if place.parent.name == context.layout.uploads.name:
+            for upload in await pending_at(context, await objects_of(context, place)):
+                yield upload
+
+
+OBJECT: Final = "object"
+"""What a list says in place of an upload's id: that it names an object."""
+
+
+class DirectFiles(FilesInStore):
+    """Files that are objects at the destination as soon as they are closed.
+
+    Opening one costs 2 calls: its name is listed in the job's directory, then the job is looked at. Files that are
+    opened at the same time share both. So either an object is found listed once a job is decided, or the task attempt
+    finds the job decided, or gone, and writes nothing.
+
+    Args:
+        context: The job, with the attempt's own statistics.
+        identity: Which run of which attempt.
+    """
+
+    def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
+        super().__init__(context)
+        layout = context.layout
+        self._run = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce).name
+        attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
+        self._list = ListBeingWritten(context, layout.uploads / self._run, attempt_id)
+        self._begun: dict[str, StorePath] = {}
+        self._open: dict[str, FileWriter] = {}
+        self._closed: set[str] = set()
+
+    async def open(self, destination: str, staged: str) -> FileWriter:
+        """Lists its name, opens it."""
+        context, name = self._context, attempt_name(destination, self._run)
+        path = context.layout.target(name)
+        await self._list.add(ListedUpload(name, OBJECT))
+        self._begun[staged] = path
+        writer = self._open[staged] = await context.store.open_writer(path)
+        return writer
+
+    def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
+        """Its name, which holds the attempt, its size and identity."""
+        self._closed.add(staged)
+        self._open.pop(staged, None)
+        if absolute:
+            return WrittenFile(staged, status.size, status.identity, absolute=attempt_name(absolute, self._run))
+        return WrittenFile(attempt_name(staged, self._run), status.size, status.identity)
+
+    def kept_at(self, staged: str) -> StorePath | None:
+        """At its destination; of a file outside it the destination itself is all there is to look at."""
+        if staged.startswith(f"{TEMPORARY}/"):
+            return None
+        return self._context.layout.target(attempt_name(staged, self._run))
+
+    async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
+        """Deletes files that were given up: one whose closing had no answer may stand there all the same."""
+        given_up = [path for staged, path in self._begun.items() if staged not in self._closed]
+        await delete_objects(self._context, given_up)
+        return files
+
+    async def stop(self) -> None:
+        """Gives up files that were not closed."""
+        for writer in tuple(self._open.values()):
+            with suppress(StoreError):
+                await run_shielded(writer.abort, bound_s=UNDO_BOUND_S)
+
+    def uploads(self) -> Sequence[tuple[StorePath, str]]:
+        """Every object that this run began, those of files that were given up too."""
+        return [(path, OBJECT) for path in self._begun.values()]
+
+
+class AbortDirectTask(AbortTask):
+    """Removes the objects of the attempt's runs, once no record speaks for them.
+
+    Their lists stay for the job's cleanup: what was under way when an attempt ended may arrive later.
+
+    Cost: that of `AbortTask`; by ids a listing, and a read for each part of a list; a delete for each object.
+    """
+
+    async def _end_uploads(self, value: AbortRequest, attempt_id: str) -> None:
+        if value.uploads is not None:
+            await delete_objects(self.context, [path for path, _object in value.uploads])
+            return
+        for run in await self._listed_runs(value, attempt_id):
+            await delete_objects(self.context, await objects_of(self.context, run))
+
+    async def _listed_runs(self, value: AbortRequest, attempt_id: str) -> list[StorePath]:
+        layout = self.context.layout
+        if value.nonce is None:
+            return await self._runs(layout.uploads, attempt_id)
+        return [layout.uploads / layout.task_attempt_directory(value.task, value.attempt, value.nonce).name]
+
+
+DIRECT_NEEDS: Final[Mapping[str, str]] = {
+    "exclusive_put": "create a file exclusively",
+    "conditional_delete": "delete a file on the condition that it is still the one that was seen",
+    "identity": "tell a file from another of its name and length",
+}
+"""What it takes to tell objects that count from those that do not (`Committer.needs`)."""
+
+
+class DirectAction(UploadAction):
+    """Counts what tasks wrote, which was looked at before the decision. Rolling back deletes it."""
+
+    needs: Mapping[str, str] = DIRECT_NEEDS
+
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Sets `_SUCCESS` aside, counts, validates."""
+        published = Published(most=context.forms.filenames_limit)
+        await SetAsideSuccess(context).run(state.decision)
+        async for batch in state.files.batches():
+            published.add(context.layout, batch, len(batch))
+        await ValidateOutput(context).run((state, published))
+        return published
+
+    def roll_back(self, context: StageContext) -> RollBack:
+        """`RollBackObjects`."""
+        return RollBackObjects(context)
+
+
+class RollBackObjects(RollBackUploads):
+    """Every record read, outcome, then undo: each winner's object is deleted, on the condition that it still is that.
+
+    No fence is needed: no driver makes a file visible, and a task attempt that goes on writes under names of its own.
+
+    Cost: 2 calls a file; some 20 for `_SUCCESS`.
+    """
+
+    async def _end(self, file: PlannedFile) -> None:
+        await self._deleted(file)
+
+    async def _restore(self, aside: StorePath, fact: Fact) -> None:
+        if self.context.store.capabilities.multipart:
+            await super()._restore(aside, fact)
+        else:
+            # An identity is never given twice there, so that a late request deletes only what it was sent for.
+            await RollBack._restore(self, aside, fact)
+
+
+class StocatorCommitter(Committer):
+    """IBM Stocator's way: a file is an object at the destination as soon as its task closes it. Unsafe by design.
+
+    For object stores: one put a file, nothing is renamed or completed later. What that costs: a reader who lists the
+    destination sees the files of task attempts before the job is decided, those of attempts that failed until a cleanup
+    removes them, and those of earlier jobs beside them. Only `_SUCCESS` tells which count: it names every file of the
+    last job that committed, and `committer.committed_files` reads it.
+
+    The decision, the outcome, recovery and rolling back are those of every committer.
+    """
+
+    name = "stocator"
+    unsafe: str = (
+        "files are visible before the job is decided, and those of attempts that lost until a cleanup, to readers who "
+        "do not go by _SUCCESS"
+    )
+    needs: Mapping[str, str] = DIRECT_NEEDS
+    action: PublishAction = DirectAction()
+
+    def forms(self, spec: JobSpec) -> RecordForms:
+        """Task manifests of objects that are at their destinations."""
+        return DirectForms()
+
+    def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
+        """Objects at the destination."""
+        return DirectFiles(context, identity)
+
+    def choices(self, config: CommitterConfig) -> CommitterConfig:
+        """Refuses what it cannot mean.
+
+        Raises:
+            UnsupportedError: A conflict mode would take files of running jobs for old ones; without `_SUCCESS` nothing
+                tells which files count; without a cleanup those that do not would stay.
+        """
+        if config.conflict_mode != "append":
+            _refuse(
+                f"conflict_mode={config.conflict_mode!r} goes by what stands at the destination, where tasks of "
+                "'stocator' write before their job is decided",
+                "leave it out: who reads by _SUCCESS sees only what the last job wrote; or take 'magic'",
+            )
+        if not config.mark_successful_jobs:
+            _refuse(
+                "without _SUCCESS nothing tells which files of 'stocator' count",
+                "leave mark_successful_jobs=True, or take another committer",
+            )
+        if config.cleanup_skipped:
+            _refuse(
+                "without a cleanup the files of failed attempts of 'stocator' would stay among the others",
+                "leave cleanup_skipped=False, or take another committer",
+            )
+        return config
+
+    async def join_hadoop(self, context: StageContext) -> StageContext:
+        """Refuses: Stocator is a filesystem, which Hadoop's committers know nothing of, and leaves no records.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            "jobs that Hadoop set up cannot be joined: what its tasks write by Stocator's filesystem no record names",
+            operation="attach_job",
+            path=context.layout.destination,
+            next_step="let its own driver commit it",
+        )
+
+    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
+        """Runs `SetupTask`."""
+        if context.spec.hadoop:
+            await self.join_hadoop(context)
+        return await super().setup_task(context, identity)
+
+    async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
+        """Runs `AbortDirectTask`."""
+        await AbortDirectTask(context).run(request)
+
+
+def _refuse(what: str, step: str) -> NoReturn:
+    raise UnsupportedError(what, operation="open_job", next_step=step)

@@ -1,0 +1,547 @@
+"""CommitterConfig: every choice of a commit, frozen, with the origin of each value."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+
+import msgspec
+
+from committer.driver_process import PARTS
+from committer.errors import ConfigurationError, InvalidPathError, RecordError
+from committer.file_names import is_file_name
+from committer.options.resolved import resolve
+from committer.options.table import ConfigurationWarning, key_of
+from committer.options.values import shown_name, values_of_list
+from committer.paths import StorePath
+
+_FLAGS = (
+    "validate_output",
+    "unique_names",
+    "hadoop_driver",
+    "mark_successful_jobs",
+    "cleanup_skipped",
+    "cleanup_failures_ignored",
+    "cleanup_parallel_delete",
+    "cleanup_base_first",
+    "outcome_kept",
+    "task_cleanup",
+)
+_ABOVE_ZERO = (
+    "io_concurrency",
+    "commit_attempts",
+    "record_save_attempts",
+    "record_size_limit",
+    "manifest_queue_capacity",
+    "multipart_size",
+    "multipart_in_flight",
+)
+_RATES = ("io_rate", "azure_io_rate")
+_SECONDS = ("busy_timeout",)
+_WEIGHTS = ("io_read_weight", "io_write_weight", "io_delete_weight")
+_HEAVIEST = 1000
+_TEXTS = ("summary_report_directory", "diagnostics_manifest_directory", "file_list_directory")
+_LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "absolute_roots": (lambda text: isinstance(text, str) and bool(text), "URIs, or absolute paths"),
+    "driver_hidden": (lambda text: text in PARTS, ", ".join(PARTS)),
+    "staging_directories": (
+        lambda text: isinstance(text, str) and text.startswith("/") and "\0" not in text,
+        "absolute paths of each machine",
+    ),
+    "superseded_directories": (
+        lambda text: is_file_name(text.removeprefix("/")) if isinstance(text, str) else False,
+        "names that may be of a job's files, relative or below absolute_roots, without a slash at the end",
+    ),
+}
+
+
+def broken_rules(config: object) -> Iterator[tuple[str, object, str]]:
+    """The fields that hold what they cannot, each with its value and what it must be."""
+    for name, rule_of in _RULES.items():
+        value: object = getattr(config, name)
+        rule = rule_of(value)
+        if rule:
+            yield name, value, rule
+
+
+def _flag(value: object) -> str:
+    return "" if isinstance(value, bool) else "it must be True or False"
+
+
+def _flag_or_none(value: object) -> str:
+    return "" if value is None or isinstance(value, bool) else "it must be True, False or None"
+
+
+def _count(value: object) -> str:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        return "it must be an integer of 1 or more"
+    return f"it must be an integer of at most {sys.maxsize}" if value > sys.maxsize else ""
+
+
+def _rate(value: object) -> str:
+    ok = value is None or _number(value) is not None
+    return "" if ok else "it must be a number of calls per second, 0 for no limit, or None"
+
+
+def _seconds(value: object) -> str:
+    ok = value is None or _number(value) is not None
+    return "" if ok else "it must be a number of seconds, 0 or more, or None"
+
+
+def _weight(value: object) -> str:
+    number = _number(value)
+    ok = number is not None and number <= _HEAVIEST
+    return "" if ok else f"it must be a number from 0 to {_HEAVIEST:,}"
+
+
+def _text(value: object) -> str:
+    return "" if isinstance(value, str) else "it must be text: a path or URI, or empty"
+
+
+def _place(value: object) -> str:
+    if not isinstance(value, str):
+        return "it must be text: a URI, or empty"
+    try:
+        path = StorePath.of(value) if value else None
+    except InvalidPathError as error:
+        return error.message
+    return "" if path is None or path.path.strip("/") else "it must be a directory, not the root of a store"
+
+
+def _user(value: object) -> str:
+    ok = isinstance(value, str) and (not value or (is_file_name(value) and "/" not in value))
+    return "" if ok else "it must be the name of a user, or empty"
+
+
+def _list_of(is_one: Callable[[object], bool], what: str) -> Callable[[object], str]:
+    def rule(texts: object) -> str:
+        ok = isinstance(texts, tuple) and all(map(is_one, texts))
+        return "" if ok else f"it must be a tuple of texts: {what}"
+
+    return rule
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        return None
+    return value
+
+
+_RULES: dict[str, Callable[[object], str]] = {
+    **dict.fromkeys(_FLAGS, _flag),
+    "promote_directories": _flag_or_none,
+    **dict.fromkeys(_ABOVE_ZERO, _count),
+    **dict.fromkeys(_RATES, _rate),
+    **dict.fromkeys(_SECONDS, _seconds),
+    **dict.fromkeys(_WEIGHTS, _weight),
+    **dict.fromkeys(_TEXTS, _text),
+    "pending_set_directory": _place,
+    "pending_set_user": _user,
+    **{name: _list_of(is_one, what) for name, (is_one, what) in _LISTS.items()},
+}
+
+
+class Explained(NamedTuple):
+    """One choice, and where it comes from.
+
+    Attributes:
+        field: The field of `CommitterConfig`.
+        value: Its value.
+        origin: ``default``, ``argument``, or the option key that gave it.
+        key: The option key that can give it.
+    """
+
+    field: str
+    value: object
+    origin: str
+    key: str
+
+
+class Explanation(str):
+    """A table of all choices as text; `rows` holds the same as values."""
+
+    __slots__ = ("rows",)
+    rows: tuple[Explained, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[Explained]) -> Explanation:
+        """The table of these choices."""
+        explanation = cls(_table(rows))
+        explanation.rows = tuple(rows)
+        return explanation
+
+
+def _table(rows: Sequence[Explained]) -> str:
+    cells = [(row.field, "none" if row.value is None else repr(row.value), row.origin, row.key) for row in rows]
+    cells.insert(0, ("choice", "value", "from", "option key"))
+    widths = [max(len(row[column]) for row in cells) for column in range(4)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    )
+
+
+ExistingTarget: TypeAlias = Literal["fail", "replace"]
+ConflictMode: TypeAlias = Literal["append", "fail", "replace"]
+SupersededScope: TypeAlias = Literal["directories", "partitions", "destination"]
+Durability: TypeAlias = Literal["none", "fsync"]
+PendingEtags: TypeAlias = Literal["objects", "texts"]
+FileListFormat: TypeAlias = Literal["jsonl", "parquet"]
+Publishing: TypeAlias = Literal["driver", "spark", "auto"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "existing_target": get_args(ExistingTarget),
+    "conflict_mode": get_args(ConflictMode),
+    "superseded_scope": get_args(SupersededScope),
+    "durability": get_args(Durability),
+    "pending_etags": get_args(PendingEtags),
+    "file_list_format": get_args(FileListFormat),
+    "publish": get_args(Publishing),
+}
+_AZURE_SCHEMES = frozenset({"abfs", "abfss"})
+
+AZURE_IO_RATE: Final = 1000.0
+"""Calls per second on `abfs` and `abfss` where neither an option nor the store says otherwise: Hadoop's default of
+`fs.azure.io.rate.limit` since MAPREDUCE-7474 (it was 10,000)."""
+
+_ORIGINS = "_origins"
+
+
+class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What a job does where it has a choice.
+
+    Attributes:
+        existing_target: What happens when a file stands where a file goes: ``fail`` (refused before anything is
+            published, and again by the rename itself) or ``replace`` (Hadoop's delete.target.files). A directory
+            there is replaced too, but never one that holds the working directory of a job: that is refused.
+        conflict_mode: What happens to a directory that is written to and already holds files: ``append`` leaves
+            them, ``fail`` refuses the job, ``replace`` supersedes them.
+        superseded_scope: With ``conflict_mode="replace"``: ``directories`` supersedes the subtree of each directory
+            written, ``partitions`` the same but never the destination's own, so that files written there are added,
+            ``destination`` all of the destination but names that start with ``_`` or ``.`` (without ``=``).
+            With ``conflict_mode="fail"``: ``partitions`` adds files to the destination's own directory, ``destination``
+            refuses a destination that holds any other name, and of several jobs that commit at once lets one through.
+            None means ``destination`` with the committer `directory`,
+            ``partitions`` with `partitioned`, ``directories`` with every other.
+        superseded_directories: With ``conflict_mode="replace"``, and in place of `superseded_scope`: names below the
+            destination, or absolute paths below `absolute_roots`, of directories whose subtrees are superseded,
+            written to or not. Elsewhere the job adds files. With the scope ``destination`` and absolute paths only, the
+            job supersedes the whole destination and these directories.
+        durability: ``fsync`` survives a power loss, on stores that need it; ``none`` leaves it to the system.
+        validate_output: Look at every published file before `_SUCCESS` and compare length and identity.
+        promote_directories: Publish a directory that one task attempt alone wrote, and that is absent, in one rename,
+            where that saves calls and the store can do it. None: where the result is the same as file by file, which is
+            on local disks (Linux), for directories with the owner, mode and access lists that the driver's would have,
+            of task attempts that gave their `work_path` to no program. True: on every such store, whatever directories
+            have. False: never.
+        unique_names: Put the job's token into every file name.
+        hadoop_driver: Task commits probe the destination directories as Java's do, so that a Java driver can commit.
+        io_concurrency: Store calls in flight per endpoint, and workers.
+        io_rate: Store calls per second per endpoint; None takes the store's default, 0 is unlimited.
+        azure_io_rate: The same for `abfs` and `abfss` alone, where it wins over `io_rate`; without either it is 1,000.
+        io_read_weight: What a call that reads, lists or looks costs of the rate; 0 leaves such calls out of it.
+        io_write_weight: The same for one that creates, writes or renames.
+        io_delete_weight: The same for one that deletes; a batch costs it for each name.
+        mark_successful_jobs: Write `_SUCCESS`.
+        cleanup_skipped: Leave the job's directory in place after commit or abort.
+        cleanup_failures_ignored: A cleanup that fails does not fail the job.
+        cleanup_parallel_delete: Delete task attempt directories in parallel before their parent.
+        cleanup_base_first: Try one delete of the whole job directory first.
+        outcome_kept: Leave the outcome of a committed job in its directory, and nothing else, so that any process can
+            ask later whether this job id committed, as a stream does before it repeats a batch; `cleanup` of that job
+            id with `force` removes it.
+        busy_timeout: Seconds that a commit waits for other jobs that are in its way (`DestinationBusyError`), counted
+            from its first try; 0 for not at all. None: 0, in streams 300.
+        driver_hidden: What the records of a job do not name of its driver: any of ``host``, ``process`` (id and start
+            time), ``user`` and ``program`` (its name, without arguments). Without host and process no other process can
+            see that the driver is dead.
+        summary_report_directory: Where `summary-<job id>.json` goes, on any store; empty for nowhere. The name is
+            Hadoop's: of jobs with one id, at several destinations, the report of the last to end stays.
+        diagnostics_manifest_directory: Where the records of the job are kept after a commit, in a directory
+            `<job id>-<digest of the destination>`; empty for nowhere.
+        file_list_directory: Where the complete list of what the job committed goes, as
+            `<job id>-<digest of the destination>.jsonl` (path, size and partition of each file), on any store; empty
+            for nowhere. A part names 100,000 files; the next ones stand beside it (`…~00001.jsonl`).
+            `JobReport.file_list` names it; `JobReport.files` and `validate` read it. A recoverer must give it again.
+        file_list_format: ``jsonl``, a JSON object a line, or ``parquet``, which needs pyarrow.
+        record_save_attempts: How often saving a record is tried.
+        commit_attempts: How often `file-v2` tries to commit a job, as in Hadoop: again where a store call failed, at
+            once. The other committers try once; `recover` goes on where they stopped.
+        task_cleanup: `file-v2` deletes a task attempt's directory, by then without a file, when the attempt commits;
+            else it goes with the job, as with the other committers.
+        record_size_limit: Longest task record that a job writes or reads, in bytes.
+        manifest_queue_capacity: Records read at once when a job has more files than are kept in memory; 4 MiB of them
+            at most.
+        multipart_size: Length in bytes of the parts of a file but its last, where files are sent in parts. A store
+            that takes none so short, or so long, gets the nearest it takes.
+        multipart_in_flight: Parts of one file that are sent at once, at most. A file takes (2 + this) parts of memory.
+        staging_directories: Directories of each machine that runs tasks, as absolute paths: the committers `directory`
+            and `partitioned` keep a task attempt's files in the one with the most room until the attempt commits. The
+            system's directory for temporary files where none is named. Taken from the caller, never from a record.
+        pending_set_directory: Where the committers `directory` and `partitioned` keep the records of task commits by
+            listing, as Hadoop's pending sets and in Hadoop's layout: a URI of any store (S3A calls it
+            ``fs.s3a.committer.staging.tmp.path``), reached with its default credentials. Empty keeps them in the job's
+            directory at the destination. Taken from the caller, never from a record: who commits, plans or aborts
+            such a job must give it again.
+        pending_set_user: The user that the job's directory there is named after; the user that Hadoop would take the
+            process for where it is empty.
+        pending_etags: How the magic committer writes etags where task commits are listed: ``objects``, which Hadoop
+            3.4.2 and later load, or ``texts`` for a Java driver before that, which knows no checksums. Both are read.
+        publish: Where Spark's commits publish: ``driver``, ``spark`` (on the executors), or ``auto``: on the executors
+            from 100,000 files on, where the store bears more than one process can send. In other commits ``auto`` says
+            the same of `publish_with`, and ``spark`` nothing.
+        absolute_roots: Directories outside the destination, in the same store, below which tasks may publish files too
+            (`TaskAttempt.open_absolute`): URIs, or absolute paths of that store. Made when missing. A process
+            that goes on with the job must give them again: a record never says where else a job may write.
+
+    Raises:
+        ConfigurationError: A value is not one its field can have; the message names both.
+    """
+
+    existing_target: ExistingTarget = "fail"
+    conflict_mode: ConflictMode = "append"
+    superseded_scope: SupersededScope | None = None
+    superseded_directories: tuple[str, ...] = ()
+    durability: Durability = "none"
+    validate_output: bool = False
+    promote_directories: bool | None = None
+    unique_names: bool = False
+    hadoop_driver: bool = False
+    io_concurrency: int = 512
+    io_rate: float | None = None
+    azure_io_rate: float | None = None
+    io_read_weight: float = 1.0
+    io_write_weight: float = 1.0
+    io_delete_weight: float = 1.0
+    mark_successful_jobs: bool = True
+    cleanup_skipped: bool = False
+    cleanup_failures_ignored: bool = False
+    cleanup_parallel_delete: bool = True
+    cleanup_base_first: bool = False
+    outcome_kept: bool = False
+    busy_timeout: float | None = None
+    driver_hidden: tuple[str, ...] = ()
+    summary_report_directory: str = ""
+    diagnostics_manifest_directory: str = ""
+    file_list_directory: str = ""
+    file_list_format: FileListFormat = "jsonl"
+    record_save_attempts: int = 5
+    commit_attempts: int = 1
+    task_cleanup: bool = False
+    record_size_limit: int = 1 << 30
+    manifest_queue_capacity: int = 512
+    multipart_size: int = 64 << 20
+    multipart_in_flight: int = 4
+    staging_directories: tuple[str, ...] = ()
+    pending_set_directory: str = ""
+    pending_set_user: str = ""
+    pending_etags: PendingEtags = "objects"
+    publish: Publishing = "driver"
+    absolute_roots: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices and (name, getattr(self, name)) != ("superseded_scope", None):
+                raise _bad(name, getattr(self, name), f"it must be one of {', '.join(choices)}")
+        for name, value, rule in broken_rules(self):
+            raise _bad(name, value, rule)
+
+    @classmethod
+    def from_hadoop(cls, options: Mapping[str, object]) -> CommitterConfig:
+        """Reads the options of a Hadoop or Spark configuration; `committer.options.table` lists them.
+
+        Keys may begin with ``spark.hadoop.``. An unknown key under ``mapreduce.manifest.committer.``,
+        ``mapreduce.fileoutputcommitter.`` or ``committer.`` is warned of with `ConfigurationWarning`; other keys are
+        left alone, so a whole configuration may be given.
+
+        Raises:
+            ConfigurationError: A value is not one its option can have; the message names key and value.
+        """
+        resolved = resolve(options)
+        for warning in resolved.warnings:
+            warnings.warn(warning, ConfigurationWarning, stacklevel=2)
+        values: dict[str, Any] = resolved.values
+        try:
+            config = cls(**values)
+        except ConfigurationError:
+            for field, value in values.items():
+                _check_alone(cls, field, value, resolved.origins[field])
+            raise
+        return _with_origins(config, resolved.origins)
+
+    @property
+    def refuses_used_destination(self) -> bool:
+        """Whether a job with these choices commits only into a destination that holds nothing."""
+        return self.conflict_mode == "fail" and self.superseded_scope == "destination"
+
+    @property
+    def replaces_destination(self) -> bool:
+        """Whether the job supersedes the whole destination, and any absolute `superseded_directories`."""
+        whole = self.conflict_mode == "replace" and self.superseded_scope == "destination"
+        return whole and all(name.startswith("/") for name in self.superseded_directories)
+
+    def supersedes(self, name: str) -> bool:
+        """Whether old files may make room where the job publishes a file of that name, or below a directory of it."""
+        if self.conflict_mode != "replace":
+            return False
+        if self.superseded_directories and not self.replaces_destination:
+            return f"{name}/".startswith(tuple(f"{directory}/" for directory in self.superseded_directories))
+        return self.superseded_scope != "partitions" or "/" in name
+
+    @classmethod
+    def from_text(cls, values: Mapping[str, str]) -> CommitterConfig:
+        """Reads choices by field, each as text, as a command line or a Spark option gives them.
+
+        Raises:
+            msgspec.ValidationError: A text is not a value its field can have.
+            ConfigurationError: The same, or values do not fit together.
+        """
+        lists = {field.name for field in msgspec.structs.fields(cls) if isinstance(field.default, tuple)}
+        read = {name: values_of_list(text) if name in lists else text for name, text in values.items()}
+        return msgspec.convert(read, cls, strict=False)
+
+    def replace(self, **changes: object) -> CommitterConfig:
+        """The same choices but for `changes`, by field; the others keep their origins.
+
+        `msgspec.structs.replace` does as much but forgets origins.
+
+        Raises:
+            ConfigurationError: A value is not one its field can have.
+            TypeError: There is no such field.
+        """
+        values: dict[str, Any] = dict(changes)
+        origins = {**self.__dict__.get(_ORIGINS, {}), **dict.fromkeys(changes, "argument")}
+        return _with_origins(msgspec.structs.replace(self, **values), origins)
+
+    def io_rate_for(self, scheme: str, default: float | None) -> float | None:
+        """Store calls per second for a store, None for no limit.
+
+        Args:
+            scheme: The store's URI scheme.
+            default: What suits the store, taken when nothing was chosen; `AZURE_IO_RATE` where an Azure store says
+                nothing.
+        """
+        on_azure = scheme in _AZURE_SCHEMES
+        choices = (self.azure_io_rate if on_azure else None, self.io_rate, default, AZURE_IO_RATE if on_azure else None)
+        return next((rate for rate in choices if rate is not None), None) or None
+
+    def explain(self) -> Explanation:
+        """Says of each choice its value, where that comes from, and the option key that can give it."""
+        origins: dict[str, str] = self.__dict__.get(_ORIGINS, {})
+        rows = []
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            known = origins.get(field.name, "default" if value == field.default else "argument")
+            rows.append(Explained(field.name, value, known, key_of(field.name)))
+        return Explanation.of(rows)
+
+    def to_record(self) -> dict[str, Any]:
+        """Every field and its value, those at their defaults too: a later version may have others."""
+        return msgspec.structs.asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, object], *, path: object = "") -> CommitterConfig:
+        """Reads what `to_record` made, in this version or another.
+
+        A field that this version does not know is left out, with a `ConfigurationWarning`: a newer version decided the
+        job, and this one cannot make its new choice. A field that is missing has its default: the record is older than
+        the choice. Records that hold a config as a typed member follow the same rule, without the warning.
+
+        Args:
+            record: Values by field.
+            path: Where the record lies, for errors.
+
+        Raises:
+            RecordError: A value is not one its field can have.
+        """
+        known = {field.name for field in msgspec.structs.fields(cls)}
+        unknown = sorted(set(record) - known)
+        if unknown:
+            warnings.warn(
+                f"choices of a newer version are left out: {', '.join(unknown)}", ConfigurationWarning, stacklevel=2
+            )
+        values = {name: value for name, value in record.items() if name in known}
+        for name, value in values.items():
+            try:
+                msgspec.convert({name: value}, cls)
+            except msgspec.ValidationError as error:
+                raise RecordError(f"the record's config does not hold: {error}", field=name, path=path) from error
+        return msgspec.convert(values, cls)
+
+    def __copy__(self) -> CommitterConfig:
+        return self
+
+    def __replace__(self, /, **changes: object) -> CommitterConfig:
+        return self.replace(**changes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.to_record(), self.__dict__.get(_ORIGINS, {}))
+
+
+ConfigLike: TypeAlias = CommitterConfig | Mapping[str, object]
+"""What every public function takes as its `config`: the choices, or a mapping of them by field."""
+
+
+def config_of(config: ConfigLike | None) -> CommitterConfig | None:
+    """The choices that a caller gave, as a `CommitterConfig`; None where there are none.
+
+    Raises:
+        ConfigurationError: It is neither, a field is unknown, or a value is not one its field can have.
+    """
+    if config is None or isinstance(config, CommitterConfig):
+        return config
+    if not isinstance(config, Mapping):
+        raise ConfigurationError(
+            f"config is a CommitterConfig, or a mapping of its fields, not a {type(config).__name__}",
+            operation="configure",
+            next_step="config=committer.CommitterConfig(existing_target='replace'), or config={'existing_target': "
+            "'replace'}",
+        )
+    fields = {field.name: field for field in msgspec.structs.fields(CommitterConfig)}
+    values: dict[str, Any] = {}
+    for name, value in config.items():
+        if name not in fields:
+            raise _unknown(name, list(fields))
+        takes_list = isinstance(fields[name].default, tuple)
+        values[name] = tuple(value) if takes_list and isinstance(value, list) else value
+    return CommitterConfig(**values)
+
+
+def _unknown(name: object, fields: list[str]) -> ConfigurationError:
+    close = difflib.get_close_matches(str(name), fields, n=1)
+    of_hadoop = isinstance(name, str) and "." in name
+    step = f"did you mean {close[0]!r}?" if close else f"the fields are {', '.join(fields)}"
+    if of_hadoop:
+        step = "config=committer.CommitterConfig.from_hadoop({...}) takes Hadoop's keys"
+    return ConfigurationError(f"config has no field {shown_name(name)}", operation="configure", next_step=step)
+
+
+def _with_origins(config: CommitterConfig, origins: Mapping[str, str]) -> CommitterConfig:
+    # Beside the fields, not among them: records and equality are about values alone.
+    config.__dict__[_ORIGINS] = dict(origins)
+    return config
+
+
+def _restore(values: dict[str, Any], origins: dict[str, str]) -> CommitterConfig:
+    return _with_origins(CommitterConfig(**values), origins)
+
+
+def _check_alone(kind: type[CommitterConfig], field: str, value: Any, origin: str) -> None:
+    # Finds which option it was, so that the error can name the key its user wrote.
+    try:
+        kind(**{field: value})
+    except ConfigurationError as error:
+        told = f"the option {origin}: {error.message}"
+        raise ConfigurationError(told, operation="from_hadoop", next_step=error.next_step) from None
+
+
+def _bad(field: str, value: object, rule: str) -> ConfigurationError:
+    default = getattr(CommitterConfig(), field, None)
+    return ConfigurationError(
+        f"{field} cannot be {value!r}: {rule}",
+        operation="configure",
+        next_step=f"give another value, or leave {field} out: then it is {default!r}",
+    )

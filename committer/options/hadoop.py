@@ -1,0 +1,115 @@
+"""Hadoop's configuration files, user name and names of committers."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from committer.errors import ConfigurationError
+
+_MANIFEST = "use 'manifest'"
+_FILE = (
+    "use 'file-v1', or 'file-v2' where algorithm 2 is meant; where no process of Hadoop's takes part, 'manifest' does "
+    "the same with fewer calls"
+)
+_MAGIC = "use 'magic'"
+_DIRECTORY = "use 'directory'"
+_PARTITIONED = "use 'partitioned'"
+_STAGING = "use 'directory' or 'partitioned': it is what they are made of, and a committer for Hadoop's own tests only"
+_OF_THE_STORE = "leave the name out, and the job has the committer that suits its store"
+_DIRECT = (
+    "use 'stocator' on an object store: its tasks write where readers see it, too, and `_SUCCESS` names the files that "
+    "count; else leave the name out"
+)
+_OSS = "leave the name out: `oss:` paths have the committer `magic`, as JindoOSS has by default"
+_IN_TASKS = "use 'magic': it completes the same uploads when the job commits, not when tasks do"
+_MARKERS = "leave the name out: its readers go by markers that no other reader knows"
+
+_INSTEAD: Final = {
+    "file": _FILE,
+    "fileoutputcommitter": _FILE,
+    "fileoutputcommitterfactory": _FILE,
+    "parquetoutputcommitter": _FILE,
+    "manifestcommitter": _MANIFEST,
+    "manifestcommitterfactory": _MANIFEST,
+    "azuremanifestcommitterfactory": _MANIFEST,
+    "magicv2": _MAGIC,
+    "magics3guardcommitter": _MAGIC,
+    "magics3guardcommitterfactory": _MAGIC,
+    "staging": _STAGING,
+    "stagingcommitter": _STAGING,
+    "stagingcommitterfactory": _STAGING,
+    "s3multipartoutputcommitter": _STAGING,
+    "directorystagingcommitter": _DIRECTORY,
+    "directorystagingcommitterfactory": _DIRECTORY,
+    "s3directoryoutputcommitter": _DIRECTORY,
+    "partitionedstagingcommitter": _PARTITIONED,
+    "partitionedstagingcommitterfactory": _PARTITIONED,
+    "s3partitionedoutputcommitter": _PARTITIONED,
+    "s3acommitterfactory": _OF_THE_STORE,
+    "namedcommitterfactory": _OF_THE_STORE,
+    "bindingpathoutputcommitter": _OF_THE_STORE,
+    "bindingparquetoutputcommitter": _OF_THE_STORE,
+    "pathoutputcommitprotocol": _OF_THE_STORE,
+    "direct": _DIRECT,
+    "directoutputcommitter": _DIRECT,
+    "directparquetoutputcommitter": _DIRECT,
+    "jindo": _OSS,
+    "jindoosscommitter": _OSS,
+    "jindoosscommitterfactory": _OSS,
+    "jindoossdirectcommitter": _OSS,
+    "emrfs": _IN_TASKS,
+    "emroptimizedsparksqlparquetoutputcommitter": _IN_TASKS,
+    "dbio": _MARKERS,
+    "databricks": _MARKERS,
+}
+
+
+def instead_of(name: str) -> str | None:
+    """What to ask for in place of a committer of that name, or of that class of Java's; None where it is not known."""
+    return _INSTEAD.get(name.strip().rpartition(".")[2].lower())
+
+
+def hadoop_user() -> str:
+    """``HADOOP_USER_NAME``, else the name of the process's user, as Hadoop's ``UserGroupInformation`` has it.
+
+    Raises:
+        ConfigurationError: Neither is there.
+    """
+    named = os.environ.get("HADOOP_USER_NAME", "").strip()
+    if named:
+        return named.partition("@")[0].partition("/")[0]
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError as error:
+        raise ConfigurationError(
+            f"the user {os.geteuid()} of this process has no name",
+            operation="open_job",
+            next_step="set pending_set_user, or the environment variable HADOOP_USER_NAME",
+            causes=[error],
+        ) from error
+
+
+def read_properties(file: Path) -> dict[str, str]:
+    """Reads the properties of a Hadoop configuration file; empty if the file does not exist.
+
+    Raises:
+        ConfigurationError: The file cannot be read or parsed.
+    """
+    try:
+        root = ET.fromstring(file.read_bytes())  # noqa: S314 - the user's own file
+    except FileNotFoundError:
+        return {}
+    except (OSError, ET.ParseError) as error:
+        raise ConfigurationError(
+            f"{file} cannot be read: {error}", operation="open_store", next_step="correct it, or its permissions"
+        ) from error
+    found = {}
+    for one in root.iter("property"):
+        name, value = one.findtext("name"), one.findtext("value")
+        if name and value is not None:
+            found[name.strip()] = value.strip()
+    return found

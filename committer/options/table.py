@@ -1,0 +1,359 @@
+"""The one table of option keys, Hadoop's and ours.
+
+A key is written as Hadoop has it, or with ``spark.hadoop.`` before it, which is how Spark hands options to Hadoop;
+where a mapping holds both, the plain key wins. A field of `CommitterConfig` that no Hadoop option feeds goes by
+``committer.`` and its name. Every choice has one key; where S3A's committers have one of their own for what the
+manifest committer has, it counts where that is not given.
+
+Texts are read as Hadoop reads them (`committer.options.values`), but a text that is none is an error here, where Hadoop
+often falls back to the default silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from committer.options.values import Kind, asks_for, bad_option, plain_keys, read_int
+
+MANIFEST = "mapreduce.manifest.committer."
+FILE_OUTPUT = "mapreduce.fileoutputcommitter."
+S3A = "fs.s3a.committer."
+STAGED = f"{S3A}staging."
+OSS = "fs.oss.committer."
+NATIVE = "committer."
+OUTPUT_COMMITTER = "mapreduce.outputcommitter."
+FACTORY_SCHEME = f"{OUTPUT_COMMITTER}factory.scheme."
+JOB_ATTEMPT = "mapreduce.job.application.attempt.id"
+WRITE_JOB_UUID = "spark.sql.sources.writeJobUUID"
+S3A_NAME = f"{S3A}name"
+S3A_UUID = f"{S3A}uuid"
+BUFFER_DIR = "fs.s3a.buffer.dir"
+STAGING_TMP = f"{STAGED}tmp.path"
+DEFAULT_FS = "fs.defaultFS"
+
+
+class ConfigurationWarning(UserWarning):
+    """An option that has no effect, most likely a misspelt one, or a value that was adjusted."""
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One key.
+
+    Attributes:
+        key: As Hadoop has it; one that ends with a period stands for all keys that begin so.
+        field: The field of `CommitterConfig` it feeds; empty when it feeds none.
+        kind: How its text is read.
+        note: Where this engine differs from Hadoop; for a key that feeds no field, why it does not.
+        when: What the field becomes for false and for true, where the field is no boolean.
+        also: Whether another key feeds the field, too, and wins.
+        warns: A value, and what is warned of where it is given: it asks for something else than what happens here.
+        harmless: For a key that feeds no field: the texts that ask for nothing else than what happens here, Hadoop's
+            default among them. Any other is warned of with `note`. None where no text matters.
+        only: For a key that feeds no field: the texts that it can have; any other is an error. Empty for any.
+    """
+
+    key: str
+    field: str = ""
+    kind: Kind = "text"
+    note: str = ""
+    when: tuple[str, str] | None = None
+    also: bool = False
+    warns: tuple[bool, str] | None = None
+    harmless: tuple[str, ...] | None = None
+    only: tuple[str, ...] = ()
+
+
+_NO_CLASSES = (
+    "names a Java class; here the committer is the `committer` argument, the store follows from the URI's scheme"
+)
+_ALGORITHM = (
+    "the `committer` argument chooses: `file-v1` or `file-v2`; with every other a task's output shows when its job "
+    "commits, never before"
+)
+_IDENTITY = "says which job it is, not how it commits: `job_identity` reads it"
+_STAGING = f"of the staging committers: not read where `{S3A}name` is `magic` or `file`, as in Hadoop"
+_PENDING_SETS = (
+    f"where task records are, by listing, {_STAGING}; a path is of the file system that `fs.defaultFS` names: where "
+    f"that is not given it is refused with `{S3A}name`, and else warned of; Hadoop's default means the job's directory "
+    f"at the destination; `{NATIVE}pending_set_directory` wins"
+)
+_MANIFEST_PACKAGE = "org.apache.hadoop.mapreduce.lib.output.committer.manifest"
+_ABFS_PACKAGE = "org.apache.hadoop.fs.azurebfs.commit"
+_S3A_FACTORY = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
+_MANIFEST_FACTORIES = (
+    f"{_MANIFEST_PACKAGE}.ManifestCommitterFactory",
+    f"{_ABFS_PACKAGE}.AzureManifestCommitterFactory",
+)
+_MANIFEST_OPERATIONS = (
+    f"{_MANIFEST_PACKAGE}.impl.ManifestStoreOperationsThroughFileSystem",
+    f"{_ABFS_PACKAGE}.AbfsManifestStoreOperations",
+)
+_OF_JINDO = "`oss:` paths have the committer `magic`"
+_OF_THE_STORE = "a storage option, which the store reads"
+_OWN_UPLOADS = "true means the job's own uploads here, with a warning: those of others may be of jobs that run"
+_OWN_UPLOADS_WARNING = (
+    "only the job's own uploads are aborted when it ends; `committer uploads abort` aborts what others left"
+)
+OPTIONS: tuple[Option, ...] = (
+    Option(f"{MANIFEST}io.threads", "io_concurrency", "int", "zero and less mean the default, as in Hadoop"),
+    Option(f"{MANIFEST}delete.target.files", "existing_target", "boolean", when=("fail", "replace")),
+    Option(
+        f"{MANIFEST}validate.output", "validate_output", "boolean", "done before `_SUCCESS` is written, not after it"
+    ),
+    Option(f"{MANIFEST}summary.report.directory", "summary_report_directory"),
+    Option(f"{MANIFEST}diagnostics.manifest.directory", "diagnostics_manifest_directory"),
+    Option(f"{MANIFEST}cleanup.parallel.delete", "cleanup_parallel_delete", "boolean"),
+    Option(f"{MANIFEST}cleanup.parallel.delete.base.first", "cleanup_base_first", "boolean"),
+    Option(f"{MANIFEST}writer.queue.capacity", "manifest_queue_capacity", "int", "zero and less are an error"),
+    Option(
+        f"{MANIFEST}manifest.save.attempts",
+        "record_save_attempts",
+        "int",
+        "honoured, while Hadoop always tries five times; less than one becomes one, with a warning",
+    ),
+    Option(
+        f"{MANIFEST}io.rate",
+        "io_rate",
+        "rate",
+        "Hadoop's documents name it and none of its code reads it; honoured here",
+    ),
+    Option(f"{MANIFEST}store.operations.classname", note=_NO_CLASSES, harmless=_MANIFEST_OPERATIONS),
+    Option(f"{FILE_OUTPUT}marksuccessfuljobs", "mark_successful_jobs", "boolean"),
+    Option(f"{FILE_OUTPUT}cleanup.skipped", "cleanup_skipped", "boolean"),
+    Option(f"{FILE_OUTPUT}cleanup-failures.ignored", "cleanup_failures_ignored", "boolean"),
+    Option(f"{FILE_OUTPUT}algorithm.version", note=_ALGORITHM, harmless=("1",), only=("1", "2")),
+    Option(
+        f"{FILE_OUTPUT}failures.attempts",
+        "commit_attempts",
+        "int",
+        "of `file-v2` alone, as in Hadoop; only a store call that failed is a reason to try again; less than one "
+        "becomes one, with a warning",
+    ),
+    Option(
+        f"{FILE_OUTPUT}task.cleanup.enabled",
+        "task_cleanup",
+        "boolean",
+        "of `file-v2` alone, as in Hadoop; no file is in that directory by then",
+    ),
+    Option(f"{FILE_OUTPUT}optimistic.file.commit.enabled", note="of a fork of Hadoop's", harmless=("false",)),
+    Option(
+        "fs.azure.io.rate.limit",
+        "azure_io_rate",
+        "rate",
+        "1,000 when unset, 0 for no limit; limits every store call on abfs and abfss, not only renames; other stores "
+        "do not see it",
+    ),
+    Option(
+        S3A_NAME,
+        note="the `committer` argument chooses, else the store: `magic` on S3; with `directory` or `partitioned` "
+        "names are unique unless another key says no",
+        harmless=("magic", "magicv2", "file"),
+    ),
+    Option(
+        f"{S3A}threads",
+        "io_concurrency",
+        "threads",
+        f"less than zero means as many times the number of cores, 0 one at a time; `{MANIFEST}io.threads` wins",
+        also=True,
+    ),
+    Option(
+        f"{S3A}summary.report.directory",
+        "summary_report_directory",
+        note=f"`{MANIFEST}summary.report.directory` wins",
+        also=True,
+    ),
+    Option(f"{S3A}abort.pending.uploads", note=_OWN_UPLOADS, warns=(True, _OWN_UPLOADS_WARNING)),
+    Option(f"{S3A}staging.abort.pending.uploads", note=_OWN_UPLOADS, warns=(True, _OWN_UPLOADS_WARNING)),
+    Option(
+        f"{S3A}magic.enabled",
+        note="`magic` is there wherever the store has what it needs",
+        warns=(False, "the `committer` argument chooses, and `magic` is what suits S3"),
+    ),
+    Option(
+        f"{S3A}magic.track.commits.in.memory.enabled",
+        note="delivery by message writes no record of a single file; delivery by listing, the default, does",
+    ),
+    Option(
+        f"{S3A}magic.cleanup.enabled",
+        note=f"`{FILE_OUTPUT}cleanup.skipped` says whether the job's directories stay",
+        warns=(False, f"the magic directory is removed; {FILE_OUTPUT}cleanup.skipped=true leaves what a job left"),
+    ),
+    Option(S3A_UUID, note=_IDENTITY),
+    Option(f"{S3A_UUID}.source", note="where Hadoop's id came from; nothing goes by it"),
+    Option(f"{S3A}require.uuid", note=_IDENTITY),
+    Option(f"{S3A}generate.uuid", note="an id is made up where none is given"),
+    Option(STAGING_TMP, "pending_set_directory", note=_PENDING_SETS, harmless=("tmp/staging",), also=True),
+    Option(f"{STAGED}uuid", note=f"of Hadoop before 3.3.1; `job_identity` reads `{S3A_UUID}`", harmless=()),
+    Option(
+        f"{STAGED}unique-filenames",
+        "unique_names",
+        "boolean",
+        f"{_STAGING}; `{NATIVE}unique_names` wins",
+        also=True,
+        harmless=("true",),
+    ),
+    Option(
+        f"{STAGED}conflict-mode",
+        "conflict_mode",
+        "lower",
+        f"{_STAGING}; `{NATIVE}conflict_mode` wins; with `{S3A}name=directory` it is of the whole destination, "
+        f"with `partitioned` of each partition",
+        also=True,
+        harmless=("append",),
+    ),
+    Option(f"{S3A}experimental.collect.iostatistics", note="statistics are always collected"),
+    Option(
+        f"{S3A}magic.overwrite.and.commit", note="of a fork of Hadoop's; replacing keeps old files until the outcome"
+    ),
+    Option(f"{S3A}magic.delete.directory.threads", note="of a fork of Hadoop's; `io_concurrency` bounds deletes, too"),
+    Option(
+        BUFFER_DIR,
+        "staging_directories",
+        "local",
+        f"of the staging committers: `magic` keeps nothing on a disk; `{NATIVE}staging_directories` wins; Hadoop's "
+        "default means the system's directory for temporary files",
+        also=True,
+        harmless=("${hadoop.tmp.dir}/s3a", "${env.LOCAL_DIRS:-${hadoop.tmp.dir}}/s3a"),
+    ),
+    Option("fs.s3a.create.performance", note="nothing is probed for at a destination while a task writes"),
+    Option("fs.s3a.create.checksum.algorithm", note=_OF_THE_STORE),
+    Option("fs.s3a.create.storage.class", note=_OF_THE_STORE),
+    Option(
+        "fs.s3a.multipart.uploads.enabled",
+        note="`magic` is made of uploads",
+        warns=(False, "files are sent as uploads all the same: `magic` is made of them"),
+    ),
+    Option("fs.s3a.multipart.size", "multipart_size", "size"),
+    Option("fs.s3a.fast.upload.active.blocks", "multipart_in_flight", "int"),
+    Option(f"{OUTPUT_COMMITTER}factory.class", note=_NO_CLASSES, harmless=(*_MANIFEST_FACTORIES, _S3A_FACTORY)),
+    Option(FACTORY_SCHEME, note=_NO_CLASSES, harmless=(*_MANIFEST_FACTORIES, _S3A_FACTORY)),
+    Option(f"{OUTPUT_COMMITTER}class", note=_NO_CLASSES, harmless=()),
+    Option(
+        f"{OUTPUT_COMMITTER}named.classname", note=_NO_CLASSES, harmless=(f"{_MANIFEST_PACKAGE}.ManifestCommitter",)
+    ),
+    Option(f"{OSS}magic.enabled", note=_OF_JINDO, harmless=()),
+    Option(f"{OSS}threads", note=_OF_JINDO, harmless=()),
+    Option(JOB_ATTEMPT, note=_IDENTITY),
+    Option(WRITE_JOB_UUID, note=_IDENTITY),
+    Option(f"{NATIVE}conflict_mode", "conflict_mode"),
+    Option(f"{NATIVE}superseded_scope", "superseded_scope"),
+    Option(
+        f"{NATIVE}superseded_directories", "superseded_directories", "list", "wins over `committer.superseded_scope`"
+    ),
+    Option(f"{NATIVE}durability", "durability"),
+    Option(
+        f"{NATIVE}promote_directories",
+        "promote_directories",
+        "boolean",
+        note="left out: where the result is the same as file by file",
+    ),
+    Option(f"{NATIVE}unique_names", "unique_names", "boolean"),
+    Option(f"{NATIVE}hadoop_driver", "hadoop_driver", "boolean"),
+    Option(f"{NATIVE}pending_etags", "pending_etags", note="`texts` for a Java driver of Hadoop before 3.4.2, on S3"),
+    Option(
+        f"{NATIVE}outcome_kept",
+        "outcome_kept",
+        "boolean",
+        "a committed job leaves its outcome in `_temporary/J~S/kept`, until a forced `cleanup` of that job",
+    ),
+    Option(
+        f"{NATIVE}busy_timeout",
+        "busy_timeout",
+        "seconds",
+        "how long a commit waits for jobs that are in its way; left out: 0, in streams 300",
+    ),
+    Option(
+        f"{NATIVE}driver_hidden",
+        "driver_hidden",
+        "list",
+        "any of `host`, `process`, `user` and `program`; without host and process a dead driver is not seen to be dead",
+    ),
+    Option(
+        f"{NATIVE}file_list_directory",
+        "file_list_directory",
+        note="`<job id>-<digest of the destination>.jsonl` there names every file that the job committed; taken from "
+        "the caller only",
+    ),
+    Option(f"{NATIVE}file_list_format", "file_list_format", note="`jsonl` or `parquet`, which needs pyarrow"),
+    Option(f"{NATIVE}io_read_weight", "io_read_weight", "weight", "what a call costs of the rate, 0 to 1,000"),
+    Option(f"{NATIVE}io_write_weight", "io_write_weight", "weight"),
+    Option(f"{NATIVE}io_delete_weight", "io_delete_weight", "weight", "of a batch for each name, as in Hadoop's S3A"),
+    Option(f"{NATIVE}record_size_limit", "record_size_limit", "size", "bytes, or with a suffix as in `64m` or `1g`"),
+    Option(
+        f"{NATIVE}staging_directories",
+        "staging_directories",
+        "list",
+        "of the committers `directory` and `partitioned`; taken from the caller only, never from a record",
+    ),
+    Option(
+        f"{NATIVE}pending_set_directory",
+        "pending_set_directory",
+        note="of the committers `directory` and `partitioned`: a URI; taken from the caller only, never from a record",
+    ),
+    Option(
+        f"{NATIVE}pending_set_user",
+        "pending_set_user",
+        note="whose directory there; the process's user, as Hadoop has it, where it is not given",
+    ),
+    Option(
+        f"{NATIVE}publish",
+        "publish",
+        note="`driver`, `spark` or `auto`: where the files of a commit by Spark are published",
+    ),
+    Option(f"{NATIVE}absolute_roots", "absolute_roots", "list", "taken from the caller only, never from a record"),
+)
+BY_KEY = {option.key: option for option in OPTIONS}
+BY_FIELD = {option.field: option for option in OPTIONS if option.field and not option.also}
+
+
+class JobIdentity(NamedTuple):
+    """Which job a Hadoop configuration speaks of.
+
+    Attributes:
+        job_id: The unique id of S3A's committers, or that Spark gave the write; None when there is none and the
+            MapReduce job id counts.
+        job_attempt: The job attempt, 0 for the first.
+    """
+
+    job_id: str | None
+    job_attempt: int
+
+
+def job_identity(options: Mapping[str, object]) -> JobIdentity:
+    """The job that `options`, a Hadoop or Spark configuration, speaks of.
+
+    Raises:
+        ConfigurationError: The job attempt is not an integer of zero or more; or an id is required and not there.
+    """
+    found = {key: (written_as, value) for key, written_as, value in plain_keys(options)}
+    written_as, value = found.get(JOB_ATTEMPT, (JOB_ATTEMPT, 0))
+    attempt = read_int(written_as, value)
+    if attempt < 0:
+        raise bad_option(written_as, value, "it must not be negative")
+    ids = [str(found.get(key, ("", ""))[1]).strip() for key in (S3A_UUID, WRITE_JOB_UUID)]
+    job_id = next(filter(None, ids), None)
+    required_as, required = found.get(f"{S3A}require.uuid", ("", ""))
+    if job_id is None and required_as and asks_for(True, required_as, required):
+        raise bad_option(required_as, required, f"neither {S3A_UUID} nor {WRITE_JOB_UUID} is given")
+    return JobIdentity(job_id, attempt)
+
+
+def key_of(field: str) -> str:
+    """The key that feeds a field of `CommitterConfig`."""
+    return BY_FIELD[field].key
+
+
+def markdown_table() -> str:
+    """The table as Markdown, as docs/options.md shows it."""
+    lines = ["| Key | Field | Read as | Note |", "| --- | --- | --- | --- |"]
+    for option in OPTIONS:
+        key = f"{option.key}<scheme>" if option.key.endswith(".") else option.key
+        note = option.note
+        if option.when is not None:
+            note = f"false: `{option.when[0]}`, true: `{option.when[1]}`"
+        field = f"`{option.field}`" if option.field else "none"
+        lines.append(f"| `{key}` | {field} | {option.kind if option.field else ''} | {note} |".replace("  ", " "))
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,242 @@
+"""Preflight: refuses, before anything is decided, output that could not be published as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from committer.advice import call
+from committer.errors import ConfigurationError, PreflightError, TargetExistsError
+from committer.file_names import MAGIC_JOB, job_id_in
+from committer.layout import SUCCESS, TEMPORARY, check_job_id
+from committer.paths import StorePath
+from committer.stages.base import Stage, StageContext
+from committer.stages.check.inspect_destination import DestinationView
+from committer.stages.load.load_records import MOST_PROBLEMS, LoadedRecords
+from committer.stages.load.planned_files import PlannedFiles
+from committer.stages.names import NameFolding, is_absolute
+from committer.stores.base import FileStatus
+
+MOST_CONFLICTS = MOST_PROBLEMS
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightRequest:
+    """What is checked.
+
+    Attributes:
+        loaded: What the records say.
+        files: Every file.
+        view: What stands at the destination.
+    """
+
+    loaded: LoadedRecords
+    files: PlannedFiles
+    view: DestinationView
+
+
+@dataclass(slots=True)
+class Conflicts:
+    """What stands in the way, one sentence each.
+
+    Attributes:
+        output: Of the tasks with one another, or with what the store can hold.
+        targets: With what stands at the destination.
+        next_step: What to do about the first of `targets`, where it is not what helps with most.
+        rights: With what the store would refuse at the destination.
+        rights_step: What to do about `rights`, where the store says.
+        run_again: What to do about the first of `output`.
+    """
+
+    output: list[str]
+    targets: list[str]
+    next_step: str = ""
+    rights: list[str] = field(default_factory=list)
+    rights_step: str = ""
+    run_again: str = "run the job again, with tasks that write other names"
+
+    def all(self) -> list[str]:
+        """Every kind, at most a hundred."""
+        return (self.output + self.targets + self.rights)[:MOST_CONFLICTS]
+
+
+class Preflight(Stage[PreflightRequest, Conflicts]):
+    """Finds what would make the commit fail or lose data.
+
+    Two tasks with one destination; a file that is another's ancestor directory; names that the store takes for one
+    (case, Unicode normalisation) or cannot hold; files that stand where a file or directory goes, unless the job may
+    replace them; directories in the place of a file that a job runs into, whatever this one may replace; directories
+    that hold files, when the job refuses to add to them; directories that are links, when the job takes away all that
+    stands at the destination, those links too; what the store is known to refuse (another volume, another user's files
+    in a sticky directory, no right to write or to link). Hadoop checks none of it: its last rename wins.
+
+    Preconditions: records loaded, destination inspected.
+    Postconditions: the conflicts, or none; nothing changed.
+    Cost: no store call; time and disk for a job of millions of files.
+    """
+
+    name = "job_stage_preflight"
+
+    def __init__(self, context: StageContext) -> None:
+        super().__init__(context)
+        self._folding = NameFolding(context.store.capabilities)
+
+    async def execute(self, value: PreflightRequest) -> Conflicts:
+        """Collects conflicts of every kind."""
+        changed = value.loaded.changed
+        conflicts = Conflicts([*changed], [])
+        if changed:
+            conflicts.run_again = "run those tasks again"
+        await self._collect_duplicates(value, conflicts.output)
+        conflicts.output.extend(value.loaded.unstorable)
+        self._collect_jobs(value, conflicts)
+        self._collect_targets(value, conflicts)
+        self._collect_rights(value.view, conflicts.rights)
+        return conflicts
+
+    def _collect_rights(self, view: DestinationView, rights: list[str]) -> None:
+        rights.extend(
+            f"no file can go into {name or 'the destination'}: {reason}" for name, reason in sorted(view.closed.items())
+        )
+        rights.extend(refused_moves(view.blocking))
+        marker = {} if view.success is None else {SUCCESS: view.success}
+        rights.extend(refused_moves(marker))
+        if "replace" in (self.context.config.existing_target, self.context.config.conflict_mode):
+            rights.extend(f"{name} cannot be replaced: {reason}" for name, reason in view.targets.refused.items())
+
+    async def _collect_duplicates(self, value: PreflightRequest, output: list[str]) -> None:
+        loaded = value.loaded
+        folded: dict[str, str] = {}
+        for directory in sorted(loaded.directories):
+            key = self._folding.fold(directory)
+            first = folded.setdefault(key, directory)
+            if first is not directory:
+                output.append(f"the store takes the directories {first} and {directory} for one")
+        await loaded.repeats.add(folded)
+        repeated = await loaded.repeats.find()
+        if repeated:
+            output.extend(await self._tell_duplicates(value, folded.keys(), set(islice(repeated, MOST_CONFLICTS))))
+
+    async def _tell_duplicates(
+        self, value: PreflightRequest, directories: Collection[str], repeated: set[int]
+    ) -> list[str]:
+        """Looks at the names themselves, of which only hashes were kept."""
+        tasks: dict[str, list[str]] = {}
+        async for batch in value.files.batches():
+            keys = self._folding.fold_all([file.destination for file in batch])
+            for file, key in zip(batch, keys, strict=True):
+                if hash(key) in repeated:
+                    tasks.setdefault(key, []).append(value.loaded.attempts[file.source.partition("/")[0]])
+        told = []
+        for key, writers in tasks.items():
+            if key in directories:
+                told.append(f"{key} is a file of {min(writers)}, and a directory that other files need")
+            elif len(writers) > 1:
+                told.append(f"{key} is written by {' and '.join(sorted(writers)[:3])}")
+        return told
+
+    def _collect_jobs(self, value: PreflightRequest, conflicts: Conflicts) -> None:
+        found = sorted(value.view.jobs.items())
+        conflicts.targets.extend(
+            f"a directory stands at {name}, where a file goes, and a job runs into it: it holds {job}"
+            for name, job in found
+        )
+        if found:
+            conflicts.next_step = end_it_first(found[0][1])
+
+    def _collect_targets(self, value: PreflightRequest, conflicts: Conflicts) -> None:
+        config, view, targets = self.context.config, value.view, conflicts.targets
+        if config.refuses_used_destination:
+            if view.used:
+                targets.append("the destination already holds data")
+        elif config.conflict_mode == "fail":
+            spared = {""} if config.superseded_scope == "partitions" else set[str]()
+            told = sorted(view.occupied - spared)
+            targets.extend(f"{name or 'the destination'} already holds files" for name in told)
+        if view.success is not None and view.success.is_directory:
+            targets.append("a directory stands at _SUCCESS, where the marker goes")
+        if config.replaces_destination:
+            targets.extend(
+                f"{name} is a link to a directory: replacing the whole destination would take it away, with new files"
+                for name in sorted(view.linked)
+                if not is_absolute(name)
+            )
+        if config.existing_target == "replace":
+            return
+        others = bool(targets)
+        for name, standing in view.targets.unwanted.items():
+            kind = "a directory" if standing.is_directory else "a link" if standing.is_link else "a file"
+            targets.append(f"{kind} stands at {name}, where a file goes")
+        targets.extend(
+            f"{'a link' if status.is_link else 'a file'} stands at {name}, where a directory goes"
+            for name, status in sorted(view.blocking.items())
+        )
+        if targets and not others:
+            # The tasks' output is all that a job of Hadoop's fixes: who commits it gives the choices.
+            again = "commit the job" if self.context.spec.hadoop else "run the job again"
+            conflicts.next_step = f"remove what is in the way, or {again} with existing_target='replace'"
+
+
+_RIGHTS: Final = (
+    "give the user of this process the right to it; where it is on another disk, unmount it, or replace the link by a "
+    "directory, or make what it leads to the destination of a job of its own"
+)
+
+
+def refused_moves(standing: Mapping[str, FileStatus]) -> list[str]:
+    """What cannot make room, of what is to be moved aside; one sentence each."""
+    return [
+        # Where the store says what to do, the name alone may be none that a user could look for.
+        f"{status.path if status.refuses.advice else name} cannot be moved aside: {status.refuses.move}"
+        for name, status in sorted(standing.items())
+        if status.refuses is not None and status.refuses.move
+    ]
+
+
+def end_it_first(job: StorePath) -> str:
+    """What to do about a job's own directory that is in the way."""
+    runs_into, job_id = job.parent, job_id_in(job.name.removeprefix(MAGIC_JOB))
+    if runs_into.name.casefold() == TEMPORARY:
+        runs_into = runs_into.parent
+    try:
+        check_job_id(job_id)
+        ends = (
+            f"if its driver died in its commit, {call('recover', str(runs_into), job_id)} finishes it; if it died "
+            f"before, {call('cleanup', str(runs_into), job_id=job_id)} removes it"
+        )
+    except ConfigurationError:
+        # S3A's before Hadoop 3.4.0 name no job: all of a destination share it.
+        ends = f"delete {job} once no job uses it"
+    return f"wait for that job; {ends}; or run the job again, with tasks that write another name"
+
+
+def refuse(context: StageContext, conflicts: Conflicts) -> None:
+    """Raises what the conflicts amount to, nothing when there are none.
+
+    Raises:
+        PreflightError: The tasks' output contradicts itself, or the store cannot hold it.
+        TargetExistsError: Only what stands at the destination is in the way.
+    """
+    found = conflicts.all()
+    if not found:
+        return
+    kind = PreflightError if conflicts.output or not conflicts.targets else TargetExistsError
+    if conflicts.output:
+        step = conflicts.run_again
+    elif conflicts.targets:
+        step = conflicts.next_step or "remove what is in the way"
+    else:
+        step = conflicts.rights_step or _RIGHTS
+        step = f"{step}; nothing was published"
+    # Counting ends at so many.
+    at_least = "at least " if len(found) == MOST_CONFLICTS else ""
+    raise kind(
+        f"job {context.layout.job_id} cannot be committed: {found[0]}"
+        + (f" (and {at_least}{len(found) - 1} more)" if len(found) > 1 else ""),
+        conflicts=found,
+        operation=Preflight.name,
+        path=context.layout.destination,
+        next_step=step,
+    )

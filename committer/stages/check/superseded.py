@@ -1,0 +1,399 @@
+"""The superseded set: old files that a replacing job removes, listed before the decision."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from committer.errors import (
+    InvalidPathError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
+from committer.file_names import is_utf_8, working_directory_in
+from committer.flow.matches import Asked, Matches
+from committer.flow.workers import run_workers
+from committer.layout import JobLayout
+from committer.paths import StorePath
+from committer.records.job_state import Fact
+from committer.stages.base import Stage, StageContext
+from committer.stages.check.foreign_metadata import checksummed, is_replaced
+from committer.stages.check.in_the_way import InTheWay
+from committer.stages.durability import pages
+from committer.stages.facts import NotedFacts, are_plain, check_superseded, directories_of
+from committer.stages.identity import as_entry, stands_as_directory
+from committer.stages.names import NameFolding, is_absolute, is_hidden, with_ancestors, working_directory
+from committer.stores.base import FileStatus, Refusals, Store
+from committer.stores.helpers import status_or_none, walk
+
+# Directories that are listed at a time: each holds a page of entries, of which little is kept.
+_LISTINGS: Final = 64
+# Old files that cannot be taken away, and are told; a directory can hold millions.
+_MOST_TOLD: Final = 100
+
+
+class Superseded:
+    """Old files that are to be taken away, each once.
+
+    Args:
+        layout: The job's layout.
+        folding: How the store compares names.
+
+    Attributes:
+        facts: What the decision says of each, those of a directory next to one another.
+        any: Whether the job replaces any old data file, noted or not.
+        places: The first place aside that is free.
+        refused: Those that the store would refuse to move or to name, by name; at most a hundred.
+        unnameable: What no record may name, one sentence each; at most a hundred.
+    """
+
+    def __init__(self, *, layout: JobLayout, folding: NameFolding) -> None:
+        self.facts: NotedFacts = NotedFacts()
+        self.any: bool = False
+        self.places: int = 0
+        self.refused: dict[str, FileStatus] = {}
+        self.unnameable: list[str] = []
+        self._layout = layout
+        self._folding = folding
+
+    async def add(
+        self, names: list[str], statuses: list[FileStatus], *, plain: bool = False, replaces: bool = True
+    ) -> None:
+        """Notes some; of a link that leads to a directory the link, which counts as a file.
+
+        Those whose names are not UTF-8 are among `unnameable`, or `refused`, alone.
+
+        Args:
+            names: Of files.
+            statuses: The same.
+            plain: Whether `are_plain` is known to hold of the names, nothing among them leads to a directory, and all
+                are of one directory.
+            replaces: Whether these are data files; False for other writers' summaries, which exclude no other job.
+        """
+        if not names:
+            return
+        self.any = self.any or replaces
+        if any(status.refuses is not None for status in statuses):
+            self._note_refused(names, statuses)
+        if not (plain or are_plain(names)):
+            self._check(names, statuses)
+            # The others are refused: no record can hold such a name, that of a temporary file included.
+            named = [pair for pair in zip(names, statuses, strict=True) if is_utf_8(pair[0])]
+            names, statuses = [name for name, _status in named], [status for _name, status in named]
+            if not names:
+                return
+        first = self.places
+        self.places += len(names)
+        await self.facts.add(
+            [
+                Fact(
+                    "superseded",
+                    name,
+                    status.identity,
+                    status.size,
+                    not plain and stands_as_directory(status),
+                    place,
+                )
+                for place, (name, status) in enumerate(zip(names, statuses, strict=True), first)
+            ],
+            {names[0].rpartition("/")[0]} if plain else {name.rpartition("/")[0] for name in names},
+        )
+
+    def _note_refused(self, names: list[str], statuses: list[FileStatus]) -> None:
+        for name, status in zip(names, statuses, strict=True):
+            refuses = status.refuses
+            if refuses is not None and (refuses.move or refuses.advice) and len(self.refused) < _MOST_TOLD:
+                self.refused[name] = status
+
+    async def leave_out(self, replaced: Matches[bool]) -> None:
+        """Leaves out what makes room by itself; by folded name: an old file under another spelling of a new one's name
+        is replaced, not taken away.
+
+        Raises:
+            CommitterError: The disk failed.
+        """
+        if not (replaced.count and self.facts):
+            return
+        facts = self.facts
+        self.facts = NotedFacts()
+        try:
+            number = 0
+            async for some in facts.batches():
+                folded = self._folding.fold_all([fact.path for fact in some])
+                await replaced.ask([Asked(*asked) for asked in enumerate(folded, number)])
+                number += len(some)
+            answers = replaced.answers()
+            turn, number = await _turn_of(answers), 0
+            async for some in facts.batches():
+                kept: list[Fact] = []
+                for at, fact in enumerate(some, number):
+                    if at == turn:
+                        turn = await _turn_of(answers)
+                    else:
+                        kept.append(fact)
+                number += len(some)
+                await self.facts.add(kept, directories_of(kept))
+        finally:
+            await facts.close()
+
+    def _check(self, names: list[str], statuses: list[FileStatus]) -> None:
+        """Notes what no record can name, or none that a driver that finishes the job goes by; without what the store
+        says of by itself.
+        """
+        for name, status in zip(names, statuses, strict=True):
+            if len(self.unnameable) == _MOST_TOLD:
+                return
+            if status.refuses is not None and status.refuses.advice:
+                continue
+            if not is_utf_8(name):
+                self.unnameable.append(f"{name!a} is to be replaced, and its name is not UTF-8")
+                continue
+            try:
+                check_superseded(self._layout, name)
+            except InvalidPathError as error:
+                self.unnameable.append(f"{name!r} is to be replaced, and no record may name it: {error.message}")
+
+
+async def _turn_of(answers: AsyncIterator[tuple[int, str, bool]]) -> int:
+    """The number of the next one; -1 after the last."""
+    found = await anext(answers, None)
+    return -1 if found is None else found[0]
+
+
+class ListSuperseded(Stage[list[str], Superseded]):
+    """Lists the old files below the directories written to, or those named, or the whole destination.
+
+    A link is one old entry by itself, whatever it leads to: what is behind it belongs to another user, or to another
+    partition. Only a link on the way to a directory that is written to is gone through, as the job's own files are.
+
+    Args:
+        context: The job.
+        found: Where they are noted.
+        in_the_way: What is told of the directories that the job writes to, so that nothing lists them for it again.
+        written: Those, by folded name.
+
+    Attributes:
+        listed: Every directory that was listed, by folded name.
+
+    Preconditions: this driver's entry exists, and no other job commits there.
+    Postconditions: every old file with its identity; at the destination itself names that start with `_` or `.` stay
+    (unless they hold `=`), so that `_temporary` is never taken, but for other writers' metadata (`foreign_metadata`)
+    and checksums of old files; at a root outside it likewise.
+    Cost: one listing a directory of the old tree, those of one depth at once; dependent round trips: its depth. One
+    call for each checksum file at the destination itself whose data file is in another page.
+    Memory: directories; of files a few megabytes, more go to the driver's disk.
+    """
+
+    name = "job_stage_list_superseded"
+
+    def __init__(
+        self,
+        context: StageContext,
+        found: Superseded,
+        in_the_way: InTheWay | None = None,
+        written: AbstractSet[str] = frozenset(),
+    ) -> None:
+        super().__init__(context)
+        self.listed: set[str] = set()
+        self._folding = NameFolding(context.store.capabilities)
+        self._mounted: dict[StorePath, Refusals] = {}
+        self._found = found
+        self._in_the_way = in_the_way
+        self._written = written
+
+    async def execute(self, value: list[str]) -> Superseded:
+        """Lists the topmost of the directories `value` and all that is below, each directory once, level by level."""
+        layout = self.context.layout
+        written = {self._folding.fold(directory) for directory in with_ancestors(value, layout.roots)}
+        level = [layout.target(directory) for directory in topmost(value)]
+        while level:
+            below: list[StorePath] = []
+
+            async def look(directory: StorePath, below: list[StorePath] = below) -> None:
+                with contextlib.suppress(StoreNotFoundError, StoreNotADirectoryError):
+                    async for some in pages(self.context.store, directory):
+                        await self._take(directory, some, written, below)
+                    self.listed.add(self._folding.fold(self._name_of(directory)))
+
+            await run_workers(level, look, workers=_LISTINGS, operation=self.name)
+            level = below
+        return self._found
+
+    async def _take(
+        self, directory: StorePath, children: list[FileStatus], written: set[str], below: list[StorePath]
+    ) -> None:
+        layout = self.context.layout
+        place = self._name_of(directory)
+        at_top = place in layout.roots if is_absolute(place) else not place
+        prefix = f"{place}/" if place else ""
+        cut = len(directory.path) + (directory.path != "/")
+        volume = self._volume_of(directory) if self._mounted else None
+        whole = [prefix + child.path.path[cut:] for child in children]
+        taken: AbstractSet[int] = frozenset()
+        if self._in_the_way is not None and self._folding.fold(place) in self._written:
+            taken = await self._in_the_way.take(place, whole, children)
+        plain = volume is None and not taken and are_plain(whole)
+        if plain and not any(child.is_directory for child in children):
+            # Most directories hold nothing but files.
+            await self._found.add(whole, children, plain=True)
+            return
+        names: list[str] = []
+        statuses: list[FileStatus] = []
+        start = len(prefix)
+        described = await self._described(directory, children) if at_top else frozenset[str]()
+        for at, (child, long_name) in enumerate(zip(children, whole, strict=True)):
+            name = long_name[start:]
+            # Jobs may run into a directory below this one, and their own directories are theirs (G11).
+            if name[:1] in "_." and (
+                working_directory_in(name) or (at_top and is_hidden(name) and name not in described)
+            ):
+                continue
+            if not child.is_directory:
+                pass
+            elif not child.is_link or self._folding.fold(long_name) in written:
+                below.append(child.path)
+                if child.refuses is not None and child.refuses.mounted:
+                    self._mounted[child.path] = child.refuses
+                continue
+            if at in taken:
+                self._found.any = True
+                continue
+            names.append(long_name)
+            statuses.append(child if volume is None else msgspec.structs.replace(child, refuses=volume))
+        await self._found.add(names, statuses)
+
+    async def _described(self, directory: StorePath, children: list[FileStatus]) -> AbstractSet[str]:
+        """Finds the hidden names at the destination that an overwrite replaces: other writers' metadata, checksums."""
+        here = {child.path.name: child for child in children}
+        described = {name for name, child in here.items() if is_hidden(name) and is_replaced(child)}
+        owners = {
+            name: owner
+            for name in here.keys() - described
+            if (owner := checksummed(name)) and not is_hidden(owner) and not here[name].is_directory
+        }
+
+        async def look(name: str) -> None:
+            owner = owners[name]
+            status = here.get(owner) or await status_or_none(self.context.store, directory / owner)
+            if status is not None and not status.is_directory:
+                described.add(name)
+
+        await run_workers(owners, look, workers=self.context.config.io_concurrency, operation=self.name)
+        return described
+
+    def _name_of(self, directory: StorePath) -> str:
+        layout = self.context.layout
+        return "" if directory == layout.destination else layout.name_of(directory)
+
+    def _volume_of(self, directory: StorePath) -> Refusals | None:
+        tops = (top for top in self._mounted if directory == top or directory.is_under(top))
+        return next((self._mounted[top] for top in tops), None)
+
+
+def topmost(directories: list[str]) -> list[str]:
+    """The directories that lie below no other of them."""
+    if "" in directories:
+        return ["", *topmost([directory for directory in directories if is_absolute(directory)])]
+    chosen: set[str] = set()
+    for directory in sorted(directories):
+        parent = directory
+        while parent and parent not in chosen:
+            parent = parent.rpartition("/")[0]
+        if not parent:
+            chosen.add(directory)
+    return sorted(chosen)
+
+
+# Old files that are noted together.
+_NOTED_TOGETHER: Final = 1000
+
+
+@dataclass(slots=True)
+class TargetDirectories:
+    """What is in directories that stand at files' targets.
+
+    Attributes:
+        jobs: A job's own directory, by the name of the target that holds it; at most one a target.
+        mounted: Another volume's top below one, by the name of the target that holds it; at most one a target.
+    """
+
+    jobs: dict[str, StorePath] = field(default_factory=dict)
+    mounted: dict[str, StorePath] = field(default_factory=dict)
+
+
+class LookIntoTargets(Stage[list[str], TargetDirectories]):
+    """Looks for jobs that run into a directory which is to make room for a file: theirs is never taken away (G11).
+
+    Where directories are real such a directory goes as a whole. Elsewhere it is nothing but the files below it, which
+    do not keep a file of its name from standing beside them: each is superseded like any other old file, so a
+    file that is put there since stays.
+
+    Args:
+        context: The job.
+        superseded: Where those files are noted.
+        listed: Directories, by folded name, whose files were noted before.
+
+    Preconditions: the job may replace what stands there.
+    Postconditions: every job's directory among them is known; nothing changed.
+    Cost: one listing for each directory in them, those of different targets at once.
+    Memory: of files a few megabytes, more go to the driver's disk.
+    """
+
+    name = "job_stage_look_into_targets"
+
+    def __init__(self, context: StageContext, superseded: Superseded, listed: AbstractSet[str] = frozenset()) -> None:
+        super().__init__(context)
+        self._superseded = superseded
+        self._listed = listed
+        self._folding = NameFolding(context.store.capabilities)
+
+    async def execute(self, value: list[str]) -> TargetDirectories:
+        """Looks into all, many at once."""
+        context, found = self.context, TargetDirectories()
+
+        async def look(target: str) -> None:
+            path = context.layout.target(target)
+            files: dict[str, FileStatus] = {}
+            try:
+                async for status in walk(context.store, path):
+                    job = working_directory(status, path)
+                    if job is not None:
+                        found.jobs[target] = job
+                        return
+                    if status.refuses is not None and status.refuses.mounted and not status.is_link:
+                        found.mounted[target] = status.path
+                        return
+                    name = context.layout.name_of(status.path)
+                    real = status.is_directory or context.store.capabilities.directories
+                    if not (real or working_directory_in(name) or self._is_noted(name)):
+                        files[name] = as_entry(status)
+                    if len(files) == _NOTED_TOGETHER:
+                        await self._superseded.add([*files], [*files.values()])
+                        files = {}
+                await self._superseded.add([*files], [*files.values()])
+            except (StoreNotFoundError, StoreNotADirectoryError):
+                # It vanished while we looked, or a file took its place: publishing meets that.
+                return
+
+        await run_workers(value, look, workers=context.config.io_concurrency, operation=self.name)
+        return found
+
+    def _is_noted(self, name: str) -> bool:
+        return bool(self._listed) and self._folding.fold(name.rpartition("/")[0]) in self._listed
+
+
+async def job_inside(store: Store, directory: StorePath) -> StorePath | None:
+    """The own directory of a job that runs into one, or below it; None without any. A listing for each directory."""
+    try:
+        async for status in walk(store, directory):
+            job = working_directory(status, directory)
+            if job is not None:
+                return job
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        pass
+    return None

@@ -1,0 +1,1 @@
+"""The decision, and the entries by which jobs exclude each other."""

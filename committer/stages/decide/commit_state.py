@@ -1,0 +1,210 @@
+"""A decided commit as its forward stages see it, the same for the driver that decided and for any recoverer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from committer.errors import (
+    JobNotFoundError,
+    JobStateError,
+    StoreError,
+    StoreLinkError,
+    StoreOutcomeUnknownError,
+)
+from committer.flow.spill import NumberedSpill
+from committer.paths import StorePath
+from committer.records.job_state import Decision, DecisionHead, Fact
+from committer.stages.base import StageContext
+from committer.stages.facts import FactList, Facts, read_facts
+from committer.stages.load.planned_files import KeptEntries, PlannedFile, PlannedFiles
+from committer.stages.load.promotions import Promotion
+from committer.stores.helpers import exists, status_or_none
+
+T = TypeVar("T")
+
+_ROUNDS = 5
+
+
+@dataclass(slots=True)
+class CommitState:
+    """What is published and what stood in its way.
+
+    Attributes:
+        decision: The decision, obeyed to the letter.
+        files: Every file.
+        targets: What stood at files' destinations; each file of `files` says it of its own.
+        blocking: Files that stood where directories go.
+        superseded: Old files that are taken away.
+        directories: Directories that were absent.
+        attempts: The winners' directories; known to the driver that decided.
+        promotions: Directories to rename as a whole; known to the driver that decided, which alone does that.
+        promote: Renames those whose files are among some, all of whole records, and returns the other files, whose
+            directories stand then; None where nothing is renamed as a whole.
+        forward_only: Whether the job cannot be taken back, by facts that are not at hand where this is a part of it.
+    """
+
+    decision: Decision
+    files: PlannedFiles
+    targets: Facts = field(default_factory=FactList)
+    blocking: list[Fact] = field(default_factory=list)
+    superseded: Facts = field(default_factory=FactList)
+    directories: list[str] = field(default_factory=list)
+    attempts: Collection[str] | None = None
+    promotions: list[Promotion] = field(default_factory=list)
+    promote: Callable[[list[PlannedFile]], Awaitable[list[PlannedFile]]] | None = None
+    forward_only: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        context: StageContext,
+        decision: Decision,
+        facts: list[Fact],
+        entries: list[PlannedFile] | None = None,
+        superseded: Facts | None = None,
+        identities: Facts | None = None,
+        targets: Facts | None = None,
+        on_disk: NumberedSpill[KeptEntries] | None = None,
+    ) -> CommitState:
+        """Sorts facts by what they are for; old files come apart, and so does what is in the order of the files:
+        identities, and what stood at their destinations. The files are in memory, on the driver's disk, or nowhere but
+        in the records.
+        """
+        known = {fact.path: fact.identity for fact in facts if fact.kind == "identity" and fact.identity is not None}
+        stood = {fact.path: fact for fact in facts if fact.kind == "target"}
+        files = PlannedFiles(context, decision.winners, entries, known, identities, decided=True, on_disk=on_disk)
+        files.stand_on(stood, targets)
+        return cls(
+            decision=decision,
+            files=files,
+            targets=targets or FactList(stood.values()),
+            blocking=[fact for fact in facts if fact.kind == "blocking"],
+            superseded=superseded or FactList(),
+            directories=[fact.path for fact in facts if fact.kind == "directory"],
+        )
+
+    @classmethod
+    async def read(cls, context: StageContext, decision: Decision) -> CommitState:
+        """Rebuilds the state from the store: one call a side file."""
+        facts = await read_facts(context, decision)
+        return cls.of(
+            context,
+            decision,
+            facts.few,
+            superseded=facts.superseded,
+            identities=facts.identities,
+            targets=facts.targets,
+        )
+
+
+def is_forward_only(context: StageContext, state: CommitState) -> bool:
+    """Whether something is replaced on a store that cannot keep it, or was by tasks: such a job can only go forward.
+
+    An old file is kept by a link, a directory by a rename.
+    """
+    can, targets = context.store.capabilities, state.targets
+    return (
+        context.forms.forward_only
+        or state.forward_only
+        or (targets.of_directories > 0 and not can.atomic_directory_rename)
+        or (targets.count > targets.of_directories and not can.hard_links)
+    )
+
+
+async def other_end(context: StageContext, *, forward_only: bool) -> str:
+    """What ends a decided job that cannot be finished, as a sentence: a rollback, unless it would fail as well.
+
+    At most 3 calls.
+
+    Args:
+        context: The job.
+        forward_only: Whether it cannot be taken back.
+    """
+    layout, renames = context.layout, context.store.capabilities.atomic_directory_rename
+    try:
+        reversible = not renames or await exists(context.store, layout.tasks) or await is_fenced(context)
+        if not reversible and layout.tasks != layout.recorded_tasks:
+            reversible = await exists(context.store, layout.recorded_tasks)
+    except StoreError:
+        # What is told is another failure. A rollback that cannot go on says so itself.
+        reversible = True
+    return context.giving_up() if forward_only or not reversible else context.taking_back()
+
+
+async def is_fenced(context: StageContext) -> bool:
+    """Whether a rollback began on a store where that can be seen: one call there.
+
+    Raises:
+        StoreLinkError: A link stands where that is looked for.
+    """
+    if not context.store.capabilities.atomic_directory_rename:
+        return False
+    return await stands_fenced(context, context.layout.tasks_fenced)
+
+
+async def stands_fenced(context: StageContext, fenced: StorePath) -> bool:
+    """Whether a directory has the name that a fence gives it: one call.
+
+    Raises:
+        StoreLinkError: A link has it, which no fence put there.
+    """
+    status = await status_or_none(context.store, fenced)
+    if status is not None and status.is_link:
+        raise StoreLinkError.at(fenced, operation="fence")
+    return status is not None
+
+
+async def looking_again(step: Callable[[], Awaitable[T]]) -> T:
+    """Takes a step that looks before it acts, and takes it again when its answer was lost: the next look tells.
+
+    Raises:
+        StoreOutcomeUnknownError: Answers kept being lost.
+    """
+    for _round in range(_ROUNDS - 1):
+        try:
+            return await step()
+        except StoreOutcomeUnknownError:
+            continue
+    return await step()
+
+
+def aside_is_gone(context: StageContext, operation: str, path: StorePath) -> JobStateError:
+    """The error where the place for what is moved aside is gone: a rollback began, or another driver ended the job."""
+    return JobStateError(
+        f"the place where job {context.layout.job_id} keeps what it moves aside is gone",
+        operation=operation,
+        path=path,
+        outcome="partial",
+        next_step=f"call {context.recover_call()} to see how it ended",
+    )
+
+
+def decision_is_gone(context: StageContext) -> JobNotFoundError:
+    """The error where the decision that is carried out does not stand any more: another driver ended the job."""
+    return JobNotFoundError(
+        f"the decision of job {context.layout.job_id} is gone: another driver ended it, or its directory was deleted",
+        operation="commit_job",
+        path=context.layout.decision,
+        outcome="unknown",
+        next_step=f"call {context.recover_call()} to see how it ended",
+    )
+
+
+def check_still_decided(context: StageContext, decision: DecisionHead | None, expected: Decision) -> None:
+    """Makes sure the decision on the store is the one being carried out.
+
+    Raises:
+        JobNotFoundError: It is gone: another driver ended the job.
+        JobStateError: It is another one, which no driver of this engine writes.
+    """
+    if decision is None:
+        raise decision_is_gone(context)
+    if decision.driver != expected.driver or decision.decision != expected.decision:
+        raise JobStateError(
+            f"the decision of job {expected.job_id} was replaced by something else",
+            operation="commit_job",
+            outcome="unknown",
+            next_step="find out who writes into the job's directory",
+        )

@@ -1,0 +1,285 @@
+"""Decide: writes what the decision rests on, then the decision, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    OutcomeUnknownError,
+    StoreError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+)
+from committer.flow.together import both
+from committer.records.job_state import (
+    Decision,
+    Fact,
+    PlanFile,
+    PlanKind,
+    Winner,
+    decode_record,
+    encode_facts,
+    encode_record,
+    limit_of,
+)
+from committer.records.statistics import IOStatistics
+from committer.records.task_commit import digest_of
+from committer.stages.base import Stage, StageContext
+from committer.stages.durability import sync_directories
+from committer.stages.facts import FACTS_A_FILE, FactList, Facts, Lines, NotedFacts, RecordedFacts
+from committer.stages.state.job_stands import has_setup, make_superseded, may_vanish
+from committer.stages.state.own_records import read_decision
+from committer.stores.base import FileStatus
+from committer.stores.helpers import create_exclusively
+
+# So many facts stand in the decision itself, some 100 bytes each; a file of their own is one more round trip.
+FACTS_IN_DECISION = 1_000
+
+
+@dataclass(slots=True)
+class DecisionContent:
+    """What a commit decision says.
+
+    Attributes:
+        winners: Records that are published.
+        files: File entries.
+        size: Bytes.
+        directories: How many directories are made.
+        facts: What else no record holds.
+        superseded: Old files.
+        identities: Those of sources, in the order of the files.
+        targets: What stands at files' destinations, in the order of the files.
+        success: The `_SUCCESS` that stands at the destination.
+        replacing: Whether old files are taken away.
+        was_empty: Whether the destination held nothing visible.
+        first_plan_file: The first free number for a side file.
+        statistics: What the records count, added up.
+        roots: The roots outside the destination that are written to; a driver that finishes the job must give them.
+        sealed: As in `Decision`.
+    """
+
+    winners: list[Winner]
+    files: int
+    size: int
+    directories: int
+    facts: list[Fact] = field(default_factory=list)
+    superseded: NotedFacts = field(default_factory=NotedFacts)
+    identities: NotedFacts = field(default_factory=NotedFacts)
+    targets: NotedFacts = field(default_factory=NotedFacts)
+    success: FileStatus | None = None
+    replacing: bool = False
+    was_empty: bool = False
+    first_plan_file: int = 0
+    statistics: IOStatistics = field(default_factory=IOStatistics)
+    roots: tuple[str, ...] = ()
+    sealed: bool = False
+
+
+class Decided(NamedTuple):
+    """How a job is decided.
+
+    Attributes:
+        decision: What stands, this driver's or another one's.
+        superseded: Old files that it takes away, where this driver made it.
+        identities: Those of sources, likewise.
+        targets: What stood at files' destinations, likewise.
+    """
+
+    decision: Decision
+    superseded: Facts = FactList()
+    identities: Facts = FactList()
+    targets: Facts = FactList()
+
+
+class DecideCommit(Stage[DecisionContent, Decided]):
+    """Creates the commit decision exclusively. A driver that loses reads the winner's and obeys it.
+
+    Preconditions: preflight found nothing; intent and entry stand.
+    Postconditions: the job is decided, and everything needed to finish it or roll it back is on the store.
+    With `durability="fsync"` all of that survives a power loss, with the name of the place for what is moved aside.
+    Failure modes: `JobNotFoundError` when the job's directory vanished; nothing was published. `OutcomeUnknownError`
+    when it may be decided; every other failure comes before the decision.
+    Cost: 2 calls, where the job's directory can outlast its setup record 3; and one a 25,000 facts where they are more
+    than 1,000; with `durability="fsync"` one more.
+    """
+
+    name = "job_stage_decide"
+
+    async def execute(self, value: DecisionContent) -> Decided:
+        """Writes side files, makes room for what is moved aside, decides."""
+        layout = self.context.layout
+        inline = value.facts
+        noted: dict[PlanKind, NotedFacts] = {
+            "superseded": value.superseded,
+            "identity": value.identities,
+            "target": value.targets,
+        }
+        few = len(value.facts) + sum(facts.count for facts in noted.values()) <= FACTS_IN_DECISION
+        if few:
+            inline = [*inline, *(fact for facts in noted.values() for fact in facts.in_memory or ())]
+        try:
+            if few:
+                plan = list[PlanFile]()
+                await make_superseded(self.context)
+            else:
+                plan, _made = await both(self._write_plan(value, noted), make_superseded(self.context))
+            # The decision rests on a name in there: the place for what is moved aside.
+            await sync_directories(self.context, [layout.drivers])
+        except StoreNotFoundError as error:
+            raise vanished(self.context) from error
+        decision = Decision(
+            job_id=layout.job_id,
+            decision="commit",
+            driver=self.context.driver,
+            created=self.context.timestamp(),
+            config=msgspec.structs.replace(self.context.config, absolute_roots=value.roots),
+            winners=value.winners,
+            files=value.files,
+            size=value.size,
+            directories=value.directories,
+            facts=inline if few else [],
+            plan=plan,
+            success_identity=value.success.identity if value.success else None,
+            success_present=value.success is not None,
+            replacing=value.replacing,
+            was_empty=value.was_empty,
+            hadoop=self.context.spec.hadoop,
+            statistics=value.statistics,
+            sealed=value.sealed,
+        )
+        return Decided(
+            await create_decision(self.context, decision),
+            superseded=self._read_back("superseded", value.superseded, plan),
+            identities=self._read_back("identity", value.identities, plan),
+            targets=self._read_back("target", value.targets, plan),
+        )
+
+    def _read_back(self, kind: PlanKind, noted: NotedFacts, plan: list[PlanFile]) -> Facts:
+        if noted.in_memory is not None:
+            return FactList(noted.in_memory)
+        files = [file for file in plan if file.kind == kind]
+        return RecordedFacts(
+            self.context, kind, files, noted.count, directories=noted.within, of_directories=noted.of_directories
+        )
+
+    async def _write_plan(self, value: DecisionContent, noted: Mapping[PlanKind, NotedFacts]) -> list[PlanFile]:
+        plan = list[PlanFile]()
+        for start in range(0, len(value.facts), FACTS_A_FILE):
+            chunk = value.facts[start : start + FACTS_A_FILE]
+            await self._write_file(plan, value.first_plan_file, Lines(encode_facts(chunk), len(chunk)), "")
+        for kind, facts in noted.items():
+            async for lines in facts.lines():
+                await self._write_file(plan, value.first_plan_file, lines, kind)
+        return plan
+
+    async def _write_file(self, plan: list[PlanFile], first: int, lines: Lines, kind: PlanKind) -> None:
+        # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.
+        path = self.context.layout.plan_file(first + len(plan), self.context.driver)
+        temporary = self.context.layout.temporary_of(path, self.context.driver)
+        await self.context.store.put(path, lines.data, temporary=temporary, durable=self.context.durable)
+        plan.append(PlanFile(name=path.name, digest=digest_of(lines.data), lines=lines.facts, kind=kind))
+
+
+async def create_decision(context: StageContext, decision: Decision) -> Decision:
+    """Creates a decision, or returns the one that stands.
+
+    Where the job's directory can outlast its setup record, that is looked for once more afterwards: a decision about a
+    job that was removed meanwhile is deleted again.
+
+    Raises:
+        JobNotFoundError: The job was removed.
+        OutcomeUnknownError: A decision may stand, this one or another driver's, and could not be looked at; or one
+            stands that could not be forced to the disk. Nothing was published or deleted.
+    """
+    layout, store = context.layout, context.store
+    wanted = encode_record(decision)
+    try:
+        temporary = layout.temporary_of(layout.decision, context.driver)
+        found = await create_exclusively(
+            store, layout.decision, wanted, temporary=temporary, durable=context.durable, limit=limit_of(Decision)
+        )
+    except StoreNotFoundError as error:
+        raise vanished(context) from error
+    except StoreOutcomeUnknownError as error:
+        raise await _undetermined(context, error) from error
+    own = found == wanted
+    if may_vanish(context):
+        try:
+            stands = await has_setup(context)
+        except StoreError as error:
+            # A caller that takes this for a decision that failed would take the intent of a decided job back.
+            raise OutcomeUnknownError(
+                f"job {layout.job_id} is decided, but whether its directory still stands could not be looked up",
+                operation=DecideCommit.name,
+                path=layout.decision,
+                next_step=_step_of(context, decision),
+                causes=[error],
+            ) from error
+        if not stands:
+            if own:
+                await store.delete_file(layout.decision)
+            raise vanished(context)
+    # Decoding one's own would make all of it a second time.
+    return decision if own else decode_record(found, Decision, source=str(layout.decision))
+
+
+async def _undetermined(context: StageContext, error: StoreOutcomeUnknownError) -> OutcomeUnknownError:
+    """What to raise when the create of a decision ended in an unknown way: what stands, where that can be told."""
+    layout = context.layout
+    try:
+        standing = await read_decision(context.store, layout)
+    except CommitterError:
+        standing = None
+    if standing is None:
+        return OutcomeUnknownError(
+            f"cannot tell whether job {layout.job_id} was decided: {error.message}",
+            operation=DecideCommit.name,
+            path=layout.decision,
+            next_step=f"call {context.recover_call()}: it finishes what was decided",
+            causes=[error],
+        )
+    how = "to be committed" if standing.decision == "commit" else "to be aborted"
+    return OutcomeUnknownError(
+        f"job {layout.job_id} is decided {how}, but a power loss could take the decision back: {error.message}",
+        operation=DecideCommit.name,
+        path=layout.decision,
+        outcome="partial",
+        next_step=f"see that the disk works and has room, then {_step_of(context, standing)}",
+        causes=[error],
+    )
+
+
+def _step_of(context: StageContext, decision: Decision) -> str:
+    if decision.decision == "commit":
+        return f"call {context.recover_call()}: it finishes what was decided"
+    return f"call {context.cleanup_call()}: it removes what is left of the job"
+
+
+def abort_decision(context: StageContext) -> Decision:
+    """A decision that the job never becomes visible."""
+    kind: Literal["abort"] = "abort"
+    return Decision(
+        job_id=context.layout.job_id,
+        decision=kind,
+        driver=context.driver,
+        created=context.timestamp(),
+        config=context.config,
+        hadoop=context.spec.hadoop,
+    )
+
+
+def vanished(context: StageContext) -> JobNotFoundError:
+    """The error of a driver whose job was cleaned up before it decided."""
+    return JobNotFoundError(
+        f"the directory of job {context.layout.job_id} vanished before the job was decided: a cleanup removed it, "
+        "or a Hadoop committer deleted all of _temporary",
+        operation=DecideCommit.name,
+        path=context.layout.job_directory,
+        next_step="run the job again; nothing was published",
+    )

@@ -1,0 +1,389 @@
+"""Entries and scopes, by which jobs that write the same directories exclude each other.
+
+Two jobs whose scopes meet exclude each other while they commit (`committer.stages.decide.entries`).
+
+Each driver that is about to decide creates an entry with the scope of its job, then lists the entries of all jobs. Of
+two jobs whose scopes meet at least one sees the other and withdraws. An entry counts as long as its job is live: other
+jobs cannot tell which of its drivers may still act. So it is deleted after the job's directory, or when its driver
+withdraws before it sent a decision.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from committer.advice import COMMIT_AGAIN, call
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    DestinationBusyError,
+    JobNotFoundError,
+    RecordError,
+    StoreError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
+from committer.flow.workers import run_workers
+from committer.layout import WORK, DirectoryName, JobLayout, is_job_id
+from committer.options.config import CommitterConfig
+from committer.paths import StorePath
+from committer.records.job_state import DecisionHead, Entry, encode_record
+from committer.stages.base import StageContext
+from committer.stages.durability import sync_directories
+from committer.stages.names import NameFolding, is_absolute
+from committer.stages.state.job_directory import look_at_job
+from committer.stages.state.own_records import read_record
+from committer.stores.base import FileStatus, Store
+from committer.stores.helpers import children_of, exists
+
+MOST_NAMES: Final = 10_000
+"""The longest list of directories in an entry; a longer one is coarsened to parents."""
+
+
+class Scope(NamedTuple):
+    """Directories by name: relative to the destination, ``""`` being that, or absolute.
+
+    Attributes:
+        writes: Directories that the job writes files into.
+        replaces: Subtrees in which the job takes old files away, or relies on there being none.
+    """
+
+    writes: tuple[str, ...]
+    replaces: tuple[str, ...] = ()
+
+    def meets(self, other: Scope, fold: Callable[[str], str]) -> bool:
+        """Returns whether a subtree that one scope replaces equals, contains or lies below a directory of the other.
+
+        Args:
+            other: The scope of another job of the destination.
+            fold: Gives names that the store takes for one the same text.
+        """
+        return _touch(self.replaces, (*other.writes, *other.replaces), fold) or _touch(
+            other.replaces, self.writes, fold
+        )
+
+
+EVERYTHING: Final = Scope(("", "/"), ("", "/"))
+"""The scope of a job whose entry cannot be read."""
+
+
+_TOPS: Final = frozenset(("", "/"))
+
+
+def scope_of(config: CommitterConfig, written: Iterable[str], folding: NameFolding) -> Scope:
+    """Returns the scope of a job that writes into `written`.
+
+    A job without files may still write `_SUCCESS`, so it counts as writing into the destination. A job that refuses
+    directories in use counts as replacing them: no other job may fill them between its look and its decision.
+    """
+    given = sorted(written)
+    names = given or [""]
+    replaces = list[str]()
+    if config.conflict_mode == "replace":
+        replaces = superseded_scope(config, given, folding)
+    elif config.refuses_used_destination:
+        replaces = ["", *filter(is_absolute, names)]
+    elif config.conflict_mode == "fail":
+        replaces = list(filter(None, given)) if config.superseded_scope == "partitions" else given
+    if config.existing_target == "replace":
+        replaces = [*replaces, *given]
+    return Scope(tuple(coarsened(names)), tuple(coarsened(replaces)))
+
+
+def superseded_scope(config: CommitterConfig, written: list[str], folding: NameFolding) -> list[str]:
+    """Returns the directories whose subtrees are superseded by a job that replaces and writes into `written`."""
+    if config.replaces_destination:
+        return ["", *filter(is_absolute, {*written, *config.superseded_directories})]
+    if config.superseded_directories:
+        named = {folding.fold(name): name for name in config.superseded_directories}
+        # Those that are written to below them are named too: a link on the way there is gone through.
+        return sorted({*named.values(), *filter(config.supersedes, written)})
+    return list(filter(None, written)) if config.superseded_scope == "partitions" else written
+
+
+def coarsened(names: Iterable[str], most: int = MOST_NAMES) -> list[str]:
+    """Returns the names sorted, the deepest ones replaced by their parents until there are at most `most`."""
+    found = set(names)
+    while len(found) > most and not found <= _TOPS:
+        depth = max(name.count("/") for name in found if name not in _TOPS)
+        found = {_parent(name) if name not in _TOPS and name.count("/") == depth else name for name in found}
+    return sorted(found)
+
+
+def _parent(name: str) -> str:
+    return name.rpartition("/")[0] or ("/" if is_absolute(name) else "")
+
+
+def _touch(subtrees: tuple[str, ...], directories: tuple[str, ...], fold: Callable[[str], str]) -> bool:
+    """Whether a subtree equals, contains or lies below a directory: in n log n of their number."""
+    keys = sorted({_key(name, fold) for name in directories})
+    known = set(keys)
+    for name in subtrees:
+        key = _key(name, fold)
+        at = bisect_left(keys, key)
+        if at < len(keys) and keys[at].startswith(key):
+            return True
+        if any(key[: end + 1] in known for end, letter in enumerate(key) if letter == "/"):
+            return True
+    return False
+
+
+def _key(name: str, fold: Callable[[str], str]) -> str:
+    """A text that begins with those of all directories above: relative names begin with ``./``."""
+    name = name if is_absolute(name) else f"./{name}"
+    return f"{fold(name).rstrip('/')}/"
+
+
+_TRIES = 5
+_MOST_NAMED = 10
+_UNREADABLE = (RecordError, StoreIsADirectoryError)
+
+
+class Listed(NamedTuple):
+    """An entry that a listing shows.
+
+    Attributes:
+        status: The file.
+        job_id: The job.
+        setup: The setup of that id; empty for a job that Hadoop set up.
+        replaces: Whether the scope holds subtrees that the job replaces.
+    """
+
+    status: FileStatus
+    job_id: str
+    setup: str
+    replaces: bool
+
+    @property
+    def path(self) -> StorePath:
+        """The file's path."""
+        return self.status.path
+
+
+async def create_entry(context: StageContext, scope: Scope) -> None:
+    """Creates this driver's entry: one call; 2 more where the directory of all entries is missing.
+
+    Raises:
+        StoreNotFoundError: The job's directory vanished, or other jobs kept removing the directory of all entries.
+    """
+    layout, store = context.layout, context.store
+    path = layout.entry(context.driver, replaces=bool(scope.replaces))
+    entry = Entry(
+        job_id=layout.job_id,
+        setup=layout.setup_name,
+        driver=context.driver,
+        created=context.timestamp(),
+        writes=scope.writes,
+        replaces=scope.replaces,
+    )
+    data, temporary = encode_record(entry), layout.temporary_of(path, context.driver)
+    # Deleted at the end of the job, also where the response to this call is lost.
+    context.entries.add(path)
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            await store.put(path, data, temporary=temporary, durable=context.durable)
+            return
+        except StoreNotFoundError:
+            if not tries_left:
+                raise
+        await make_directory_of_entries(context)
+
+
+async def make_directory_of_entries(context: StageContext) -> None:
+    """Makes the directory of all entries where directories are real: one call."""
+    layout = context.layout
+    if context.store.capabilities.directories and await context.store.make_directory(layout.entries, parents=False):
+        await sync_directories(context, [layout.temporary])
+
+
+async def refuse_neighbours(context: StageContext, scope: Scope) -> None:
+    """Refuses to commit beside another live job whose scope meets this one: one listing.
+
+    One call more for each entry that may meet, 3 for one that does.
+
+    Raises:
+        DestinationBusyError: It names the owners.
+        StoreNotFoundError: This driver's entry is gone: another process deleted all of `_temporary`.
+    """
+    layout, store = context.layout, context.store
+    own, others = layout.entry(context.driver, replaces=bool(scope.replaces)), list[Listed]()
+    found = False
+    async for listed in _listed(store, layout):
+        found = found or listed.path == own
+        if (listed.job_id, listed.setup) == (layout.job_id, layout.setup_name):
+            context.entries.add(listed.path)
+        elif scope.replaces or listed.replaces:
+            others.append(listed)
+    if not found:
+        raise StoreNotFoundError("an entry vanished", operation="list_entries", path=own)
+    busy: dict[str, _InTheWay] = {}
+    fold = NameFolding(store.capabilities).fold
+
+    async def look(listed: Listed) -> None:
+        error: CommitterError | None = None
+        try:
+            entry = await read_record(store, listed.path, Entry)
+            if entry is None:
+                return
+            other = Scope(entry.writes, entry.replaces)
+        except _UNREADABLE as unreadable:
+            other, error = EVERYTHING, unreadable
+        if not scope.meets(other, fold):
+            return
+        try:
+            if not await _is_live(store, layout_of_owner(context, listed.job_id, listed.setup)):
+                return
+        except _UNREADABLE as unreadable:
+            error = unreadable
+        what = "replaces data there" if listed.replaces else "is being committed there"
+        busy[listed.job_id] = _InTheWay(f"may be committed there: {error.message}" if error else what, error)
+
+    await run_workers(others, look, workers=context.config.io_concurrency, operation="look_at_entries")
+    if busy:
+        raise _busy(context, busy)
+
+
+class _InTheWay(NamedTuple):
+    what: str
+    error: CommitterError | None = None
+
+
+def _busy(context: StageContext, busy: dict[str, _InTheWay]) -> DestinationBusyError:
+    destination, job_id, owners = str(context.layout.destination), context.layout.job_id, sorted(busy)
+    first = busy[owners[0]].what
+    ends = (
+        f"{call('recover', destination, owners[0])} finishes {'it' if len(owners) == 1 else 'the first'}, and "
+        f"{call('recover', destination, owners[0], rollback=True)} aborts it or takes it back"
+    )
+    if len(owners) == 1:
+        who = f"job {owners[0]} {first}"
+        step = f"{COMMIT_AGAIN} once job {owners[0]} has ended; if its driver is dead, {ends}"
+    else:
+        more = f" and {len(owners) - _MOST_NAMED} more" if len(owners) > _MOST_NAMED else ""
+        who = f"jobs {', '.join(owners[:_MOST_NAMED])}{more} are in the way, the first {first}"
+        step = f"{COMMIT_AGAIN} once each of these jobs has ended; if the driver of one is dead, {ends}"
+    return DestinationBusyError(
+        f"job {job_id} cannot commit into {destination} now: {who}",
+        owners=owners,
+        operation="job_stage_declare_scope",
+        path=destination,
+        next_step=step,
+        causes=[one.error for one in busy.values() if one.error is not None],
+    )
+
+
+async def withdraw_entry(context: StageContext) -> None:
+    """Deletes this driver's entry; only where no create of a decision was sent. One call where it made one."""
+    for replaces in (False, True):
+        path = context.layout.entry(context.driver, replaces=replaces)
+        if path in context.entries:
+            await context.store.delete_file(path)
+
+
+async def drop_entries(context: StageContext) -> None:
+    """Deletes the entries of a job that is over, and the directory of all entries where nothing is in it any more.
+
+    Cost: one call an entry; for a driver that made none, one listing, and 2 to 4 calls for each entry of another setup
+    of the id. One more where directories are real.
+    """
+    layout, store = context.layout, context.store
+    paths = set(context.entries)
+    if not paths:
+        async for listed in _listed(store, layout):
+            own = (listed.job_id, listed.setup) == (layout.job_id, layout.setup_name)
+            if own or (
+                listed.job_id == layout.job_id
+                and await _is_orphan(store, layout_of_owner(context, listed.job_id, listed.setup))
+            ):
+                paths.add(listed.path)
+    for path in sorted(paths, key=str):
+        await store.delete_file(path)
+    context.entries.clear()
+    await _remove_directory(store, layout)
+
+
+async def remove_orphans(
+    store: Store, layout_of: Callable[[str, str], JobLayout], *, before: float, job_id: str | None = None
+) -> None:
+    """Deletes the entries whose jobs are gone, of those that were written before a time: one listing.
+
+    Up to 3 calls more an entry. What fails stays for the next cleanup: such an entry blocks no job.
+
+    Args:
+        store: The store.
+        layout_of: Gives the layout of a job by its id and setup.
+        before: In seconds since the epoch, by the store's clock.
+        job_id: Deletes those of this job instead, whatever their age.
+    """
+    layout = layout_of("-", "")
+    with suppress(StoreError):
+        async for listed in _listed(store, layout):
+            modified = listed.status.modified
+            old = modified is not None and modified < before
+            meant = old if job_id is None else listed.job_id == job_id
+            if meant and await _is_orphan(store, layout_of(listed.job_id, listed.setup)):
+                await store.delete_file(listed.path)
+        await _remove_directory(store, layout)
+
+
+async def owners_of_entries(store: Store, layout_of: Callable[[str, str], JobLayout]) -> dict[str, bool]:
+    """The jobs that have entries at a destination, and whether each is live: one listing, up to 3 calls an entry."""
+    found: dict[str, bool] = {}
+    async for listed in _listed(store, layout_of("-", "")):
+        orphan = await _is_orphan(store, layout_of(listed.job_id, listed.setup))
+        found[listed.job_id] = found.get(listed.job_id, False) or not orphan
+    return found
+
+
+async def _listed(store: Store, layout: JobLayout) -> AsyncIterator[Listed]:
+    for child in await children_of(store, layout.entries):
+        owner, separator, rest = child.path.name.rpartition("~")
+        job_id, setup, suffix = DirectoryName.of(owner)
+        kind = rest.rpartition(".")[2]
+        if separator and kind in ("append", "replace") and is_job_id(job_id) and not suffix:
+            yield Listed(child, job_id, setup, kind == "replace")
+
+
+def layout_of_owner(context: StageContext, job_id: str, setup: str) -> JobLayout:
+    """Returns where a job lives that has an entry at a job's destination."""
+    kind = JobLayout if setup else context.listed_layout
+    layout = context.layout
+    return kind(layout.destination, job_id, layout.job_attempt, setup=setup)
+
+
+async def _is_orphan(store: Store, layout: JobLayout) -> bool:
+    try:
+        return not await _is_live(store, layout)
+    except CommitterError:
+        return False
+
+
+async def _is_live(store: Store, layout: JobLayout) -> bool:
+    """Whether a job can still decide, publish or write `_SUCCESS`: its setup record exists, and no decision against it.
+
+    One to 3 calls. The setup record is looked for last: the decision of a job that is gone says nothing. Where a driver
+    that looked before it was deleted can rename what it has in `work`, the job is live as long as that stands.
+    """
+    try:
+        found = await look_at_job(store, layout)
+        decision = await read_record(store, layout.decision, DecisionHead) if found.decided else None
+        if decision is not None and decision.decision == "abort":
+            return False
+        if not layout.setup_name:
+            # Hadoop's job setup writes no record.
+            return found.attempts or found.set_up or found.decided or bool(found.intents)
+        if found.set_up and await exists(store, layout.setup):
+            return True
+        return store.capabilities.directories and WORK in found.children
+    except (JobNotFoundError, StoreNotADirectoryError, ConfigurationError):
+        return False
+
+
+async def _remove_directory(store: Store, layout: JobLayout) -> None:
+    if store.capabilities.directories:
+        with suppress(StoreError):
+            await store.delete_directory(layout.entries, recursive=False)

@@ -1,0 +1,120 @@
+"""Before the decision: a driver declares what it is about to commit, then which directories that touches.
+
+An intent lets a recovery go on with the same winners; an entry keeps other jobs from committing where this one does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from committer.errors import JobNotFoundError, StoreNotFoundError
+from committer.flow.together import both_in_full
+from committer.records.job_state import Intent, NamedRecord, encode_record
+from committer.stages.base import Stage, StageContext
+from committer.stages.decide.entries import (
+    Scope,
+    create_entry,
+    make_directory_of_entries,
+    refuse_neighbours,
+    withdraw_entry,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitIntent:
+    """What a commit is about to do.
+
+    Attributes:
+        winners: Records named by messages; None for a listing.
+        tasks: How many tasks the job has; None when unknown.
+    """
+
+    winners: list[NamedRecord] | None
+    tasks: int | None
+
+
+class DeclareIntent(Stage[CommitIntent, None]):
+    """Writes the intent of this driver, beside those of other drivers of the job.
+
+    Preconditions: the job stands, undecided.
+    Postconditions: the intent stands.
+    Failure modes: `JobNotFoundError` when the job's directory vanished.
+    Cost: 1 call, where directories are real 2 at once.
+    """
+
+    name = "job_stage_declare_intent"
+
+    async def execute(self, value: CommitIntent) -> None:
+        """Writes it."""
+        context, layout = self.context, self.context.layout
+        intent = Intent(
+            job_id=layout.job_id,
+            driver=context.driver,
+            created=context.timestamp(),
+            winners=value.winners,
+            tasks=value.tasks,
+            process=await context.process(),
+        )
+        path = layout.intent(context.driver)
+        temporary = layout.temporary_of(path, context.driver)
+        writing = context.store.put(path, encode_record(intent), temporary=temporary, durable=context.durable)
+        try:
+            # What the entry needs, so that it is created in one call.
+            await both_in_full(writing, make_directory_of_entries(context))
+        except StoreNotFoundError as error:
+            raise _vanished(context, self.name, error) from error
+
+
+class DeclareScope(Stage[Scope, None]):
+    """Creates this driver's entry.
+
+    Preconditions: the intent stands; the records that win are loaded.
+    Postconditions: the entry stands. It is deleted after the job's directory (`drop_entries`), or by `withdraw`.
+    Failure modes: `JobNotFoundError` when the job's directory vanished.
+    Cost: 1 call; 2 more where another job has just removed the directory of all entries.
+    """
+
+    name = "job_stage_declare_scope"
+
+    async def execute(self, value: Scope) -> None:
+        """Creates it."""
+        try:
+            await create_entry(self.context, value)
+        except StoreNotFoundError as error:
+            raise _vanished(self.context, self.name, error) from error
+
+
+class RefuseNeighbours(Stage[Scope, None]):
+    """Refuses to commit beside another job whose scope meets this one.
+
+    Preconditions: this driver's entry stands. Old files, and directories that must be empty, are looked at afterwards.
+    Postconditions: no other job commits where this one does until its entry is gone.
+    Failure modes: `DestinationBusyError` names the owners; the caller withdraws.
+    Cost: one listing; one call for each entry that may meet, 3 more for one that does.
+    """
+
+    name = "job_stage_refuse_neighbours"
+
+    async def execute(self, value: Scope) -> None:
+        """Lists, looks."""
+        try:
+            await refuse_neighbours(self.context, value)
+        except StoreNotFoundError as error:
+            raise _vanished(self.context, self.name, error) from error
+
+
+def _vanished(context: StageContext, operation: str, error: StoreNotFoundError) -> JobNotFoundError:
+    return JobNotFoundError(
+        f"the directory of job {context.layout.job_id} vanished: a cleanup removed it, or a Hadoop committer deleted "
+        "all of _temporary",
+        operation=operation,
+        path=context.layout.job_directory,
+        next_step="run the job again; nothing was published",
+        causes=[error],
+    )
+
+
+async def withdraw(context: StageContext) -> None:
+    """Deletes the entry and the intent of a driver that sent no decision: no other driver uses these names. 2 calls."""
+    await withdraw_entry(context)
+    await context.store.delete_file(context.layout.intent(context.driver))

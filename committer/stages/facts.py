@@ -1,0 +1,361 @@
+"""Facts that a decision rests on: collected before it, read back after it."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
+
+from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
+from committer.file_names import check_absolute_name, check_file_name, root_of, working_directory_in
+from committer.flow.spill import SpillFile
+from committer.flow.workers import run_workers
+from committer.layout import JobLayout
+from committer.paths import StorePath
+from committer.records.job_state import Decision, Fact, PlanFile, PlanKind, decode_facts, encode_facts
+from committer.records.limits import LIMITS
+from committer.records.task_commit import digest_of
+from committer.stages.base import StageContext
+from committer.stages.names import is_absolute
+
+# Side files that are read and decoded at once, some 20 MB each.
+_FILES_AT_ONCE: Final = 4
+
+
+class Facts(ABC):
+    """Facts of one kind, of which there may be millions, as often as wanted.
+
+    Attributes:
+        count: How many.
+        of_directories: How many of them tell of a directory.
+    """
+
+    count: int
+    of_directories: int
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    @abstractmethod
+    def batches(self) -> AsyncIterator[list[Fact]]:
+        """All of them, in order, as many at a time as fit in a few megabytes."""
+
+    async def directories(self) -> set[str]:
+        """The directories of what they name; of a name at the destination itself the empty name."""
+        found: set[str] = set()
+        async for facts in self.batches():
+            found |= directories_of(facts)
+        return found
+
+
+def directories_of(facts: Iterable[Fact]) -> set[str]:
+    """The directories of what some facts name."""
+    return {fact.path.rpartition("/")[0] for fact in facts}
+
+
+def count_directories(facts: Iterable[Fact]) -> int:
+    """How many facts tell of a directory."""
+    return sum([fact.is_directory for fact in facts])
+
+
+class FactList(Facts):
+    """Facts that are kept in memory."""
+
+    def __init__(self, facts: Iterable[Fact] = ()) -> None:
+        self._facts = list(facts)
+        self.count: int = len(self._facts)
+        self.of_directories: int = count_directories(self._facts)
+
+    async def batches(self) -> AsyncIterator[list[Fact]]:
+        """All at once."""
+        if self._facts:
+            yield self._facts
+
+
+class RecordedFacts(Facts):
+    """Facts of a decision that are read from its side files, one after the other: one call a file.
+
+    Args:
+        context: The job.
+        kind: Which.
+        files: The side files that hold them.
+        count: How many they hold.
+        first: Those that the decision holds itself.
+        directories: Their directories, where those are known.
+        of_directories: How many tell of a directory.
+    """
+
+    def __init__(
+        self,
+        context: StageContext,
+        kind: PlanKind,
+        files: list[PlanFile],
+        count: int,
+        first: Iterable[Fact] = (),
+        directories: set[str] | None = None,
+        of_directories: int = 0,
+    ) -> None:
+        self._context = context
+        self._kind = kind
+        self._files = files
+        self._first = list(first)
+        self._directories = directories
+        self.count: int = count
+        self.of_directories: int = of_directories
+
+    async def directories(self) -> set[str]:
+        """See `Facts.directories`: no call where they are known."""
+        if self._directories is None:
+            self._directories = await super().directories()
+        return self._directories
+
+    async def batches(self) -> AsyncIterator[list[Fact]]:
+        """Those of a side file at a time.
+
+        Raises:
+            RecordError: A file is missing, or is not what the decision names.
+        """
+        if self._first:
+            yield self._first
+        for file in self._files:
+            facts = await _read_file(self._context, file)
+            if file.kind != self._kind:
+                facts = [fact for fact in facts if fact.kind == self._kind]
+            if facts:
+                yield facts
+
+
+class ReadFacts(NamedTuple):
+    """What a decision rests on.
+
+    Attributes:
+        few: Facts of every other kind; identities and targets too, where the decision has them in no order.
+        superseded: Old files.
+        identities: Those of sources, in the order of the job's files.
+        targets: What stood at the destinations of files, in the order of these.
+    """
+
+    few: list[Fact]
+    superseded: Facts
+    identities: Facts
+    targets: Facts
+
+
+async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
+    """What the decision rests on, in itself or in its side files, every fact looked at once: one call a side file.
+
+    Raises:
+        RecordError: A side file is missing, or is not what the decision names.
+    """
+    found: dict[str, list[Fact]] = {}
+    old: dict[str, int] = {}
+    of_directories: dict[str, int] = {}
+
+    async def read(file: PlanFile) -> None:
+        facts = await _read_file(context, file)
+        if file.kind and any(fact.kind != file.kind for fact in facts):
+            raise RecordError(
+                f"a side file of the decision says that it holds nothing but {file.kind}, and holds something else",
+                field="kind",
+                path=context.layout.job_directory / file.name,
+                next_step=f"find out who writes into the job's directory; {context.giving_up()}",
+            )
+        if file.kind in ("identity", "target"):
+            found[file.name], old[file.name] = [], 0
+            of_directories[file.name] = count_directories(facts)
+            return
+        found[file.name] = [fact for fact in facts if fact.kind != "superseded"]
+        old[file.name] = len(facts) - len(found[file.name])
+        of_directories[file.name] = count_directories(fact for fact in facts if fact.kind == "superseded")
+
+    await run_workers(decision.plan, read, workers=_FILES_AT_ONCE, operation="read_facts")
+    inline = contained(context, decision.facts, context.layout.decision)
+    few = [fact for fact in inline if fact.kind != "superseded"]
+    first = [fact for fact in inline if fact.kind == "superseded"]
+    few += [fact for file in decision.plan for fact in found[file.name]]
+    files = [file for file in decision.plan if old[file.name]]
+    superseded: Facts = FactList(first)
+    if files:
+        whole = count_directories(first) + sum(of_directories[file.name] for file in files)
+        count = len(first) + sum(old.values())
+        superseded = RecordedFacts(context, "superseded", files, count, first, of_directories=whole)
+
+    def in_order(kind: PlanKind) -> RecordedFacts:
+        named = [file for file in decision.plan if file.kind == kind]
+        count, whole = sum(file.lines for file in named), sum(of_directories[file.name] for file in named)
+        return RecordedFacts(context, kind, named, count, of_directories=whole)
+
+    return ReadFacts(few, superseded, in_order("identity"), in_order("target"))
+
+
+async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:
+    path = context.layout.job_directory / file.name
+    try:
+        data = await context.store.read(path, limit=LIMITS["facts"])
+    except StoreNotFoundError as error:
+        raise StoreNotFoundError(
+            "a side file of the decision is gone",
+            operation="read_facts",
+            path=path,
+            next_step="put it back where it was" + context.else_giving_up(),
+        ) from error
+    if digest_of(data) != file.digest:
+        raise RecordError(
+            "a side file of the decision is not the one the decision names",
+            field="digest",
+            path=path,
+            outcome="unknown",
+            next_step="find out who writes into the job's directory" + context.else_giving_up(),
+        )
+    return contained(context, decode_facts(data, source=str(path)), path)
+
+
+def check_superseded(layout: JobLayout, name: str) -> None:
+    """Holds the name of an old file to what a driver that finishes the job holds it to.
+
+    Raises:
+        InvalidPathError: No decision may name it.
+    """
+    roots = layout.roots
+    if name == layout.destination.path:
+        # An object store may hold an object with the destination's own name.
+        return
+    root = root_of(name, roots) if is_absolute(name) else None
+    if root is not None:
+        # An old file may be called what no new one is: the `_SUCCESS` of a table in a directory below.
+        check_file_name(name[len(root) + 1 :])
+    elif is_absolute(name):
+        check_absolute_name(name, roots)
+    else:
+        check_file_name(name)
+    if working_directory_in(name):
+        raise InvalidPathError("it lies in a job's own directory, below this destination")
+
+
+def are_plain(names: list[str]) -> bool:
+    """Whether many names are relative, and `check_superseded` lets each pass, by one look at all of them.
+
+    False says nothing: then each is looked at by itself.
+    """
+    text = "\n".join(("", *names, ""))
+    odd = ("\n\n", "\n/", "/\n", "//", "\n.", "/.", "\n_", "/_", "\0")
+    return text.isascii() and text.count("\n") == len(names) + 1 and not any(part in text for part in odd)
+
+
+def contained(context: StageContext, facts: list[Fact], source: StorePath) -> list[Fact]:
+    """The same facts. Each is acted upon, so it must stay below the destination, or below a root that the caller gave,
+    and out of other jobs' directories (G10).
+
+    Raises:
+        RecordError: One does not.
+    """
+    if not facts or are_plain([fact.path for fact in facts]):
+        return facts
+    for fact in facts:
+        _check_contained(context, fact, source)
+    return facts
+
+
+def _check_contained(context: StageContext, fact: Fact, source: StorePath) -> None:
+    roots = context.layout.roots
+    try:
+        if fact.kind == "identity" or (fact.kind in ("directory", "blocking") and fact.path in roots):
+            return
+        if fact.kind == "superseded":
+            check_superseded(context.layout, fact.path)
+        elif is_absolute(fact.path):
+            check_absolute_name(fact.path, roots)
+        else:
+            check_file_name(fact.path)
+    except InvalidPathError as error:
+        raise RecordError(
+            f"a side file of the decision names {fact.path!r}: {error.message}",
+            field="path",
+            path=source,
+            next_step=f"find out who writes into the job's directory; {context.giving_up()}",
+        ) from error
+
+
+FACTS_A_FILE: Final = 25_000
+"""Facts of a side file, some 100 bytes each there, and three times as much in memory."""
+
+FACTS_IN_MEMORY: Final = 50_000
+"""Facts that are kept; more go to the driver's disk, as they are going to stand in side files."""
+
+
+class Lines(NamedTuple):
+    """The content of a side file, and how many facts it holds."""
+
+    data: bytes
+    facts: int
+
+
+class NotedFacts(Facts):
+    """Facts as they are found. Call `close` at the end.
+
+    Attributes:
+        within: The directories of what they name.
+    """
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        self.of_directories: int = 0
+        self.within: set[str] = set()
+        self._facts: list[Fact] = []
+        self._spill: SpillFile[Lines] | None = None
+        self._writing = asyncio.Lock()
+
+    @property
+    def in_memory(self) -> list[Fact] | None:
+        """The facts themselves, as long as they are few."""
+        return self._facts if self._spill is None else None
+
+    async def directories(self) -> set[str]:
+        """See `Facts.directories`."""
+        return self.within
+
+    async def add(self, facts: list[Fact], directories: AbstractSet[str] = frozenset()) -> None:
+        """Notes some more, and their directories where they are asked for.
+
+        Raises:
+            CommitterError: The disk did not take them.
+        """
+        self._facts += facts
+        self.count += len(facts)
+        self.of_directories += count_directories(facts)
+        self.within |= directories
+        if self._spill is None and len(self._facts) > FACTS_IN_MEMORY:
+            self._spill = SpillFile(Lines)
+        if self._spill is None or len(self._facts) < FACTS_A_FILE:
+            return
+        # While one of those that find facts writes, the others wait: a list goes to the disk slower than it grows.
+        async with self._writing:
+            while len(self._facts) >= FACTS_A_FILE:
+                some, self._facts = self._facts[:FACTS_A_FILE], self._facts[FACTS_A_FILE:]
+                await self._spill.append(Lines(encode_facts(some), len(some)))
+
+    async def lines(self) -> AsyncIterator[Lines]:
+        """What side files are to hold, a file at a time."""
+        if self._spill is not None:
+            async for lines in self._spill.read():
+                yield lines
+        for start in range(0, len(self._facts), FACTS_A_FILE):
+            some = self._facts[start : start + FACTS_A_FILE]
+            yield Lines(encode_facts(some), len(some))
+
+    async def batches(self) -> AsyncIterator[list[Fact]]:
+        """Those of a side file at a time."""
+        if self._spill is not None:
+            async for lines in self._spill.read():
+                yield decode_facts(lines.data, source="a temporary file")
+        if self._facts:
+            yield self._facts
+
+    async def close(self) -> None:
+        """Frees memory and disk. Safe to call twice."""
+        spill, self._spill, self._facts = self._spill, None, []
+        self.count = 0
+        if spill is not None:
+            await spill.close()

@@ -1,0 +1,1 @@
+"""Validating, ending and reporting a job."""

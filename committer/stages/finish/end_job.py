@@ -1,0 +1,108 @@
+"""EndJob: writes the outcome, once."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final, Literal, NamedTuple
+
+from committer.errors import StoreError, StoreNotFoundError
+from committer.flow.together import both
+from committer.records.job_state import Decision, JobOutcome, decode_record, encode_record, limit_of
+from committer.stages.base import Stage, StageContext
+from committer.stages.decide.commit_state import decision_is_gone
+from committer.stages.state.job_directory import other_job_stands
+from committer.stages.state.job_stands import has_setup, may_vanish
+from committer.stages.state.success_content import is_unmarked
+from committer.stores.helpers import create_exclusively
+
+_REASON: Final = 10_000
+"""Longest reason of a rollback in an outcome record, in characters; the rest is cut off."""
+
+
+class Ended(NamedTuple):
+    """How a job ended.
+
+    Attributes:
+        outcome: What `EndJob` wrote, or found written by another driver.
+        alone: Whether what stands at a destination that was empty is all this job's: no other job committed
+            there meanwhile. None where the driver did not look.
+    """
+
+    outcome: JobOutcome
+    alone: bool | None = None
+
+
+class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Ended]):
+    """Creates the outcome exclusively; it is never rewritten.
+
+    Where the job's directory can outlast its setup record, that is looked for after the create: an outcome of a job
+    that another driver ended and removed meanwhile is deleted again.
+
+    Preconditions: for `committed`, everything is published and validated.
+    Postconditions: the job's end is on the store; what is returned may be another driver's.
+    Failure modes: `JobNotFoundError` when another driver ended the job and removed it.
+    Cost: 1 call; where the directory can outlast the setup record 2. To commit into a destination that was empty 2
+    more, beside them: jobs that run left a directory, which is looked for first, and one that ended left `_SUCCESS`.
+    """
+
+    name = "job_stage_end_job"
+
+    async def execute(self, value: tuple[Decision, Literal["committed", "rolled-back"], str]) -> Ended:
+        """Creates, looks."""
+        decision, kind, reason = value
+        layout = self.context.layout
+        asked = kind == "committed" and decision.was_empty
+        wanted = encode_record(
+            JobOutcome(
+                job_id=layout.job_id,
+                outcome=kind,
+                driver=self.context.driver,
+                created=self.context.timestamp(),
+                tasks=len(decision.winners) if kind == "committed" else None,
+                files=decision.files if kind == "committed" else 0,
+                size=decision.size if kind == "committed" else 0,
+                reason=reason[:_REASON],
+            )
+        )
+        found, alone = await both(self._create(wanted), runs_alone(self.context, asked=asked))
+        stands, alone = await both(self._stands(), is_unmarked(self.context, asked=alone))
+        if not stands:
+            if found == wanted:
+                await self.context.store.delete_file(layout.outcome)
+                with suppress(StoreError):
+                    # Where a write makes directories, it made the job's again.
+                    await self.context.store.delete_directory(layout.job_directory, recursive=False)
+            raise decision_is_gone(self.context)
+        outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
+        return Ended(outcome, alone if found == wanted else None)
+
+    async def _create(self, wanted: bytes) -> bytes:
+        layout, durable = self.context.layout, self.context.durable
+        temporary = layout.temporary_of(layout.outcome, self.context.driver)
+        try:
+            return await create_exclusively(
+                self.context.store,
+                layout.outcome,
+                wanted,
+                temporary=temporary,
+                durable=durable,
+                limit=limit_of(JobOutcome),
+            )
+        except StoreNotFoundError as error:
+            raise decision_is_gone(self.context) from error
+
+    async def _stands(self) -> bool:
+        return not may_vanish(self.context) or await has_setup(self.context)
+
+
+async def runs_alone(context: StageContext, *, asked: bool = True) -> bool:
+    """Whether no other job runs into the destination. No call unless `asked`, else one.
+
+    What cannot be looked at is not vouched for.
+    """
+    if not asked:
+        return False
+    try:
+        return not await other_job_stands(context.store, context.layout)
+    except StoreError:
+        return False

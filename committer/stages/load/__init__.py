@@ -1,0 +1,1 @@
+"""Loading the records of the task attempts that win."""

@@ -1,0 +1,387 @@
+"""LoadRecords: reads each record that wins once, checks it, keeps what the later stages need."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, NamedTuple
+
+from committer.advice import COMMIT_AGAIN
+from committer.errors import RecordError, StoreNotFoundError
+from committer.events import Statistics, names
+from committer.flow.budget import Budget
+from committer.flow.repeats import Repeats
+from committer.flow.spill import NumberedSpill
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.records.job_state import BY_PATH, Winner
+from committer.records.manifest import TaskManifest
+from committer.records.task_commit import digest_of
+from committer.stages.base import RecordRef, Stage, StageContext
+from committer.stages.facts import NotedFacts
+from committer.stages.load.planned_files import (
+    BYTES_IN_FLIGHT,
+    BYTES_OF_COPIES,
+    KeptEntries,
+    LinkedSources,
+    PlannedFile,
+    RecordEntries,
+    decode_record,
+    read_record,
+)
+from committer.stages.load.promotions import may_promote, note_owners
+from committer.stages.names import NameFolding, name_problems, with_ancestors
+
+# Entries kept in memory, some 500 bytes each; those of a larger job are kept on the disk.
+ENTRIES_IN_MEMORY = 100_000
+
+# What is kept of a larger one on the driver's disk: 105 to 130 bytes a file with names of 20 to 30 characters, about
+# twice as many with Spark's, so one to two million files. The records of others are read again.
+BYTES_ON_DISK = 256 << 20
+
+# A tenth of those that memory could keep tells how many there are going to be, from how long the other records are.
+_FORESEEN_FROM: Final = 0.1
+_FORESEEN_BEYOND: Final = 1.2
+
+# As many parts of uploads, with an etag each and perhaps a checksum, count as an entry more.
+PARTS_AN_ENTRY = 5
+
+# Sentences about names that the store cannot hold; a job can have millions of such names.
+MOST_PROBLEMS = 100
+
+_RUN_AGAIN: Final = "it was damaged, or another program wrote it: run its task again, or the job"
+
+
+class _Kept(NamedTuple):
+    digest: str
+    length: int
+    files: list[PlannedFile]
+
+
+@dataclass(slots=True)
+class LoadedRecords:
+    """What the winners' records say.
+
+    Attributes:
+        winners: One a record, in the order of their names.
+        files: File entries in all.
+        size: Bytes in all.
+        entries: Every entry in the order of the winners, or None when there are too many to keep.
+        on_disk: What this driver keeps of the records where these are None, by their place among the winners. As
+            `close` frees it, who goes on with it takes it.
+        parts: Parts of the uploads that these name.
+        directories: Every directory the files need, by name, with all ancestors (a root of the job is none).
+        written: Directories that files go into, with how many.
+        owners: Directories that files go into, with the task attempt that alone wrote them, as `note_owners` notes it;
+            only where directories may be renamed as a whole.
+        identities: Those of entries whose record has none, in the order of the files.
+        lacking: Whether there are such.
+        attempts: Task attempt directories that records speak for, each with its task.
+        by_path: Those of them to whose directories programs were given the path.
+        first_files: The first file of each record that has any, by the record's name.
+        changed: Sources that are not there any more, or not as their record says, one sentence each.
+        unstorable: Destinations that the store cannot hold, one sentence each.
+        repeats: Destinations by folded name, for the search for duplicates.
+        statistics: The tasks' own, for the job's once these records count: a commit may have to load twice.
+        side_files: How many hold copies of the records.
+    """
+
+    winners: list[Winner] = field(default_factory=list)
+    files: int = 0
+    size: int = 0
+    entries: list[PlannedFile] | None = field(default_factory=list)
+    on_disk: NumberedSpill[KeptEntries] | None = None
+    parts: int = 0
+    directories: set[str] = field(default_factory=set)
+    written: dict[str, int] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
+    identities: NotedFacts = field(default_factory=NotedFacts)
+    lacking: bool = False
+    attempts: dict[str, str] = field(default_factory=dict)
+    by_path: set[str] = field(default_factory=set)
+    first_files: dict[str, PlannedFile] = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
+    unstorable: list[str] = field(default_factory=list)
+    repeats: Repeats = field(default_factory=Repeats)
+    statistics: Statistics = field(default_factory=Statistics)
+    side_files: int = 0
+
+    async def close(self) -> None:
+        """Frees what the driver's disk holds of it. Safe to call twice."""
+        on_disk, self.on_disk = self.on_disk, None
+        if on_disk is not None:
+            await on_disk.close()
+        await self.identities.close()
+
+
+class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
+    """Reads and checks every record, many at once.
+
+    Preconditions: the digests of the records are known, or they are copied.
+    Postconditions: every entry lies inside, and no link leads its source out (G10); counts agree with the records;
+    records that a listing found are copied to side files of the decision, if asked.
+    Failure modes: a `RecordError` names the file and the member; nothing changed.
+    Cost: one read a record (none for one that its message carries), one write for each 4 MiB of copies; where links can
+    stand one look at every thousand source directories.
+    Memory: copies up to 4 MiB and a record; entries up to a bound, beyond it on disk, up to another one; directories
+    always; 8 MiB of records at a time, or one; names as hashes, on disk where they are many.
+    Hadoop: ``LoadManifestsStage``.
+    """
+
+    name = statistic = names.JOB_STAGE_LOAD_MANIFESTS
+
+    def __init__(self, context: StageContext, *, copies: bool = False) -> None:
+        super().__init__(context)
+        self._copies = _Copies(context) if copies else None
+        self._folding = NameFolding(context.store.capabilities)
+        self._linked = LinkedSources(context)
+        self._in_flight = Budget(BYTES_IN_FLIGHT)
+        self._notes_owners = may_promote(context)
+        self._kept: dict[int, _Kept] | None = {}
+        self._kept_files = self._kept_bytes = self._all_bytes = 0
+        self._moved = asyncio.Event()
+        self._prefix_bytes = len(context.layout.destination.path.encode()) + 1
+
+    async def execute(self, value: list[RecordRef]) -> LoadedRecords:
+        """Loads all, in any order; the result is in the order of `value`."""
+        loaded = LoadedRecords()
+        winners: dict[int, Winner] = {}
+        self._all_bytes = sum(ref.length for ref in value)
+        try:
+
+            async def load(item: tuple[int, RecordRef]) -> None:
+                number, ref = item
+                async with self._in_flight.hold(ref.length):
+                    try:
+                        winners[number] = await self._load(number, ref, loaded)
+                    except RecordError as error:
+                        error.next_step = error.next_step or _RUN_AGAIN
+                        raise
+                self.context.progress.advance()
+
+            with self.context.statistics.timed(names.OP_LOAD_ALL_MANIFESTS):
+                await run_workers(
+                    enumerate(value), load, workers=self.context.config.io_concurrency, operation=self.name
+                )
+            if self._copies is not None:
+                loaded.side_files = await self._copies.end()
+            await self._linked.look()
+            loaded.winners = [winners[number] for number in range(len(value))]
+            # In the order in which a driver that finishes the job reads them: facts of a decision go by it.
+            kept = self._kept
+            loaded.entries = None if kept is None else [f for number in sorted(kept) for f in kept.pop(number).files]
+            _refuse_one_task_twice(loaded.winners)
+        except BaseException:
+            await loaded.repeats.close()
+            await loaded.close()
+            raise
+        loaded.directories = with_ancestors({*loaded.directories, *loaded.written}, self.context.layout.roots)
+        return loaded
+
+    async def _load(self, number: int, ref: RecordRef, loaded: LoadedRecords) -> Winner:
+        context = self.context
+        try:
+            data = ref.inline if ref.inline is not None else await read_record(context, ref.record)
+        except StoreNotFoundError as error:
+            error.message = f"a listed record is gone, as when its task attempt is aborted: {error.message}"
+            error.next_step = f"{COMMIT_AGAIN}; nothing was published"
+            raise
+        path, digest = context.layout.record_path(ref.record), digest_of(data)
+        if ref.digest is not None and digest != ref.digest:
+            raise RecordError(
+                "the record is not the one its message or decision names: it was replaced since",
+                field="digest",
+                path=path,
+                operation=self.name,
+                next_step="commit with the message of the attempt that wrote last, or run the task again",
+            )
+        read = context.forms.as_manifest(context, path, data)
+        if read is not data:
+            data, digest = read, digest_of(read)
+        manifest, files, directories = decode_record(context, ref.record, data, digest)
+        # Hadoop's tasks write the unique id, this engine's the job's id.
+        if manifest.jobId not in (context.layout.job_id, context.layout.unique_id):
+            raise RecordError(
+                f"the record is one of job {manifest.jobId[:128]}, not of {context.layout.job_id}",
+                field="jobId",
+                path=path,
+                operation=self.name,
+                next_step="find out who writes into the job's directory",
+            )
+        record, offset = (ref.record, 0) if self._copies is None else await self._copies.add(data)
+        self._gather(number, files, directories, loaded)
+        await self._check_sources(ref.record, manifest, files, loaded)
+        await self._keep(number, files, digest, len(data), loaded)
+        count, size = len(files.sources), sum(files.sizes)
+        loaded.files += count
+        loaded.size += size
+        await loaded.repeats.add(self._folding.fold_all(files.destinations))
+        statistics = loaded.statistics
+        statistics.merge(manifest.statistics(source=record))
+        statistics.sample(names.COMMITTER_TASK_MANIFEST_FILE_SIZE, len(data))
+        # A record is saved before its task counts as completed, so the tasks' own counts never say it.
+        statistics.count(names.COMMITTER_TASKS_COMPLETED)
+        return Winner(
+            record=record,
+            digest=digest,
+            length=len(data),
+            files=count,
+            size=size,
+            task=manifest.taskID,
+            task_attempt=manifest.taskAttemptID,
+            offset=offset,
+        )
+
+    async def _check_sources(
+        self, record: str, manifest: TaskManifest, files: RecordEntries, loaded: LoadedRecords
+    ) -> None:
+        """Refuses a record whose sources are another record's; has those looked at that may lie behind a link."""
+        attempts = _attempts_of(files.sources)
+        if len(attempts) > 1 or not loaded.attempts.keys().isdisjoint(attempts):
+            raise RecordError(
+                "the record names files of more than one task attempt, or of another record's",
+                field="files",
+                path=self.context.layout.record_path(record),
+                operation=self.name,
+            )
+        if not files.sources:
+            return
+        loaded.attempts.update(dict.fromkeys(attempts, manifest.taskID))
+        if BY_PATH in manifest.extraData:
+            loaded.by_path.update(attempts)
+        await self._linked.add(record, files.sources)
+        if files.uploads is not None and None in files.uploads:
+            raise RecordError(
+                "the record names files of two kinds: some wait in uploads, some do not",
+                field="files",
+                path=self.context.layout.record_path(record),
+                operation=self.name,
+            )
+        if self.context.store.capabilities.multipart and not all(one.etags for one in files.uploads or () if one):
+            raise RecordError(
+                "the record names an upload without parts",
+                field="files",
+                path=self.context.layout.record_path(record),
+                operation=self.name,
+            )
+        loaded.first_files[record] = files.first()
+
+    def _gather(self, number: int, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:
+        written, destinations = loaded.written, files.destinations
+        counts = Counter([destination.rpartition("/")[0] for destination in destinations])
+        for directory, count in counts.items():
+            written[directory] = written.get(directory, 0) + count
+        if self._notes_owners:
+            note_owners(loaded.owners, files.sources, destinations, counts)
+        if files.uploads is None and None in files.identities:
+            loaded.lacking = True
+        loaded.directories.update(directories)
+        if len(loaded.unstorable) < MOST_PROBLEMS:
+            capabilities = self.context.store.capabilities
+            loaded.unstorable += islice(name_problems(destinations, capabilities, self._prefix_bytes), MOST_PROBLEMS)
+            if capabilities.deletes_by_name:
+                token = self.context.layout.name_token
+                alien = (name for name in destinations if token not in name.rpartition("/")[2])
+                why = f"the service deletes by name, and this name lacks the job's token {token}"
+                loaded.unstorable += islice((f"{name[:200]}: {why}" for name in alien), MOST_PROBLEMS)
+
+    async def _keep(self, number: int, files: RecordEntries, digest: str, length: int, loaded: LoadedRecords) -> None:
+        """Keeps the files of a record for the passes to come: in memory, of a large job on the disk."""
+        if self._kept is None:
+            await self._moved.wait()
+            if loaded.on_disk is not None and loaded.on_disk.takes_more:
+                await loaded.on_disk.add(number, KeptEntries(digest, files), weight=length)
+            return
+        self._kept[number] = _Kept(digest, length, files.planned())
+        self._kept_files += len(files.destinations)
+        self._kept_bytes += length
+        loaded.parts += sum(len(upload.etags) for upload in files.uploads or () if upload is not None)
+        if self._are_too_many(self._kept_files + loaded.parts // PARTS_AN_ENTRY):
+            kept, self._kept = self._kept, None
+            on_disk: NumberedSpill[KeptEntries] = NumberedSpill(KeptEntries, most_bytes=BYTES_ON_DISK)
+            loaded.on_disk = on_disk
+            # Those that come meanwhile wait: what is read long before its turn is not found in it.
+            try:
+                for earlier in sorted(kept):
+                    one = kept.pop(earlier)
+                    await on_disk.add(earlier, KeptEntries.of_files(one.digest, one.files), weight=one.length)
+            finally:
+                # Workers are waited for after an error, too.
+                self._moved.set()
+
+    def _are_too_many(self, entries: int) -> bool:
+        """Whether memory is not to keep the job's entries, of which there are so many by now.
+
+        Memory that held a hundred thousand of them until then is hardly ever given back, so it is foreseen.
+        """
+        if entries <= ENTRIES_IN_MEMORY * _FORESEEN_FROM:
+            return False
+        foreseen = entries * self._all_bytes // (self._kept_bytes or 1)
+        return entries > ENTRIES_IN_MEMORY or foreseen > ENTRIES_IN_MEMORY * _FORESEEN_BEYOND
+
+
+class _Copies:
+    """Copies of records in side files of the decision: a task that commits later replaces what was listed."""
+
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        self._waiting: list[bytes] = []
+        self._length = self._files = 0
+
+    async def add(self, data: bytes) -> tuple[str, int]:
+        """Appends a record, and writes the side file once it is full.
+
+        Returns:
+            The side file's name, and the offset of the copy in it.
+        """
+        name, offset = self._path.name, self._length
+        self._waiting.append(data)
+        self._length += len(data)
+        if self._length >= BYTES_OF_COPIES:
+            await self._write()
+        return name, offset
+
+    async def end(self) -> int:
+        """Writes the last side file; returns their number."""
+        if self._waiting:
+            await self._write()
+        return self._files
+
+    @property
+    def _path(self) -> StorePath:
+        # The driver's name keeps two drivers that race for the decision out of each other's files.
+        return self._context.layout.plan_file(self._files, self._context.driver)
+
+    async def _write(self) -> None:
+        context, path, data = self._context, self._path, b"".join(self._waiting)
+        self._waiting, self._length, self._files = [], 0, self._files + 1
+        await context.store.put(
+            path, data, temporary=context.layout.temporary_of(path, context.driver), durable=context.durable
+        )
+
+
+def _attempts_of(sources: list[str]) -> set[str]:
+    """The task attempts whose directories some sources lie in; hardly ever more than one."""
+    if sources:
+        # What sorts between two names that begin alike begins so, too: a third of the cost of cutting every name.
+        first, last = min(sources), max(sources)
+        attempt = first.partition("/")[0]
+        if first.startswith(f"{attempt}/") and last.startswith(f"{attempt}/"):
+            return {attempt}
+    return {source.partition("/")[0] for source in sources}
+
+
+def _refuse_one_task_twice(winners: Iterable[Winner]) -> None:
+    seen: dict[str, Winner] = {}
+    for winner in winners:
+        first = seen.setdefault(winner.task, winner)
+        if first is not winner and winner.task:
+            raise RecordError(
+                f"two records speak for {winner.task}: {first.record} and {winner.record}",
+                field="taskID",
+                path=winner.record,
+                next_step="name one attempt a task",
+            )

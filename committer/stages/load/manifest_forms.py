@@ -1,0 +1,105 @@
+"""Task manifests, as Hadoop's manifest committer writes them, and lists of uploads: the records of most committers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from committer.paths import StorePath
+from committer.records.job_state import BY_PATH
+from committer.records.manifest import (
+    DirectoryEntry,
+    FileEntry,
+    TaskManifest,
+    decode_task_manifest,
+    encode_task_manifest,
+)
+from committer.stages.base import RecordForms, RecordRef, StageContext
+from committer.stages.load.listed_records import list_manifests
+from committer.stages.task_output import TaskOutput
+from committer.stages.upload_lists import listed_uploads
+from committer.stores.base import FileStatus
+from committer.stores.helpers import children_of
+
+MANIFEST_COMMITTER: Final = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
+
+
+class ManifestForms(RecordForms):
+    """A task manifest for each task; where files wait in uploads, a list of them in the job's directory.
+
+    Args:
+        hadoop_name: What `_SUCCESS` calls the committer, where Hadoop has a name for it.
+        like_s3a: Whether `_SUCCESS` is written as S3A's committers do.
+    """
+
+    def __init__(self, hadoop_name: str = "", *, like_s3a: bool = False) -> None:
+        self.hadoop_name = hadoop_name
+        self.like_s3a = like_s3a
+
+    def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
+        """A task manifest."""
+        layout, identity = context.layout, output.identity
+        files = [
+            FileEntry(
+                s=(output.directory / file.name).uri,
+                d=layout.target(file.destination).uri,
+                z=file.size,
+                e=file.identity,
+                u=file.upload,
+                v=file.version,
+            )
+            for file in output.files
+        ]
+        return encode_task_manifest(
+            TaskManifest(
+                extraData={BY_PATH: "true"} if output.by_path else {},
+                jobId=layout.unique_id,
+                jobAttemptNumber=layout.job_attempt,
+                taskID=layout.task_id(identity.task),
+                taskAttemptID=layout.task_attempt_id(identity.task, identity.attempt),
+                taskAttemptDir=output.directory.uri,
+                files=files,
+                directories=directories,
+                iostatistics=context.statistics.snapshot(),
+            )
+        )
+
+    def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
+        """It is one."""
+        return decode_task_manifest(data, source=str(path))
+
+    def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
+        """It is one."""
+        return data
+
+    async def read(self, context: StageContext, path: StorePath) -> bytes:
+        """One read."""
+        return await context.holding(path).read(path, limit=context.config.record_size_limit)
+
+    async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
+        """Lists the records: one call a page."""
+        return await list_manifests(context)
+
+    async def outside(self, context: StageContext) -> list[FileStatus]:
+        """What it keeps beside; no call."""
+        beside = context.layout.beside
+        return [] if beside is None else [FileStatus(beside, True, 0)]
+
+    async def upload_lists(self, context: StageContext) -> list[StorePath]:
+        """The lists of the runs of task attempts: one listing."""
+        return [child.path for child in await children_of(context.store, context.layout.uploads)]
+
+    def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
+        """By the name of the run, which is the attempt's id and a nonce."""
+        return place.name.rpartition("-")[0] in winners
+
+    async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+        """Those of a run's list: one listing, and a read for each part of it. A task manifest is in no need of one."""
+        if place.parent.name == context.layout.uploads.name:
+            async for upload in listed_uploads(context, place):
+                yield upload
+
+    def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:
+        """None."""
+        return []

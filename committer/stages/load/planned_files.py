@@ -1,0 +1,537 @@
+"""The files that a job publishes, as the records of its winners name them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from committer.errors import RecordError, StoreNotADirectoryError, StoreNotFoundError
+from committer.events import names
+from committer.flow.spill import NumberedSpill
+from committer.flow.workers import run_workers
+from committer.layout import PLAN, JobLayout, has_nonce
+from committer.paths import StorePath
+from committer.records.job_state import Fact, Winner
+from committer.records.manifest import TaskManifest, cut_names, decode_task_manifest, relative_names
+from committer.records.pending_uploads import UploadEntry
+from committer.records.task_commit import digest_of
+from committer.stages.base import StageContext
+from committer.stages.facts import FactList, Facts
+from committer.stores.abilities import LINKS
+
+
+class PlannedFile(msgspec.Struct, gc=False):
+    """One file to publish, by names that were proved to stay inside.
+
+    Attributes:
+        source: Relative to the job's `tasks` directory.
+        destination: Relative to the destination; outside it, below a root of the job, an absolute path.
+        size: Bytes.
+        identity: What proves it is this file; None where the store has none, or until it is looked up.
+        upload: The upload it waits in, where it is no file yet; then nothing stands at `source`.
+        stamp: What then proves, with its length, that a file is this one; empty where Hadoop sent it, then its
+            identity does.
+        version: What the store's conditions knew it by when it was written (`FileStatus.version`); None without.
+        stood: What the decision says stood at its destination; None where nothing did.
+    """
+
+    source: str
+    destination: str
+    size: int
+    identity: str | None
+    upload: UploadEntry | None = None
+    stamp: str = ""
+    version: str | None = None
+    stood: Fact | None = None
+
+
+class RecordEntries(NamedTuple):
+    """The files of one record, by what `PlannedFile` tells of each: a column costs a fraction of as many objects."""
+
+    sources: list[str]
+    destinations: list[str]
+    sizes: list[int]
+    identities: list[str | None]
+    uploads: list[UploadEntry | None] | None = None
+    stamp: str = ""
+    versions: list[str | None] | None = None
+
+    def planned(self) -> list[PlannedFile]:
+        """The files one by one."""
+        files = list(map(PlannedFile, self.sources, self.destinations, self.sizes, self.identities))
+        if self.uploads is not None:
+            for file, upload in zip(files, self.uploads, strict=True):
+                file.upload, file.stamp = upload, self.stamp
+        if self.versions is not None:
+            for file, version in zip(files, self.versions, strict=True):
+                file.version = version
+        return files
+
+    def first(self) -> PlannedFile:
+        """The first file, of a record that has any."""
+        upload = self.uploads[0] if self.uploads is not None else None
+        return PlannedFile(self.sources[0], self.destinations[0], self.sizes[0], self.identities[0], upload, self.stamp)
+
+
+class KeptEntries(NamedTuple):
+    """The files of one record, as the driver's disk keeps them until they are asked for again.
+
+    Attributes:
+        digest: The record's, which a decision names.
+        entries: What was proved of it.
+    """
+
+    digest: str
+    entries: RecordEntries
+
+    @classmethod
+    def of_files(cls, digest: str, files: list[PlannedFile]) -> KeptEntries:
+        """Those of a record whose files were told one by one already."""
+        uploads = [file.upload for file in files]
+        versions = [file.version for file in files]
+        entries = RecordEntries(
+            [file.source for file in files],
+            [file.destination for file in files],
+            [file.size for file in files],
+            [file.identity for file in files],
+            uploads if any(uploads) else None,
+            files[0].stamp if files else "",
+            versions if any(versions) else None,
+        )
+        return cls(digest, entries)
+
+
+class Turns:
+    """Facts one by one."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._batches = facts.batches()
+        self._facts: Iterator[Fact] = iter(())
+
+    async def next(self) -> Fact | None:
+        """The next one; None after the last."""
+        fact = next(self._facts, None)
+        while fact is None:
+            some = await anext(self._batches, None)
+            if some is None:
+                return None
+            self._facts = iter(some)
+            fact = next(self._facts, None)
+        return fact
+
+
+def out_of_turn(what: str) -> RecordError:
+    """The error where they do not stand in that order."""
+    return RecordError(
+        f"the decision's side files {what}",
+        field="path",
+        operation="job_stage_load_manifests",
+        outcome="unknown",
+        next_step="find out who writes into the job's directory",
+    )
+
+
+# Directories that are asked about in one call; a record names one for each partition that its task wrote.
+_AT_ONCE: Final = 1_000
+
+
+class LinkedSources:
+    """Refuses records with a source behind a link: it would move what is not the job's (G10).
+
+    Where no links stand no call, else one for every thousand directories that sources are in, and one for the rest.
+
+    Args:
+        context: The job.
+    """
+
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        self._able = LINKS.of(context.store)
+        self._records: dict[str, str] = {}
+
+    async def add(self, record: str, sources: Iterable[str]) -> None:
+        """Notes the sources of a record; looks at what was noted where that is much.
+
+        Raises:
+            RecordError: As `look`.
+        """
+        if self._able is None:
+            return
+        self._records.update(dict.fromkeys((source.rpartition("/")[0] for source in sources), record))
+        if len(self._records) >= _AT_ONCE:
+            await self.look()
+
+    async def look(self) -> None:
+        """Looks at all that was noted since the last look.
+
+        Raises:
+            RecordError: A directory on the way to a source is a link.
+        """
+        records, self._records = self._records, {}
+        if self._able is None or not records:
+            return
+        layout = self._context.layout
+        link = await self._able.find_link(layout.tasks, records)
+        if link is None:
+            return
+        record = next(record for directory, record in records.items() if f"{directory}/".startswith(f"{link}/"))
+        raise RecordError(
+            f"a source lies behind {link}, which is a link: what is there is not the job's to move",
+            field="files",
+            path=layout.record_path(record),
+            operation="job_stage_load_manifests",
+            next_step="run the task again, with the files themselves in its directory",
+        )
+
+
+# Bytes of records that are read and decoded at once; decoded they take about three times as much.
+BYTES_IN_FLIGHT = 8 << 20
+
+# The same of a second pass, in which all that a run of records names is kept until it is published.
+BYTES_IN_A_RUN = 4 << 20
+
+# Copies of records that share a side file of the decision.
+BYTES_OF_COPIES = BYTES_IN_A_RUN
+
+# Files that are made of what was kept before whatever else waits for the event loop runs.
+_FILES_A_TURN = 5_000
+
+_FIND_WRITER = "find out who writes into the job's directory"
+
+
+async def read_record(context: StageContext, record: str) -> bytes:
+    """The bytes of a record, by its name: one call, but for records that are directories."""
+    return await context.forms.read(context, context.layout.record_path(record))
+
+
+async def read_copies(context: StageContext, record: str) -> bytes:
+    """A side file of the decision that holds copies of records: one call."""
+    limit = context.config.record_size_limit + BYTES_OF_COPIES
+    return await context.store.read(context.layout.job_directory / record, limit=limit)
+
+
+def are_copies(record: str) -> bool:
+    """Whether what a winner names is a side file of the decision."""
+    return record.startswith(PLAN)
+
+
+async def read_winner(
+    context: StageContext, winner: Winner, copies: Mapping[str, bytes] = MappingProxyType({})
+) -> bytes:
+    """The bytes of a winner's record: from a side file that was read, else one call."""
+    if not are_copies(winner.record):
+        return await read_record(context, winner.record)
+    data = copies[winner.record] if winner.record in copies else await read_copies(context, winner.record)
+    return data[winner.offset : winner.offset + winner.length]
+
+
+def decode_record(
+    context: StageContext, record: str, data: bytes, digest: str
+) -> tuple[TaskManifest, RecordEntries, list[str]]:
+    """A record, its files and its directories by names that were proved to stay inside."""
+    layout = context.layout
+    source = str(layout.record_path(record))
+    with context.statistics.timed(names.OP_LOAD_MANIFEST):
+        manifest = decode_task_manifest(data, source=source, names_checked=False)
+        read = relative_names(
+            manifest,
+            destination=layout.destination,
+            source_root=layout.recorded_tasks,
+            source=source,
+            roots=layout.roots,
+        )
+    if read.plain:
+        context.plain_records.add(digest)
+    return manifest, _entries(layout, manifest, read.sources, read.destinations), read.directories
+
+
+def _decode_again(context: StageContext, winner: Winner, data: bytes) -> RecordEntries:
+    """The files of a record whose digest was compared. What it proved the first time is not proved once more."""
+    if winner.digest not in context.plain_records:
+        return decode_record(context, winner.record, data, winner.digest)[1]
+    layout = context.layout
+    with context.statistics.timed(names.OP_LOAD_MANIFEST):
+        manifest = decode_task_manifest(data, source=winner.record, names_checked=False)
+        sources, destinations = cut_names(manifest, destination=layout.destination, source_root=layout.recorded_tasks)
+    return _entries(layout, manifest, sources, destinations)
+
+
+def _entries(layout: JobLayout, manifest: TaskManifest, sources: list[str], destinations: list[str]) -> RecordEntries:
+    sizes = [entry.z for entry in manifest.files]
+    identities = [entry.e or None for entry in manifest.files]
+    uploads = [entry.u for entry in manifest.files]
+    if uploads.count(None) == len(uploads):
+        # Of all files of a record, or of none: one store wrote them.
+        versions = [entry.v for entry in manifest.files] if manifest.files and manifest.files[0].v else None
+        return RecordEntries(sources, destinations, sizes, identities, versions=versions)
+    # A record holds files of one attempt only; one that does not is refused when it is loaded.
+    run = sources[0].partition("/")[0]
+    # Hadoop stamps nothing.
+    stamp = layout.stamp(run) if has_nonce(run) else ""
+    return RecordEntries(sources, destinations, sizes, identities, uploads, stamp)
+
+
+class PlannedFiles:
+    """Every file of a job's winners, as often as wanted: from memory, this driver's disk, or the records again.
+
+    What the disk keeps is what was proved of a record of the same digest; reading again verifies that digest. So a
+    second pass sees what the first one saw.
+
+    Args:
+        context: The job.
+        winners: Its records.
+        entries: Their files, where they are kept.
+        identities: Those of files whose record has none, by source.
+        in_order: The same as facts, in the order of the files, where they may be millions.
+        decided: Whether a decision rests on the records.
+        on_disk: What this driver keeps of the records, by their place among the winners.
+    """
+
+    def __init__(
+        self,
+        context: StageContext,
+        winners: list[Winner],
+        entries: list[PlannedFile] | None,
+        identities: dict[str, str] | None = None,
+        in_order: Facts | None = None,
+        *,
+        decided: bool = False,
+        on_disk: NumberedSpill[KeptEntries] | None = None,
+    ) -> None:
+        self._context = context
+        self._on_disk = on_disk
+        self._decided = decided
+        self._winners = winners
+        self._entries = entries
+        self._identities = identities or {}
+        self._in_order = in_order
+        self._stood: Mapping[str, Fact] = {}
+        self._stood_in_order: Facts = FactList()
+
+    def stand_on(self, stood: Mapping[str, Fact], in_order: Facts | None = None) -> None:
+        """Has each file say what stood at its destination, from the next pass on.
+
+        Args:
+            stood: That, by destination.
+            in_order: The same of others, in the order of the files, where it may be millions.
+        """
+        self._stood = stood
+        self._stood_in_order = in_order or FactList()
+
+    @property
+    def in_memory(self) -> list[PlannedFile] | None:
+        """The files themselves, when they are kept."""
+        return self._entries
+
+    async def __aiter__(self) -> AsyncIterator[PlannedFile]:
+        """Every file; `batches` is cheaper where all are wanted."""
+        async for batch in self.batches():
+            for file in batch:
+                yield file
+
+    async def batches(self) -> AsyncIterator[list[PlannedFile]]:
+        """Every file, many at a time: as many as are kept in memory, else those of a few megabytes of records."""
+        identities = self._identities
+        found = _Identities(self._in_order) if self._in_order and self._entries is None else None
+        stood = _Stood(self._stood, self._stood_in_order) if self._stood or self._stood_in_order else None
+        async for batch in self._kept() if self._entries is not None else self._read_again():
+            if found is not None:
+                await found.give([file for file in batch if file.identity is None])
+            elif identities:
+                for file in batch:
+                    if file.identity is None:
+                        file.identity = identities.get(file.source)
+            if stood is not None:
+                await stood.give(batch)
+            yield batch
+        if stood is not None:
+            await stood.end()
+
+    async def _kept(self) -> AsyncIterator[list[PlannedFile]]:
+        yield self._entries or []
+
+    async def _read_again(self) -> AsyncIterator[list[PlannedFile]]:
+        kept = self._on_disk.in_turn() if self._on_disk is not None else None
+        copies: dict[str, bytes] = {}
+        first, most = 0, self._context.config.manifest_queue_capacity
+        for winners in _by_length(self._winners, most if kept is None else len(self._winners)):
+            linked = LinkedSources(self._context)
+            decoded: dict[int, list[PlannedFile]] = {}
+            if kept is not None:
+                found = await kept.take(range(first, first + len(winners)))
+                decoded = await self._restore(first, winners, found, linked)
+            first += len(winners)
+            if len(decoded) < len(winners):
+                await self._load(winners, decoded, linked, copies)
+            await linked.look()
+            yield [file for number in range(len(winners)) for file in decoded.pop(number)]
+
+    async def _restore(
+        self, first: int, winners: list[Winner], found: dict[int, KeptEntries], linked: LinkedSources
+    ) -> dict[int, list[PlannedFile]]:
+        """The files of those of a run of records that the disk kept."""
+        restored: dict[int, list[PlannedFile]] = {}
+        turn = 0
+        for number, kept in found.items():
+            winner = winners[number - first]
+            # The decision names records by digest: whatever else is found is not what this driver proved of it.
+            if kept.digest != winner.digest:
+                continue
+            entries = kept.entries
+            await linked.add(winner.record, entries.sources)
+            restored[number - first] = entries.planned()
+            turn += len(entries.sources)
+            if turn >= _FILES_A_TURN:
+                turn = 0
+                await asyncio.sleep(0)
+        return restored
+
+    async def _load(
+        self,
+        winners: list[Winner],
+        decoded: dict[int, list[PlannedFile]],
+        linked: LinkedSources,
+        copies: dict[str, bytes],
+    ) -> None:
+        """Reads those of a run of records whose files are not at hand.
+
+        Args:
+            winners: The run.
+            decoded: The files of each, by its place in the run.
+            linked: Is told the sources.
+            copies: The side files that the run before this one read. Replaced by those that this one reads.
+        """
+        wanted = {winners[number].record for number in range(len(winners)) if number not in decoded}
+        for record in copies.keys() - wanted:
+            del copies[record]
+        workers = min(self._context.config.io_concurrency, self._context.config.manifest_queue_capacity)
+
+        async def read(record: str) -> None:
+            copies[record] = await self._read_copies(record)
+
+        missing = sorted(filter(are_copies, wanted - copies.keys()))
+        await run_workers(missing, read, workers=workers, operation="job_stage_load_manifests")
+
+        async def load(number: int) -> None:
+            winner = winners[number]
+            data = await self._read(winner, copies)
+            if digest_of(data) != winner.digest:
+                raise RecordError(
+                    "the record changed after the job was decided",
+                    field="digest",
+                    path=self._context.layout.record_path(winner.record),
+                    outcome="unknown",
+                    next_step=_FIND_WRITER + self._else_give_up(),
+                )
+            try:
+                entries = _decode_again(self._context, winner, data)
+            except RecordError as error:
+                # One that says what to do does so for the whole job; recovery alone would fail the same way.
+                error.next_step = error.next_step or f"{_FIND_WRITER}{self._else_give_up()}"
+                raise
+            await linked.add(winner.record, entries.sources)
+            decoded[number] = entries.planned()
+
+        await run_workers(
+            [number for number in range(len(winners)) if number not in decoded],
+            load,
+            workers=workers,
+            operation="job_stage_load_manifests",
+        )
+
+    async def _read(self, winner: Winner, copies: Mapping[str, bytes]) -> bytes:
+        path = self._context.layout.record_path(winner.record)
+        try:
+            data = await read_winner(self._context, winner, copies)
+        except (StoreNotFoundError, StoreNotADirectoryError) as error:
+            raise self._gone(path, f"the record of task {winner.task}") from error
+        # Only where nothing is decided yet: a decision rests on copies.
+        return self._context.forms.as_manifest(self._context, path, data)
+
+    async def _read_copies(self, record: str) -> bytes:
+        try:
+            return await read_copies(self._context, record)
+        except (StoreNotFoundError, StoreNotADirectoryError) as error:
+            path = self._context.layout.job_directory / record
+            raise self._gone(path, "a side file of the decision") from error
+
+    def _gone(self, path: StorePath, what: str) -> StoreNotFoundError:
+        return StoreNotFoundError(
+            f"{what} is gone, which says what tasks committed",
+            operation="job_stage_load_manifests",
+            path=path,
+            next_step="put it back where it was" + self._else_give_up(),
+        )
+
+    def _else_give_up(self) -> str:
+        """What a decided job comes to whose records another program took away or changed, as the end of a sentence."""
+        return self._context.else_giving_up() if self._decided else ""
+
+
+class _Identities:
+    """Identities that come in the order of the files which lack one."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._turns = Turns(facts)
+
+    async def give(self, files: list[PlannedFile]) -> None:
+        """Has each file say its own.
+
+        Raises:
+            RecordError: The next one is another file's, or there is none.
+        """
+        for file in files:
+            fact = await self._turns.next()
+            if fact is None or fact.path != file.source:
+                raise out_of_turn(f"do not say what proves {file.source}, in its turn")
+            file.identity = fact.identity
+
+
+class _Stood:
+    """What stood at files' destinations, most of it in the order of the files."""
+
+    def __init__(self, by_name: Mapping[str, Fact], in_order: Facts) -> None:
+        self._by_name = by_name
+        self._turns = Turns(in_order)
+        self._next: Fact | None = None
+        self._began = False
+
+    async def give(self, files: list[PlannedFile]) -> None:
+        """Has each file say its own."""
+        if not self._began:
+            self._began, self._next = True, await self._turns.next()
+        fact, by_name = self._next, self._by_name
+        for file in files:
+            if fact is not None and fact.path == file.destination:
+                file.stood, fact = fact, await self._turns.next()
+            else:
+                file.stood = by_name.get(file.destination)
+        self._next = fact
+
+    async def end(self) -> None:
+        """To be called after the last file.
+
+        Raises:
+            RecordError: Something is left, of no file, or not in its turn.
+        """
+        left = self._next if self._began else await self._turns.next()
+        if left is not None:
+            raise out_of_turn(f"say what stood at {left.path}, where no file goes, or not in its turn")
+
+
+def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:
+    """Winners in runs of at most so many, and so many bytes of records as may be read at once; at least one."""
+    run: list[Winner] = []
+    length = 0
+    for winner in winners:
+        if run and (length + winner.length > BYTES_IN_A_RUN or len(run) == most):
+            yield run
+            run, length = [], 0
+        run.append(winner)
+        length += winner.length
+    if run:
+        yield run

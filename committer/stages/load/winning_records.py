@@ -1,0 +1,243 @@
+"""References to the task records that win."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from committer.advice import COMMIT_AGAIN
+from committer.errors import (
+    JobNotFoundError,
+    RecordError,
+    StoreNotFoundError,
+    TaskCommitsRequiredError,
+    TaskError,
+    TaskMissingError,
+)
+from committer.layout import MANIFEST_SUFFIX, JobLayout
+from committer.paths import StorePath
+from committer.readable import count
+from committer.records.task_commit import TaskCommit
+from committer.stages.base import RecordRef, StageContext
+
+RIGHT_NUMBER: Final = "give their right number"
+"""How the next step begins where more tasks committed than the commit was told of: none has to run again."""
+
+# Tasks that one sentence names.
+MOST_NAMED = 20
+
+
+def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) -> list[RecordRef]:
+    """The records that messages name: exactly these win.
+
+    Raises:
+        RecordError: A message is of another job, names a record outside the job's directory, or a task twice.
+    """
+    layout = context.layout
+    refs: list[RecordRef] = []
+    seen: dict[int, TaskCommit] = {}
+    for message in task_commits:
+        if isinstance(message, bytes | bytearray | memoryview | str):
+            raise RecordError(
+                f"a task commit message was given encoded, as {type(message).__name__}",
+                operation="commit_job",
+                next_step="decode each: task_commits=[TaskCommit.decode(message) for message in messages]",
+            )
+        if not isinstance(message, TaskCommit):
+            raise RecordError(
+                f"a task commit message is missing: {message!r} was given in its place",
+                operation="commit_job",
+                next_step="pass the task_commit of every task, and no None",
+            )
+        if message.job_id != layout.job_id:
+            raise RecordError(
+                f"a task commit message of job {message.job_id} was given to job {layout.job_id}",
+                field="job_id",
+                path=message.record,
+                operation="commit_job",
+                next_step=f"give the messages of attempts of job {layout.job_id} alone: each says its job_id",
+            )
+        if message.task in seen:
+            raise RecordError(
+                f"two task commit messages name task {message.task} (attempts {seen[message.task].attempt} "
+                f"and {message.attempt})",
+                field="task",
+                path=message.record,
+                operation="commit_job",
+                next_step="pass one message a task: the attempt your engine chose",
+            )
+        seen[message.task] = message
+        refs.append(_ref_of(context, message))
+    return sorted(refs, key=lambda ref: ref.record)
+
+
+def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
+    layout = context.layout
+    if context.spec.delivery == "listing":
+        # The record lies under the task's name.
+        return RecordRef(layout.record_name(layout.manifest(message.task)), message.digest, length=message.length)
+    path = layout.attempt_record(message.task, message.attempt, message.nonce)
+    if message.record != path.uri:
+        raise RecordError(
+            "a task commit message names a record that is not where its attempt's record is",
+            field="record",
+            path=message.record,
+            operation="commit_job",
+        )
+    inline = message.inline.encode() if message.inline is not None else None
+    return RecordRef(path.relative_to(layout.job_directory), message.digest, inline, message.length)
+
+
+async def check_attempt_records(context: StageContext, refs: list[RecordRef]) -> None:
+    """Makes sure that the records which messages name stand, those that messages carry too: one listing.
+
+    A driver that finishes the job later has only the records to go by, and an attempt that was aborted took its away.
+
+    Raises:
+        TaskError: One is gone.
+        JobNotFoundError: So is their directory.
+    """
+    layout, store = context.layout, context.store
+    try:
+        standing = {child.path.name async for child in store.list(layout.attempts)}
+    except StoreNotFoundError as error:
+        raise JobNotFoundError(
+            f"job {layout.job_id} has no attempts directory: it was cleaned up, by itself or by a Hadoop committer "
+            "that deletes all of _temporary",
+            operation="commit_job",
+            path=layout.attempts,
+            next_step="run the job again; nothing was published",
+        ) from error
+    gone = [ref.record for ref in refs if ref.record.rpartition("/")[2] not in standing]
+    if gone:
+        raise TaskError(
+            f"the records of {len(gone)} task attempts are gone, the first: {gone[0]}: it was aborted, or the job was "
+            "cleaned up",
+            operation="commit_job",
+            path=layout.job_directory / gone[0],
+            next_step="commit with the message of another attempt of the task, or run the task again",
+        )
+
+
+def check_task_count(layout: JobLayout, refs: list[RecordRef], tasks: int | None) -> None:
+    """Refuses a commit with another number of tasks than the job has.
+
+    Raises:
+        TaskMissingError: The numbers differ; it names tasks that did not commit.
+    """
+    if tasks is None or len(refs) == tasks:
+        return
+    committed = {layout.task_of_record(ref.record) for ref in refs}
+    missing = [] if None in committed else [str(task) for task in range(tasks) if task not in committed]
+    more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
+    named = f"; not committed: {', '.join(missing[:MOST_NAMED])}{more}" if missing else ""
+    ways = RIGHT_NUMBER if len(refs) > tasks else f"run the missing tasks, or {RIGHT_NUMBER}"
+    raise TaskMissingError(
+        f"job {layout.job_id} was to be committed with {count(tasks, 'task')}, and {len(refs):,} committed{named}",
+        operation="commit_job",
+        path=layout.job_directory,
+        next_step=f"{ways}, then {COMMIT_AGAIN}; nothing was published",
+    )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CommittedAttempt:
+    """One run of a task attempt that committed, by the name of its record.
+
+    Attributes:
+        task: The task's number.
+        attempt: The attempt's number.
+        nonce: What tells two runs of one attempt apart.
+    """
+
+    task: int
+    attempt: int
+    nonce: str
+
+    def record(self, layout: JobLayout) -> StorePath:
+        """Where its record is."""
+        return layout.attempt_record(self.task, self.attempt, self.nonce)
+
+
+async def one_attempt_a_task(context: StageContext, tasks: int) -> list[CommittedAttempt]:
+    """The committed attempt of each of the job's tasks, where there is exactly one of each: two listings.
+
+    A task that began, and whose number is too high, says that the caller counted too few, by the records that stand.
+
+    Args:
+        context: The job, with delivery by message.
+        tasks: How many tasks it has: they are numbered from 0.
+
+    Raises:
+        TaskCommitsRequiredError: Of a task several attempts committed, so that only the engine that ran them knows
+            which one wins; or a record is none of this job's attempts.
+        TaskMissingError: Of a task no attempt committed, or tasks committed, or began, that the job does not have.
+    """
+    found: dict[int, list[CommittedAttempt]] = {}
+    strange: list[str] = []
+    for name in await _record_names(context):
+        run = context.layout.parse_attempt_record(name)
+        if run is None:
+            strange.append(name)
+        else:
+            one = CommittedAttempt(*run)
+            found.setdefault(one.task, []).append(one)
+    several = {task: sorted(runs) for task, runs in sorted(found.items()) if len(runs) > 1}
+    if several or strange:
+        sentences = [f"task {task} committed as {_attempts(runs)}" for task, runs in several.items()]
+        sentences += [f"{name} is no record of an attempt of this job" for name in sorted(strange)]
+        raise TaskCommitsRequiredError(
+            f"the committed attempts of job {context.layout.job_id} do not say which of them win: {_some(sentences)}",
+            operation="commit_job",
+            path=context.layout.attempts,
+            next_step="`await job.abort_task(task, attempt)` removes an attempt that is not to win; or give "
+            "commit(task_commits=[...]) the message of the winner of each task; the job stays open until then",
+        )
+    own = found.keys() & set(range(tasks))
+    problems = [f"task {task} has no committed attempt" for task in range(tasks) if task not in found]
+    problems += [
+        f"task {task} committed, and the job has tasks 0 to {tasks - 1}" for task in sorted(found) if task >= tasks
+    ]
+    problems += [
+        f"task {task} began, and the job has tasks 0 to {tasks - 1}"
+        for task in sorted(await _begun(context) - found.keys())
+        if task >= tasks
+    ]
+    if problems:
+        raise TaskMissingError(
+            f"job {context.layout.job_id} has {tasks} tasks, of which {len(own)} committed: {_some(problems)}",
+            operation="commit_job",
+            path=context.layout.attempts,
+            next_step="run the missing tasks again with open_task(job.spec, task=...), or give the right number of "
+            "tasks; else abort the job. Nothing was published",
+        )
+    return [found[task][0] for task in range(tasks)]
+
+
+async def _begun(context: StageContext) -> set[int]:
+    """The tasks of which an attempt has a directory: it was not aborted."""
+    layout = context.layout
+    try:
+        names = [child.path.name async for child in context.store.list(layout.tasks) if child.is_directory]
+    except StoreNotFoundError:
+        return set()
+    runs = (layout.parse_attempt_record(f"{name}{MANIFEST_SUFFIX}") for name in names)
+    return {run[0] for run in runs if run is not None}
+
+
+async def _record_names(context: StageContext) -> list[str]:
+    try:
+        children = [child.path.name async for child in context.store.list(context.layout.attempts)]
+    except StoreNotFoundError:
+        return []
+    return [name for name in children if name.endswith(MANIFEST_SUFFIX)]
+
+
+def _attempts(runs: list[CommittedAttempt]) -> str:
+    return " and ".join(f"attempt {run.attempt} (run {run.nonce})" for run in runs)
+
+
+def _some(sentences: list[str]) -> str:
+    more = len(sentences) - MOST_NAMED
+    return "; ".join(sentences[:MOST_NAMED]) + (f"; and {more:,} more" if more > 0 else "")

@@ -1,0 +1,1 @@
+"""Publishing the files of a decided job."""

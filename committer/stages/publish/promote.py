@@ -1,0 +1,143 @@
+"""PromoteDirectories: publishes a whole directory by one rename where that cannot make anything else visible."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+
+from committer.errors import StoreError
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.stages.base import Stage, StageContext
+from committer.stages.identity import is_file_of, stands_as_directory
+from committer.stages.load.promotions import Promotion
+from committer.stores.base import FileStatus
+from committer.stores.directory_abilities import DIRECTORY_RIGHTS, TREE_LISTING, rename_known_directory
+from committer.stores.helpers import walk
+
+# Directories that are compared in one call.
+_COMPARED_AT_ONCE = 2_000
+
+
+class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
+    """Renames directories that one task attempt alone wrote and that are absent at the destination, with their files.
+
+    Such a directory holds whatever the attempt left in it, so it is listed first and must hold exactly the committed
+    files: no other file, link, pipe or directory. Nothing that goes by its path comes into it any more, because the
+    job is sealed (`SealTasks`). Any other answer than success leaves the directory to `PublishFiles`, which looks at
+    each file, so a lost answer needs no recovery of its own.
+
+    Unless the caller asked for it, a directory is promoted only where one that this driver makes would be the same, by
+    owner, mode and access lists, and leaves Java's checksums to `PublishFiles`, which drops them. With
+    `promote_directories=True` each keeps what it has, and checksums come along with the files that they belong to.
+
+    Preconditions: the decision stands; the job is sealed; the parents of the directories stand (`CreateDirectories`).
+    Postconditions: the promotions returned are in place, each file of them the one that was committed.
+    Cost: a rename a promotion, and one listing a directory in it; where one listing shows a tree, one a task attempt,
+    or one for all of them if `together`. One look at all of them, unless the caller asked for it.
+
+    Args:
+        context: The job.
+        together: Whether little else was sealed than what is to be promoted here.
+    """
+
+    name = "job_stage_promote_directories"
+
+    def __init__(self, context: StageContext, *, together: bool = False) -> None:
+        super().__init__(context)
+        self._together = together
+
+    async def execute(self, value: list[Promotion]) -> list[Promotion]:
+        """Promotes many at once; returns those that succeeded."""
+        done: list[Promotion] = []
+        progress = self.context.progress
+        progress.expect(len(value))
+
+        async def rename(promotion: Promotion) -> None:
+            if await self._rename(promotion):
+                done.append(promotion)
+                progress.advance()
+
+        async def list_and_rename(promotion: Promotion) -> None:
+            if await self._exact(layout.tasks / promotion.source, [promotion]):
+                await rename(promotion)
+
+        async def list_some(listed: tuple[StorePath, list[Promotion]]) -> None:
+            exact.extend(await self._exact(*listed))
+
+        context, layout = self.context, self.context.layout
+        alike = value if context.config.promote_directories else await self._alike(value)
+        workers = context.config.io_concurrency
+        if TREE_LISTING.of(context.store) is None:
+            await run_workers(alike, list_and_rename, workers=workers, operation=self.name)
+            return done
+        exact: list[Promotion] = []
+        await run_workers(self._listings(alike), list_some, workers=workers, operation=self.name)
+        await run_workers(exact, rename, workers=workers, operation=self.name)
+        return done
+
+    def _listings(self, promotions: list[Promotion]) -> list[tuple[StorePath, list[Promotion]]]:
+        """What to list where one listing shows a tree, with what is looked for in it."""
+        tasks = self.context.layout.tasks
+        if self._together:
+            return [(tasks, promotions)] if promotions else []
+        by_owner: dict[str, list[Promotion]] = {}
+        for promotion in promotions:
+            by_owner.setdefault(promotion.owner, []).append(promotion)
+        return [(tasks / (owner if len(some) > 1 else some[0].source), some) for owner, some in by_owner.items()]
+
+    async def _alike(self, promotions: list[Promotion]) -> list[Promotion]:
+        """Those whose every directory is as this driver would make it."""
+        layout = self.context.layout
+        able = DIRECTORY_RIGHTS.required(self.context.store, self.name)
+        asked = [
+            (number, layout.tasks / f"{promotion.owner}/{directory}", layout.target(promotion.directory).parent)
+            for number, promotion in enumerate(promotions)
+            for directory in promotion.directories
+        ]
+        others: set[int] = set()
+        for start in range(0, len(asked), _COMPARED_AT_ONCE):
+            some = asked[start : start + _COMPARED_AT_ONCE]
+            alike: Sequence[bool] = [False] * len(some)
+            with suppress(StoreError):
+                alike = await able.made_alike([(directory, parent) for _number, directory, parent in some])
+            others.update(number for (number, _, _), same in zip(some, alike, strict=True) if not same)
+        return [promotion for number, promotion in enumerate(promotions) if number not in others]
+
+    async def _rename(self, promotion: Promotion) -> bool:
+        layout = self.context.layout
+        try:
+            source, target = layout.tasks / promotion.source, layout.destination / promotion.directory
+            # The listing showed files in it.
+            await rename_known_directory(self.context.store, source, target)
+        except StoreError:
+            return False
+        return True
+
+    async def _exact(self, root: StorePath, promotions: list[Promotion]) -> list[Promotion]:
+        """Those that hold their committed files and nothing else, by one look at all that is below `root`."""
+        tasks = self.context.layout.tasks
+        places = {f"{one.owner}/{directory}": one for one in promotions for directory in one.directories}
+        seen: dict[str, set[str]] = {one.directory: set() for one in promotions}
+        others: set[str] = set()
+        try:
+            async for status in self._below(root):
+                name = status.path.relative_to(tasks)
+                if name in places and stands_as_directory(status):
+                    continue
+                promotion = places.get(name.rpartition("/")[0])
+                if promotion is None:
+                    continue
+                below = name[len(promotion.source) + 1 :]
+                file = promotion.files.get(below)
+                if file is not None and is_file_of(status, file):
+                    seen[promotion.directory].add(below)
+                else:
+                    others.add(promotion.directory)
+        except StoreError:
+            return []
+        return [one for one in promotions if one.directory not in others and len(seen[one.directory]) == len(one.files)]
+
+    def _below(self, root: StorePath) -> AsyncIterator[FileStatus]:
+        able = TREE_LISTING.of(self.context.store)
+        return walk(self.context.store, root) if able is None else able.list_tree(root)

@@ -1,0 +1,438 @@
+"""PublishFiles: renames every file of a decided job to its destination."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from committer.errors import (
+    CommitterError,
+    OutcomeUnknownError,
+    StoreConflictError,
+    StoreError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StoreThrottledError,
+    StoreUnavailableError,
+    TargetExistsError,
+)
+from committer.events import names
+from committer.flow.workers import run_workers
+from committer.layout import JobLayout
+from committer.paths import StorePath
+from committer.records.job_state import Fact
+from committer.records.success import FILENAMES_LIMIT
+from committer.stages.base import Stage, StageContext
+from committer.stages.check.preflight import end_it_first
+from committer.stages.check.superseded import job_inside
+from committer.stages.decide.commit_state import CommitState, other_end
+from committer.stages.durability import run_together
+from committer.stages.identity import (
+    is_file_of,
+    is_virtual_directory,
+    may_be_file_of,
+    stands_as_directory,
+)
+from committer.stages.load.planned_files import PlannedFile
+from committer.stages.publish.create_directories import make_missing, remove_made
+from committer.stages.publish.existing_target import ExistingTargets
+from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, VERSIONS, SupportsBatchRename
+from committer.stores.base import FileStatus
+from committer.stores.directory_abilities import TREE_COUNTS, SupportsTreeCounts, TreeCounts
+
+# With fewer files a look at each costs no more than the count.
+_WORTH_A_COUNT = 2
+
+
+async def counted_files(
+    context: StageContext, store: SupportsTreeCounts, files: list[PlannedFile], *, operation: str
+) -> tuple[list[PlannedFile], list[PlannedFile]]:
+    """Parts files into those that are known to be files, and those that are to be looked at.
+
+    A directory where a record names a file makes one directory more, and one file less. An attempt's directory that
+    holds more or less than its record says, or cannot be counted, proves nothing. One call an attempt. What makes up
+    for such a directory in files, directories and bytes at once is not told: in a directory whose name holds a nonce
+    of the attempt, nothing but the attempt writes.
+
+    Args:
+        context: The job.
+        store: The same store, which counts.
+        files: All files of each attempt; those of an attempt of which some are missing are looked at.
+        operation: For errors.
+    """
+    attempts: dict[str, list[PlannedFile]] = {}
+    for file in files:
+        attempts.setdefault(file.source.partition("/")[0], []).append(file)
+    proved: set[str] = set()
+
+    async def count(attempt: str) -> None:
+        try:
+            found = await store.count_tree(context.layout.tasks / attempt)
+        except StoreError:
+            # The looks that follow tell what is wrong.
+            return
+        if found == _recorded(attempts[attempt]):
+            proved.add(attempt)
+
+    worth = [attempt for attempt, some in attempts.items() if len(some) >= _WORTH_A_COUNT]
+    await run_workers(worth, count, workers=context.config.io_concurrency, operation=operation)
+    known = [file for attempt, some in attempts.items() if attempt in proved for file in some]
+    rest = [file for attempt, some in attempts.items() if attempt not in proved for file in some]
+    return known, rest
+
+
+def _recorded(files: list[PlannedFile]) -> TreeCounts:
+    """What holds these files, and nothing else."""
+    directories = set[str]()
+    for directory in {file.source.rpartition("/")[0] for file in files}:
+        above = directory
+        while above and above not in directories:
+            directories.add(above)
+            above = above.rpartition("/")[0]
+    return TreeCounts(len(files), len(directories), sum([file.size for file in files]))
+
+
+_Ends: TypeAlias = tuple[StorePath, StorePath]
+_RenameTogether: TypeAlias = Callable[[Sequence[PlannedFile], list[_Ends]], Awaitable[dict[int, StoreError]]]
+
+# How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
+# handful is plenty; more would be a livelock with a process that keeps changing it.
+_ROUNDS = 5
+
+
+@dataclass(slots=True)
+class Published:
+    """What was published, by this driver or before.
+
+    Attributes:
+        files: Files in place.
+        size: Bytes in place.
+        recovered: Files that were found in place although the rename did not say so.
+        filenames: The first ones, as URIs; `most` of them.
+        lengths: Their lengths.
+        named: The same files; empty where their names come from a record.
+        most: How many files are named: `RecordForms.filenames_limit`.
+    """
+
+    files: int = 0
+    size: int = 0
+    recovered: int = 0
+    filenames: list[str] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    named: list[PlannedFile] = field(default_factory=list)
+    most: int = FILENAMES_LIMIT
+
+    def add(self, layout: JobLayout, files: list[PlannedFile], done: int) -> None:
+        """Counts files that are in place: `done` of them is what their publish actions said, one by one."""
+        self.files += done
+        self.size += sum([file.size for file in files])
+        for file in files[: self.most - len(self.filenames)]:
+            self.filenames.append(layout.target(file.destination).uri)
+            self.lengths.append(file.size)
+            self.named.append(file)
+
+
+class PublishFiles(Stage[CommitState, Published]):
+    """Publishes each file by one rename, and looks only where that rename does not simply succeed.
+
+    For (source, target) present/absent it publishes; absent/same identity is done; present/same identity (a link whose
+    old name is left) is finished; present/other falls under the existing-target rule; absent/other and absent/absent
+    cannot be told, and stop the commit with `outcome="unknown"`. So any driver can run it again, at any time.
+
+    Preconditions: the decision stands; the directories exist.
+    Postconditions: every file of every winner is at its destination and nowhere else.
+    Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a store error
+    leaves a decided job that `recover` finishes. After the first failure no new call starts.
+    Cost: one call a file, and one an attempt where the store counts; 2 to 5 more for each that fails; for one that
+    replaces, 2 or 3 more, and where that is a directory two listings of each directory in it.
+    Hadoop: ``RenameFilesStage``.
+    """
+
+    name = statistic = names.JOB_STAGE_RENAME_FILES
+
+    def __init__(self, context: StageContext) -> None:
+        super().__init__(context)
+        self._published = Published()
+        self._ends = _make_ends(context.layout)
+        self._existing: ExistingTargets
+
+    async def execute(self, value: CommitState) -> Published:
+        """Publishes all files, many at once."""
+        self._existing = ExistingTargets(self.context, value, self.name)
+        self.context.progress.expect(value.decision.files)
+        layout, store, published = self.context.layout, self.context.store, self._published
+        promote = value.promote
+        rename_file, advance, ends = store.rename_file, self.context.progress.advance, self._ends
+        versions = VERSIONS.of(store)
+
+        async def publish(file: PlannedFile) -> None:
+            if file.stood is not None:
+                await self._settle(file, *ends(file), None)
+            else:
+                source, target = ends(file)
+                try:
+                    if versions is None or file.version is None:
+                        await rename_file(source, target, identity=file.identity)
+                    else:
+                        await versions.rename_version(source, target, version=file.version, identity=file.identity)
+                except StoreError as error:
+                    await self._settle(file, source, target, error)
+            advance(1, file.size)
+
+        workers, able = self.context.config.io_concurrency, BATCH_RENAME.of(store)
+        async for batch in value.files.batches():
+            rest = batch if promote is None else await promote(batch)
+            done = len(batch) - len(rest)
+            if done:
+                advance(done, sum([file.size for file in batch]) - sum([file.size for file in rest]))
+            if able is not None:
+                plain, rest = _without_stood(rest) if value.targets else (rest, [])
+                done += await self._publish_plain(able, plain)
+            done += await run_workers(rest, publish, workers=workers, operation=self.name)
+            published.add(layout, batch, done)
+        return published
+
+    async def _publish_plain(self, store: SupportsBatchRename, files: list[PlannedFile]) -> int:
+        """Publishes files at whose targets nothing is known to stand, many in one call; says how many."""
+
+        async def rename(some: Sequence[PlannedFile], renames: list[_Ends]) -> dict[int, StoreError]:
+            return await store.rename_files(renames, identities=[file.identity for file in some])
+
+        counting = TREE_COUNTS.of(self.context.store)
+        if counting is None:
+            return await self._publish_together(rename, files)
+        counted = counting.rename_counted_files
+        known, rest = await counted_files(self.context, counting, files, operation=self.name)
+        done = await self._publish_together(lambda _some, renames: counted(renames), known)
+        return done + await self._publish_together(rename, rest)
+
+    async def _publish_together(self, rename: _RenameTogether, files: list[PlannedFile]) -> int:
+        done = 0
+        advance = self.context.progress.advance
+        most = self.context.config.io_concurrency
+
+        async def publish(some: Sequence[PlannedFile]) -> None:
+            nonlocal done
+            renames = [self._ends(file) for file in some]
+            errors = await rename(some, renames)
+
+            async def settle(index: int) -> None:
+                await self._settle(some[index], *renames[index], errors[index])
+
+            await run_workers(errors, settle, workers=most, operation=self.name)
+            done += len(some)
+            advance(len(some), sum([file.size for file in some]))
+
+        await run_together(_by_directory(files), publish, io_concurrency=most, operation=self.name)
+        return done
+
+    async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:
+        """Looks at source and target and does what is left to do, until nothing is."""
+        made: list[StorePath] = []
+        try:
+            await self._settle_by_looks(file, source, target, error, made)
+        except CommitterError:
+            # The job may have been taken back since this driver, or worker, looked.
+            await remove_made(self.context, made)
+            raise
+
+    async def _settle_by_looks(
+        self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None, made: list[StorePath]
+    ) -> None:
+        for _round in range(_ROUNDS):
+            at_source, at_target = await self._look(source), await self._look(target)
+            same = is_file_of(at_target, file)
+            if same and not (at_source is not None and may_be_file_of(at_source, file)):
+                # Whatever stands at its source by now (a late request makes an empty file again) is not it.
+                if error is not None:
+                    self._published.recovered += 1
+                    self.context.statistics.count(names.COMMIT_FILE_RENAME_RECOVERED)
+                return
+            if at_source is None:
+                raise await self._unknown(file, target, at_target, error)
+            if not may_be_file_of(at_source, file):
+                raise await self._unknown(file, source, at_target, error)
+            if error is not None and not _worth_another_try(error):
+                raise error
+            try:
+                if at_target is None:
+                    await self._rename_into_place(file, source, target, made)
+                elif same:
+                    # Two names of one file: the rename was a link whose old name was not yet removed. Renaming one
+                    # onto the other would do nothing (POSIX), so the old name is removed.
+                    await self.context.store.delete_file(source)
+                else:
+                    await self._replace_target(file, source, target, at_target)
+                return
+            except StoreError as again:
+                error = again
+        if isinstance(error, StoreExistsError):
+            # The store sees something there that it does not show. The file is at its source, and nothing happened.
+            raise self._existing.refusal(file, target, "something that cannot be looked at", [error])
+        if isinstance(error, StoreUnavailableError | StoreThrottledError):
+            # The file is at its source, and nothing happened.
+            raise error
+        raise await self._unknown(file, target, None, error, gone=False)
+
+    async def _look(self, path: StorePath) -> FileStatus | None:
+        try:
+            status = await self.context.store.status(path)
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            return None
+        return None if is_virtual_directory(status, self.context.store.capabilities) else status
+
+    async def _rename_into_place(
+        self, file: PlannedFile, source: StorePath, target: StorePath, made: list[StorePath]
+    ) -> None:
+        store = self.context.store
+        fact = file.stood
+        if fact is not None and fact.is_directory:
+            # Taken away by a call without answer, or by a driver that died, or runs beside this one.
+            await self._refuse_job_aside(file, target, self.context.layout.superseded / f"{fact.aside:08d}")
+        if store.capabilities.directories:
+            # Its directory may have been removed since it was made or seen.
+            await make_missing(self.context, file.destination, made)
+        await store.rename_file(source, target, identity=file.identity)
+
+    async def _replace_target(
+        self, file: PlannedFile, source: StorePath, target: StorePath, standing: FileStatus
+    ) -> None:
+        store, layout = self.context.store, self.context.layout
+        fact = file.stood
+        if not self._existing.may_replace(file, standing):
+            raise self._existing.refusal(file, target, "a link" if standing.is_link else "a file")
+        aside = layout.superseded / _aside_name(file.destination, fact, standing)
+        if stands_as_directory(standing):
+            await self._take_directory(file, target, aside)
+            await store.rename_file(source, target, identity=file.identity)
+            return
+        able = HARD_LINKS.of(store)
+        if able is not None:
+            try:
+                await able.link_file(target, aside)
+            except StoreExistsError:
+                # Linked before, by a driver that died or runs beside this one. It must be this very file.
+                kept = await store.status(aside)
+                if kept.identity != standing.identity:
+                    raise
+        await store.rename_file(source, target, replace=True, identity=file.identity)
+
+    async def _take_directory(self, file: PlannedFile, target: StorePath, aside: StorePath) -> None:
+        """Takes a directory away, unless a job began to run into it, since the decision too."""
+        store = self.context.store
+        await self._refuse_job(file, target, target)
+        if not store.capabilities.atomic_directory_rename:
+            await store.delete_directory(target, recursive=True)
+            return
+        await store.rename_directory(target, aside)
+        await self._refuse_job_aside(file, target, aside)
+
+    async def _refuse_job_aside(self, file: PlannedFile, target: StorePath, aside: StorePath) -> None:
+        """Looks again at a directory that was taken away. The look before took as long as the directory is large: a job
+        may have come to what it had passed.
+        """
+        try:
+            await self._refuse_job(file, target, aside)
+        except TargetExistsError:
+            await self.context.store.rename_directory(aside, target)
+            raise
+
+    async def _refuse_job(self, file: PlannedFile, target: StorePath, standing: StorePath) -> None:
+        found = await job_inside(self.context.store, standing)
+        if found is not None:
+            job = target / found.relative_to(standing)
+            refusal = self._existing.refusal(file, target, f"a directory that a job runs into (it holds {job})")
+            refusal.next_step = end_it_first(job)
+            raise refusal
+
+    async def _unknown(
+        self,
+        file: PlannedFile,
+        path: StorePath,
+        standing: FileStatus | None,
+        error: StoreError | None,
+        *,
+        gone: bool = True,
+    ) -> CommitterError:
+        if not gone:
+            found = f"{_ROUNDS} renames of it failed one after the other"
+        elif standing is None:
+            found = "it is at neither its source nor its destination"
+        elif file.identity is None or standing.identity is None:
+            found = "its source is gone and the store cannot prove that what stands at its destination is it"
+        else:
+            found = "its source is gone, or not what was committed, and another file stands at its destination"
+        end = await other_end(self.context, forward_only=self._existing.forward_only)
+        return OutcomeUnknownError(
+            f"cannot tell what happened to {file.destination}: {found}",
+            operation=self.name,
+            path=path,
+            next_step=f"find out who changed it; {self.context.recover_call()} goes on from here, nothing was deleted; "
+            f"where it is lost, {end}",
+            causes=[error] if error is not None else [],
+        )
+
+
+def _make_ends(layout: JobLayout) -> Callable[[PlannedFile], _Ends]:
+    """Where a file is and where it goes, by names that were proved to stay inside. Called for every file of a job."""
+    tasks, destination = layout.tasks, layout.destination
+    scheme, authority = destination.scheme, destination.authority
+    above_source = f"{tasks.path}/"
+    above_target = "/" if destination.path == "/" else f"{destination.path}/"
+
+    def ends(file: PlannedFile) -> _Ends:
+        name = file.destination
+        return (
+            StorePath(scheme, authority, above_source + file.source),
+            StorePath(scheme, authority, name if name[0] == "/" else above_target + name),
+        )
+
+    return ends
+
+
+def _without_stood(files: list[PlannedFile]) -> tuple[list[PlannedFile], list[PlannedFile]]:
+    """Files at whose destinations nothing stood, and the rest."""
+    return [file for file in files if file.stood is None], [file for file in files if file.stood is not None]
+
+
+def _by_directory(files: list[PlannedFile]) -> list[PlannedFile]:
+    """The same files, those of one directory next to one another: a store looks at a directory once for all of them."""
+    directories: dict[str, list[PlannedFile]] = {}
+    for file in files:
+        name = file.destination
+        directory = name[: name.rfind("/") + 1]
+        some = directories.get(directory)
+        if some is None:
+            directories[directory] = [file]
+        else:
+            some.append(file)
+    return [file for some in directories.values() for file in some]
+
+
+def _worth_another_try(error: StoreError) -> bool:
+    """Errors after which looking and trying again can help. The others (rights, limits) are the user's to solve."""
+    return isinstance(
+        error,
+        StoreOutcomeUnknownError
+        | StoreConflictError
+        | StoreNotFoundError
+        | StoreExistsError
+        | StoreNotADirectoryError
+        | StoreUnavailableError
+        | StoreThrottledError
+        | StoreIsADirectoryError,
+    )
+
+
+def _aside_name(destination: str, fact: Fact | None, standing: FileStatus) -> str:
+    if fact is not None and fact.identity == standing.identity and fact.is_directory == stands_as_directory(standing):
+        return f"{fact.aside:08d}"
+    # It came after the decision, which does not speak of it, so a rollback will not put it back; it is kept until
+    # cleanup all the same.
+    digest = hashlib.sha256(f"{destination}\0{standing.identity}".encode()).hexdigest()
+    return f"late-{digest[:32]}"

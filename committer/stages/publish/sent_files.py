@@ -1,0 +1,256 @@
+"""Publishes sent files: completes uploads, or puts block lists."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Final
+
+from committer.errors import (
+    OutcomeUnknownError,
+    RecordError,
+    StoreConflictError,
+    StoreError,
+    StoreExistsError,
+    StoreOutcomeUnknownError,
+    StorePartsError,
+    StorePreconditionError,
+    StoreUploadNotFoundError,
+    TargetExistsError,
+)
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.records.pending_uploads import UploadEntry
+from committer.stages.base import Stage, StageContext
+from committer.stages.decide.commit_state import CommitState, other_end
+from committer.stages.identity import is_file_of
+from committer.stages.load.planned_files import PlannedFile
+from committer.stages.publish.existing_target import ExistingTargets
+from committer.stages.publish.publish import Published
+from committer.stores.base import FileStatus
+from committer.stores.helpers import status_or_none
+from committer.stores.upload_ends import finish_block_list, finish_upload
+from committer.stores.uploads import UploadPart
+
+ROUNDS: Final = 5
+"""How often a file is tried while other changes of its name come between."""
+
+
+class PublishSentFiles(Stage[CommitState, Published]):
+    """Sends what makes each file visible, for many at once. A subclass says which call that is, and on what condition.
+
+    A file is proved by its stamp and length, so that a call that finds nothing waiting any more is told from one whose
+    file was given up. Any driver can run it again, at any time.
+    """
+
+    def __init__(self, context: StageContext) -> None:
+        super().__init__(context)
+        self._existing: ExistingTargets
+
+    @abstractmethod
+    async def _make_visible(self, file: PlannedFile, target: StorePath) -> None:
+        """Puts one file at its destination, or finds that it stands there."""
+
+    async def execute(self, value: CommitState) -> Published:
+        """Publishes all, many at once."""
+        self._existing = ExistingTargets(self.context, value, self.name)
+        self.context.progress.expect(value.decision.files)
+        published, workers = Published(), self.context.config.io_concurrency
+        async for batch in value.files.batches():
+            done = await run_workers(batch, self._publish, workers=workers, operation=self.name)
+            published.add(self.context.layout, batch, done)
+        return published
+
+    async def _publish(self, file: PlannedFile) -> None:
+        await self._make_visible(file, self.context.layout.target(file.destination))
+        self.context.progress.advance(1, file.size)
+
+    def _sent(self, file: PlannedFile, what: str) -> UploadEntry:
+        """What the record says waits for the file.
+
+        Raises:
+            RecordError: It names none.
+        """
+        if file.upload is None:
+            target = self.context.layout.target(file.destination)
+            raise RecordError(
+                f"the record of {file.destination} names no {what}", field="files", operation=self.name, path=target
+            )
+        return file.upload
+
+    async def _lost(self, file: PlannedFile, gone: str, step: str, causes: list[StoreError]) -> OutcomeUnknownError:
+        """The error of a file that neither stands at its destination nor waits any more.
+
+        Args:
+            file: The file.
+            gone: What is gone, and how that can be.
+            step: How to find out what did it.
+            causes: What the store said.
+        """
+        again = f"nothing was deleted, and {self.context.recover_call()} goes on from here"
+        return self._unknown(file, gone, f"{step}; {again}; where the file is lost, {await self._other_end()}", causes)
+
+    async def _unanswered(self, file: PlannedFile, what: str, causes: list[StoreError]) -> OutcomeUnknownError:
+        """The error of a file whose call was answered too seldom to tell what became of it."""
+        # SeaweedFS answers so for good where a directory stands at the file's name.
+        again = f"{self.context.recover_call()} goes on from here, nothing was deleted"
+        step = f"{again}; where it ends like this again, {await self._other_end()}"
+        return self._unknown(
+            file, f"the answers to its {what} were lost, and its file is not at its destination", step, causes
+        )
+
+    async def _other_end(self) -> str:
+        return await other_end(self.context, forward_only=self._existing.forward_only)
+
+    def _unknown(self, file: PlannedFile, found: str, step: str, causes: list[StoreError]) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"cannot tell whether {file.destination} was published: {found}",
+            operation=self.name,
+            path=self.context.layout.target(file.destination),
+            next_step=step,
+            causes=causes,
+        )
+
+
+class CompleteUploads(PublishSentFiles):
+    """Completes the upload of each file, exclusively where nothing may be replaced.
+
+    Preconditions: the decision stands.
+    Postconditions: every file of every winner is at its destination.
+    Failure modes: `TargetExistsError` and `StorePartsError` are definite: nothing of that file happened;
+    `OutcomeUnknownError`; a store error leaves a decided job that `recover` finishes. After the first failure no new
+    completion starts.
+    Cost: one call a file; one or two more for each that fails, or that replaces.
+    Hadoop: ``AbstractS3ACommitter.commitPendingUploads``.
+    """
+
+    name = "job_stage_complete_uploads"
+
+    async def _make_visible(self, file: PlannedFile, target: StorePath) -> None:
+        exclusive = file.stood is None
+        last: StoreError | None = None
+        for _round in range(ROUNDS):
+            if not exclusive:
+                standing = await status_or_none(self.context.store, target)
+                if is_file_of(standing, file):
+                    return
+                if standing is not None and not self._existing.may_replace(file, standing):
+                    raise self._taken(target, file, last)
+                exclusive = standing is None
+            try:
+                await self._finish(file, target, exclusive=exclusive)
+                return
+            except StoreExistsError as error:
+                exclusive, last = False, error
+            except StoreConflictError as error:
+                # Another change of the name was under way. S3 may have dropped the upload; the next try learns it.
+                last = error
+            except StoreUploadNotFoundError as error:
+                dropped = isinstance(last, StoreConflictError)
+                raise (self._taken(target, file, last) if dropped else await self._gone(file, error)) from error
+            except StoreOutcomeUnknownError as error:
+                raise await self._unanswered(file, "completion", [error]) from error
+        raise await self._unanswered(file, "completion", [] if last is None else [last])
+
+    async def _finish(self, file: PlannedFile, target: StorePath, *, exclusive: bool) -> None:
+        upload = self._sent(file, "upload")
+        await finish_upload(
+            self.context.store,
+            target,
+            upload.id,
+            parts_of(upload),
+            stamp=file.stamp,
+            size=file.size,
+            identity=file.identity,
+            exclusive=exclusive,
+        )
+
+    def _taken(self, target: StorePath, file: PlannedFile, error: StoreError | None) -> TargetExistsError:
+        causes = [error] if error is not None else []
+        return self._existing.refusal(file, target, "a file", causes, still=error is None)
+
+    async def _gone(self, file: PlannedFile, error: StoreError) -> OutcomeUnknownError:
+        return await self._lost(
+            file,
+            "its upload is gone, and its file is not at its destination: another process aborted the one, or replaced "
+            "or deleted the other",
+            "look for a lifecycle rule that aborts uploads, or for a program that changed it",
+            [error],
+        )
+
+
+def parts_of(entry: UploadEntry) -> list[UploadPart]:
+    """What the completion of a recorded upload names."""
+    if len(entry.checksums) != len(entry.etags):
+        return [UploadPart(number, etag) for number, etag in enumerate(entry.etags, 1)]
+    return [
+        UploadPart(number, etag, None, checksum, entry.algorithm)
+        for number, (etag, checksum) in enumerate(zip(entry.etags, entry.checksums, strict=True), 1)
+    ]
+
+
+class PutBlockLists(PublishSentFiles):
+    """Puts the list of blocks of each file: exclusively where nothing may be replaced, else on the condition that what
+    stands there still is what was seen.
+
+    Preconditions: the decision stands.
+    Postconditions: every file of every winner is at its destination.
+    Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a store error
+    leaves a decided job that `recover` finishes. After the first failure no new list is sent.
+    Cost: one call a file; one or two more for each that fails, or that replaces.
+    """
+
+    name = "job_stage_put_block_lists"
+
+    async def _make_visible(self, file: PlannedFile, target: StorePath) -> None:
+        identity: str | None = None
+        looks = file.stood is not None
+        last: StoreError | None = None
+        for _round in range(ROUNDS):
+            if looks:
+                standing = await self._standing(file, target, last)
+                if is_file_of(standing, file):
+                    return
+                identity = standing.identity if standing is not None else None
+            try:
+                await self._finish(file, target, identity=identity)
+                return
+            except (StoreExistsError, StorePreconditionError) as error:
+                # Another file stands there, or none any more: the next round sees which.
+                looks, last = True, error
+            except StorePartsError as error:
+                # Who made a file there dropped the blocks, too: then that is what is in the way.
+                if is_file_of(await self._standing(file, target, error), file):
+                    return
+                raise await self._gone(file) from error
+            except StoreOutcomeUnknownError as error:
+                raise await self._unanswered(file, "list of blocks", [error]) from error
+        raise await self._unanswered(file, "list of blocks", [])
+
+    async def _standing(self, file: PlannedFile, target: StorePath, last: StoreError | None) -> FileStatus | None:
+        """What stands there: the job's file, or what gives way to it."""
+        standing = await status_or_none(self.context.store, target)
+        if standing is None or is_file_of(standing, file) or self._existing.may_replace(file, standing):
+            return standing
+        raise self._existing.refusal(file, target, "a file", [last] if last is not None else [])
+
+    async def _finish(self, file: PlannedFile, target: StorePath, *, identity: str | None) -> None:
+        blocks = self._sent(file, "blocks")
+        await finish_block_list(
+            self.context.store,
+            target,
+            blocks.etags,
+            stamp=file.stamp,
+            size=file.size,
+            exclusive=identity is None,
+            identity=identity,
+        )
+
+    async def _gone(self, file: PlannedFile) -> OutcomeUnknownError:
+        # Without a cause: a driver that goes by a list that was refused would take the job back.
+        return await self._lost(
+            file,
+            "its blocks are gone, and its file is not at its destination: another writer of that name dropped the "
+            "ones, or replaced or deleted the other, or the service dropped blocks that were a week old",
+            "find out which program wrote to that name",
+            [],
+        )

@@ -1,0 +1,1 @@
+"""Removing what a job that is over leaves."""

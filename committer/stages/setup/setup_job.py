@@ -1,0 +1,538 @@
+"""SetupJob: makes the job's directory under a name of its own, and opens the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, Literal
+
+import msgspec
+
+from committer.advice import call, page
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    JobExistsError,
+    JobNotFoundError,
+    StoreCrossDeviceError,
+    StoreError,
+    StoreExistsError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    UnsupportedError,
+)
+from committer.events import names
+from committer.file_names import root_of
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.flow.together import both, together
+from committer.flow.workers import run_workers
+from committer.layout import DirectoryName, JobLayout
+from committer.paths import StorePath
+from committer.records.job_state import JobOpened, JobSetup, decode_record, encode_record, limit_of
+from committer.spec import JobSpec
+from committer.stages.base import Stage, StageContext
+from committer.stages.decide.commit_state import looking_again
+from committer.stages.durability import missing_directories, sync_directories
+from committer.stages.remove.removal import remove_failed_setup
+from committer.stages.setup.destination_file import enclose_file, file_in_the_way, refuse_object
+from committer.stages.state.job_directory import JobState, list_job_directories, look_at_job
+from committer.stages.state.job_stands import has_setup, may_vanish
+from committer.stages.state.own_records import Drivers, is_open, read_drivers, read_state
+from committer.stores.helpers import children_of, create_exclusively, exists
+
+SETUP_BYTES: Final = 10
+"""Random bytes of a setup's nonce: among a million setups of one id two have the same with a chance of 1 in 10^12."""
+
+_TRIES: Final = 5
+
+
+class SetupJob(Stage[None, None]):
+    """Makes the job's directory under a name of its own, then opens the job unless another job of its id is live.
+
+    A job is live while its setup record exists and its `opened` says open. Of two setups of an id at once, one writes
+    first: the other one's listing shows it. Then either that job is open already, and this one is refused; or both try
+    to create the same `opened` exclusively, "open" or "closed". So at most one job of an id is ever open. What a dead
+    setup left is closed, and blocks nothing.
+
+    Where directories are renamed in one step, the whole directory is made under another name and renamed to its own: no
+    delayed request of a setup names anything in the job's directory. Elsewhere the first request is the one that
+    creates the setup record; where its response is lost, this nonce is abandoned (`set_up` draws another), since the
+    request may still take effect at any time.
+
+    Args:
+        context: The job.
+        needs: What the committer needs of the store: capabilities, each with what it is to say.
+
+    Attributes:
+        abandoned: Whether this nonce cannot be used: another setup or a cleanup closed the directory, or the response
+            to its first request was lost.
+
+    Preconditions: the store can what the committer needs.
+    Postconditions: the setup record, `opened` and the directories for task attempts and their records exist; the store
+    proved that a rename keeps identity. Nothing at the destination outside the job's directory changed: an old
+    `_SUCCESS` stays until the commit decision (Hadoop deletes it here). Roots outside the destination exist, and are on
+    its volume as far as that can be tried. With `durability="fsync"` the name of every directory made here survives a
+    power loss, those of the destination and its parents too.
+    Failure modes: any failure, and a cancellation, removes the directory that was made; where that fails too the error
+    says so, and a later cleanup removes it. `JobExistsError` where a job of the id is live or keeps its outcome.
+    Cost: about 11 calls in 7 round trips, and the store's probe beside them; 3 or 4 for each other directory of the id.
+    With `durability="fsync"` 6 more, and two a directory made above `_temporary`. For a root 4.
+    Hadoop: ``SetupJobStage``.
+    """
+
+    name = statistic = names.JOB_STAGE_SETUP
+
+    def __init__(self, context: StageContext, needs: Mapping[str, str]) -> None:
+        super().__init__(context)
+        self._needs = needs
+        self._began_to_make = False
+        self.abandoned: bool = False
+
+    async def execute(self, value: None) -> None:
+        """Makes, lists, opens."""
+        layout = self.context.layout
+        check_store(self.context, self._needs, operation=self.name)
+        missing = await missing_directories(self.context, layout.temporary)
+        for root in sorted(layout.roots):
+            missing += await missing_directories(self.context, layout.target(root))
+        try:
+            await self._make_directory()
+            await self._refuse_others()
+            await self._open()
+            # The probe may have found that the store can do less than it thought.
+            check_store(self.context, self._needs, operation=self.name)
+            # What a task commits rests on every name above it. `_temporary` may be another job's, made a moment ago and
+            # not synced yet.
+            made_in = {directory.parent for directory in missing}
+            made_in.update((layout.drivers, layout.job_attempt_directory, layout.job_directory))
+            made_in.update((layout.temporary, layout.destination))
+            await sync_directories(self.context, made_in)
+        except BaseException as error:
+            if not self._began_to_make and isinstance(error, CommitterError) and error.outcome == "unchanged":
+                # A removal would fail as this call did, and advice about it would hide what is wrong.
+                raise
+            removed = await remove_failed_setup(self.context)
+            if isinstance(error, CommitterError) and not self.abandoned:
+                self._say_what_is_left(error, removed=removed)
+            raise
+
+    def _say_what_is_left(self, error: CommitterError, *, removed: bool) -> None:
+        job_id = self.context.layout.job_id
+        if not removed:
+            error.message = f"{error.message}; what was made of job {job_id} until then may still be there"
+            cause = error.next_step or "remove the cause"
+            again = f"run it again; {self.context.cleanup_call()} removes what is left"
+            error.next_step = f"{cause}; then {again}"
+        elif error.outcome == "unknown":
+            error.outcome = "unchanged"
+            error.next_step = error.next_step or f"set the job up again; its id {job_id} is free"
+
+    async def _make_directory(self) -> None:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                await self._make_first()
+                break
+            except StoreNotFoundError:
+                # Another job that ends removes an empty `_temporary`.
+                if not tries_left:
+                    raise
+
+    async def _make_first(self) -> None:
+        """Makes the directory with all that is in it: at once where it is renamed, else the setup record first."""
+        layout, store = self.context.layout, self.context.store
+        renames = store.capabilities.directories and store.capabilities.atomic_directory_rename
+        base = layout.building if renames else layout.job_directory
+        await both(self._make_base(base), refuse_object(self.context, self.name))
+        await self._fill(base)
+        if renames:
+            try:
+                await self._rename(base)
+            except UnsupportedError:
+                # A disk says so only when it is tried; from now on the store's capabilities say it too.
+                await store.delete_directory(base, recursive=True)
+                await self._make_base(layout.job_directory)
+                await self._fill(layout.job_directory)
+        if layout.keeps_elsewhere or layout.beside is not None:
+            await self.context.holding(layout.manifests).make_directory(layout.manifests, parents=True)
+
+    async def _fill(self, base: StorePath) -> None:
+        """Writes the setup record and makes the directories in `base`; the record first where no rename follows."""
+        layout, store = self.context.layout, self.context.store
+        path, data, durable = base / layout.setup.name, await _setup_record(self.context), self.context.durable
+        if base == layout.building:
+            # Before the rest: it may make the directory again that a cleanup took away, with what stood there.
+            await store.put(path, data, durable=durable)
+            await self._make_inside(base)
+            return
+        try:
+            # An exclusive put is not sent again once its answer is lost. A cleanup may have removed the record by then.
+            await store.put(path, data, exclusive=True, durable=durable)
+        except BaseException as error:
+            self.abandoned = isinstance(error, StoreOutcomeUnknownError)
+            self._began_to_make = not isinstance(error, CommitterError) or error.outcome != "unchanged"
+            raise
+        self._began_to_make = True
+        await self._make_inside(base)
+
+    async def _make_base(self, base: StorePath) -> None:
+        store = self.context.store
+        try:
+            await store.make_directory(base, parents=True)
+            # Elsewhere that was no call.
+            self._began_to_make = store.capabilities.directories
+        except (StoreExistsError, StoreNotADirectoryError) as error:
+            if not await enclose_file(self.context):
+                raise await file_in_the_way(self.context, self.name, error) from error
+            await store.make_directory(base, parents=True)
+
+    async def _make_inside(self, base: StorePath) -> None:
+        """Makes the directories of the job in `base`, which is its directory or is renamed to it."""
+        layout, store = self.context.layout, self.context.store
+
+        def at(place: StorePath) -> StorePath:
+            return base / place.relative_to(layout.job_directory)
+
+        attempt = at(layout.job_attempt_directory)
+        await together(*(store.make_directory(at(place), parents=False) for place in self._first_level()))
+        records = layout.records_of(by_listing=self.context.spec.delivery == "listing")
+        places = [place for place in (layout.tasks, *records) if place.is_under(layout.job_directory)]
+        await together(
+            *(store.make_directory(at(place), parents=False) for place in (*places, layout.superseded)),
+            store.probe(attempt),
+            self._prove_roots(attempt),
+        )
+
+    def _first_level(self) -> list[StorePath]:
+        return [self.context.layout.job_attempt_directory, self.context.layout.drivers]
+
+    async def _rename(self, base: StorePath) -> None:
+        layout, store = self.context.layout, self.context.store
+
+        async def rename() -> None:
+            try:
+                await store.rename_directory(base, layout.job_directory)
+            except (StoreExistsError, StoreNotFoundError):
+                # An earlier request, whose response was lost, renamed it.
+                if not await exists(store, layout.setup):
+                    raise
+
+        await looking_again(rename)
+
+    async def _refuse_others(self) -> None:
+        """Closes directories of the id that were never opened; refuses a job that is live or keeps its outcome.
+
+        Raises:
+            JobExistsError: Another job of the id is live, or keeps its outcome.
+            StoreError: The listing does not show what this driver has just made.
+        """
+        layout, store = self.context.layout, self.context.store
+        found = await list_job_directories(store, layout.temporary, layout.job_id)
+        if DirectoryName(layout.job_id, layout.setup_name, "") not in found:
+            self.abandoned = await self._was_removed()
+            raise StoreError(
+                f"{layout.temporary} does not list {layout.unique_id}, which was made there a moment ago: "
+                "the store's listings do not show every finished write, or another process deletes there",
+                operation=self.name,
+                path=layout.job_directory,
+                next_step="find out which one; jobs need a store whose listings are strongly consistent",
+            )
+        if layout.beside is not None and await exists(store, hadoops_beside(layout)):
+            raise exists_error(layout, "open", operation=self.name)
+        for other in found:
+            if other.suffix or other.setup == layout.setup_name:
+                continue
+            state = await self._state_of(other)
+            if state is not None:
+                raise await self._exists(other, state)
+
+    async def _exists(self, other: DirectoryName, state: JobState) -> JobExistsError:
+        """Builds the error for an id in use, with the state of that job: up to 4 calls, and one for each intent."""
+        layout, store = JobLayout(self.context.layout.destination, other.job_id, setup=other.setup), self.context.store
+        drivers: Drivers = []
+        # What cannot be read, or went meanwhile, is left out.
+        with suppress(CommitterError):
+            found = await look_at_job(store, layout)
+            state, _files, _kept = await read_state(store, found)
+            drivers = await read_drivers(store, found) if state == "open" else []
+        return exists_error(layout, state, operation=self.name, drivers=drivers)
+
+    async def _was_removed(self) -> bool:
+        """Whether a cleanup removed the directory before the job was opened."""
+        return not await exists(self.context.store, self.context.layout.setup)
+
+    async def _state_of(self, other: DirectoryName) -> Literal["open", "committed"] | None:
+        """The state of another job of the id; None where that is over, or never was opened: then it is closed."""
+        context = self.context
+        store = context.store
+        if not other.setup:
+            # A job of Hadoop's, or of what a Hadoop committer left.
+            return "open"
+        layout = JobLayout(context.layout.destination, other.job_id, setup=other.setup)
+        children = {child.path.name for child in await children_of(store, layout.job_directory)}
+        for _look in range(_TRIES):
+            opened = await is_open(store, layout) if layout.opened.name in children else None
+            decided = {layout.decision.name, layout.outcome.name, layout.kept.name} & children
+            if layout.setup.name not in children and not decided:
+                # A setup that writes its record from now on lists this job's directory after that.
+                return None
+            if opened is None and not decided:
+                wanted = JobOpened(state="closed", driver=context.driver, created=context.timestamp())
+                try:
+                    found = await create_exclusively(
+                        store,
+                        layout.opened,
+                        encode_record(wanted),
+                        durable=context.durable,
+                        limit=limit_of(JobOpened),
+                    )
+                except StoreNotFoundError:
+                    return None
+                opened = decode_record(found, JobOpened, source=str(layout.opened)).state == "open"
+            stands = layout.setup.name in children and await exists(store, layout.setup)
+            if stands == (layout.setup.name in children):
+                ended = {layout.decision.name, layout.outcome.name} <= children
+                if layout.kept.name in children and not (stands and ended):
+                    return "committed"
+                return "open" if stands and opened else None
+            # It was removed since it was listed: its outcome may be kept.
+            children = {child.path.name for child in await children_of(store, layout.job_directory)}
+        return "open"
+
+    async def _open(self) -> None:
+        context, layout = self.context, self.context.layout
+        wanted = JobOpened(state="open", driver=context.driver, created=context.timestamp())
+        try:
+            found = await create_exclusively(
+                context.store,
+                layout.opened,
+                encode_record(wanted),
+                temporary=layout.temporary_of(layout.opened, context.driver),
+                durable=context.durable,
+                limit=limit_of(JobOpened),
+            )
+            opened = decode_record(found, JobOpened, source=str(layout.opened)).driver == context.driver
+        except StoreNotFoundError:
+            opened = False
+        if opened and may_vanish(context):
+            opened = await has_setup(context)
+        if not opened:
+            self.abandoned = True
+            raise JobNotFoundError(
+                f"job {layout.job_id} was ended while it was set up",
+                operation=self.name,
+                path=layout.setup,
+                next_step="find out who ended it, then set it up again",
+            )
+        context.opened.append(True)
+
+    async def _prove_roots(self, attempt: StorePath) -> None:
+        roots, workers = sorted(self.context.layout.roots), self.context.config.io_concurrency
+        await run_workers(roots, lambda root: self._prove_root(root, attempt), workers=workers, operation=self.name)
+
+    async def _prove_root(self, root: str, attempt: StorePath) -> None:
+        """Makes a root outside the destination, and tries to rename something into it.
+
+        Whether a directory is on another volume cannot be told from its name, nor from its device (bind mounts). What
+        is tried is an empty directory, so that no reader finds a file there before the job is decided. Where a store
+        cannot rename one, publishing finds out, and the job is taken back.
+        """
+        layout, store = self.context.layout, self.context.store
+        directory = layout.target(root)
+        probe = layout.probe_in(root)
+        source = attempt / f"{probe.name}-{self.context.runtime.nonce()}"
+        try:
+            await store.make_directory(directory, parents=True)
+            if not store.capabilities.atomic_directory_rename:
+                return
+            await store.make_directory(source, parents=False)
+            try:
+                await store.rename_directory(source, probe)
+            except (StoreOutcomeUnknownError, UnsupportedError, StoreExistsError):
+                # Then publishing finds out. One that stands there is of a job of this id that died in its setup.
+                pass
+            finally:
+                await run_shielded(lambda: store.delete_directory(probe, recursive=False), bound_s=UNDO_BOUND_S)
+        except StoreCrossDeviceError as error:
+            raise UnsupportedError(
+                f"absolute_roots: no file of job {layout.job_id} can be renamed into {directory}: it is on another "
+                f"volume than the destination {layout.destination}",
+                operation=self.name,
+                path=directory,
+                next_step="write there with a job of its own, whose destination it is",
+                causes=[error],
+            ) from error
+        except (StoreExistsError, StoreNotADirectoryError) as error:
+            raise StoreNotADirectoryError(
+                f"a file stands where a directory must be: {error.path or directory}",
+                operation=self.name,
+                path=directory,
+                next_step="name another root, or remove the file",
+                causes=[error],
+            ) from error
+
+
+async def _setup_record(context: StageContext) -> bytes:
+    process = await context.process()
+    setup = JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver, process=process)
+    return encode_record(setup)
+
+
+async def set_up(
+    context: StageContext, needs: Mapping[str, str], known_as: Callable[[StageContext, JobSpec], StageContext]
+) -> StageContext:
+    """Sets a job up, under another nonce where one is abandoned.
+
+    Args:
+        context: The job.
+        needs: As for `SetupJob`.
+        known_as: Makes the context of the same job, of which more is known.
+
+    Returns:
+        The job as it was set up.
+
+    Raises:
+        ConfigurationError: `superseded_directories` names a directory outside the destination and all roots.
+        JobExistsError: A job of the id is live, or keeps its outcome.
+    """
+    _refuse_superseded_directories(context.layout, context.config.superseded_directories)
+    for tries_left in reversed(range(_TRIES)):
+        stage = SetupJob(context, needs)
+        try:
+            await stage.run(None)
+        except CommitterError:
+            if not (tries_left and stage.abandoned):
+                raise
+        else:
+            return replace(context, proved=True)
+        spec = msgspec.structs.replace(context.spec, setup=context.runtime.nonce(SETUP_BYTES))
+        context = replace(known_as(context, spec), opened=[])
+    raise AssertionError(context)
+
+
+def exists_error(layout: JobLayout, state: JobState, *, operation: str, drivers: Drivers = ()) -> JobExistsError:
+    """Builds the error of a call that found a job of its id.
+
+    Args:
+        layout: A job of that id.
+        state: How it stands.
+        operation: The call.
+        drivers: The processes that set it up or began to commit it, if it is open.
+    """
+    job, place = f"job {layout.job_id}", str(layout.destination)
+    settle, forced = call("settle", place, layout.job_id), call("settle", place, layout.job_id, force=True)
+    if state == "committed":
+        how = f"{job} committed at {place}"
+        step = f"nothing is left to run: {settle} returns its report"
+    elif state == "committing":
+        how = f"{job} is decided to be committed at {place}, and not ended"
+        step = f"{settle} finishes it, at any time, and returns its report; then nothing is left to run"
+    elif state in ("rolled-back", "aborted"):
+        how = f"{job} is {state} at {place}, and what it left is not removed"
+        step = f"{settle} removes it; then run the job again"
+    else:
+        how, step = _of_open(f"job id {layout.job_id} is in use at {place}", drivers, settle, forced)
+    return JobExistsError(how, state=state, operation=operation, path=layout.job_directory, next_step=step)
+
+
+def _of_open(in_use: str, drivers: Drivers, settle: str, forced: str) -> tuple[str, str]:
+    states = {state: driver for driver, state in drivers}
+    join = "join the job with attach_job or open_task; for other work choose another job id"
+    if (running := states.get("running")) is not None:
+        return f"{in_use}: its driver runs, {running.words}", f"wait until that process has ended, or {join}"
+    if (dead := states.get("dead")) is not None and len(states) == 1:
+        return f"{in_use}: its driver is dead, {dead.words}", f"{settle} removes what it left; then run the job again"
+    unknown = states.get("unknown")
+    who = f": whether its driver runs is not known here, {unknown.words}" if unknown is not None else ""
+    step = (
+        f"if its driver runs, wait, or {join}; if it is dead, {forced} removes what it left, and {page('recovery.md')}"
+    )
+    return f"{in_use}{who}", f"{step} says how its tasks' output is committed instead"
+
+
+def hadoops_beside(layout: JobLayout) -> StorePath:
+    """Where a job of Hadoop's of the same id keeps what it has among the output."""
+    return layout.destination / f"{layout.beside_prefix}{layout.job_id}"
+
+
+async def claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> None:
+    """Adds a setup record to the directory of a job that Hadoop set up, and what it lacks of a job of this engine.
+
+    Some 10 calls. May run again, or beside another driver that does the same.
+
+    Raises:
+        JobExistsError: Another driver added one; nothing was changed but directories made.
+    """
+    layout, store = context.layout, context.store
+    check_store(context, needs, operation="attach_job")
+    record = await _setup_record(context)
+    await store.make_directory(layout.job_directory, parents=True)
+    found = await create_exclusively(store, layout.setup, record, durable=context.durable, limit=limit_of(JobSetup))
+    await _make_claimed(context)
+    if found != record:
+        raise exists_error(layout, "open", operation="attach_job")
+
+
+async def finish_claim(context: StageContext) -> None:
+    """Makes what a driver did not that died when it claimed a job of Hadoop's: some 8 calls for an open job."""
+    found = await look_at_job(context.store, context.layout)
+    if not (found.decided or found.ended) and found.set_up:
+        with suppress(StoreNotFoundError):
+            await _make_claimed(context)
+
+
+async def _make_claimed(context: StageContext) -> None:
+    layout, store = context.layout, context.store
+    records = [place for place in layout.records_of(by_listing=True) if place.is_under(layout.job_directory)]
+    places = (layout.job_attempt_directory, layout.tasks, layout.superseded, *records)
+    for place in places:
+        await store.make_directory(place, parents=False)
+    await sync_directories(context, (place.parent for place in places))
+    await store.probe(layout.job_attempt_directory)
+
+
+def _refuse_superseded_directories(layout: JobLayout, names: Iterable[str]) -> None:
+    for name in names:
+        if name.startswith("/") and root_of(f"{name}/", layout.roots) is None:
+            raise ConfigurationError(
+                f"superseded_directories: {layout.target(name)} lies outside the destination {layout.destination}, and"
+                " below none of absolute_roots",
+                operation="open_job",
+                path=layout.target(name),
+                next_step="add a directory above it to absolute_roots, or remove it from superseded_directories",
+            )
+
+
+def check_store(context: StageContext, needs: Mapping[str, str], *, operation: str) -> None:
+    """Refuses a committer that the job's store cannot serve; no call.
+
+    Args:
+        context: The job.
+        needs: What the committer needs of the store: capabilities, each with what it is to say.
+        operation: What was called.
+
+    Raises:
+        UnsupportedError: The store lacks some of them.
+    """
+    can, spec = context.store.capabilities, context.spec
+    missing = [text for ability, text in needs.items() if not getattr(can, ability)]
+    if not missing and can.deletes_by_name and not (spec.config.unique_names and spec.setup):
+        raise UnsupportedError(
+            f"files of job {spec.job_id} may have names that other jobs use, and this service deletes whatever has a"
+            " name: a late delete could take another job's file",
+            operation=operation,
+            path=context.layout.destination,
+            next_step="set the job up with committer.open_job, which gives each file a name of its own",
+        )
+    if missing:
+        step = "leave `committer` out, which takes the one that suits the store, or write to another store"
+        if missing == [needs.get("spares_others")]:
+            step = "give the storage option service ('minio' or 'oss') if it is one of them, or write to another store"
+        raise UnsupportedError(
+            f"committer {context.spec.committer!r} needs a store that can {' and '.join(missing)}; "
+            f"{context.store.scheme}:// cannot",
+            operation=operation,
+            path=context.layout.destination,
+            next_step=step,
+        )

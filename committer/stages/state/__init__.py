@@ -1,0 +1,1 @@
+"""Reading what exists of a job: its directory, its records, and `_SUCCESS`."""

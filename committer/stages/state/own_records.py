@@ -1,0 +1,165 @@
+"""Reading this engine's records of a job: setup, intent, decision, outcome. One call each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+from weakref import WeakKeyDictionary
+
+from committer.driver_process import DriverProcess, DriverState, state_of
+from committer.errors import ConfigurationError, RecordError, StoreNotFoundError
+from committer.flow.runtime import current_runtime
+from committer.layout import JobLayout, check_setup
+from committer.paths import StorePath
+from committer.records.job_state import (
+    Decision,
+    Intent,
+    JobOpened,
+    JobOutcome,
+    JobSetup,
+    R,
+    decode_record,
+    limit_of,
+)
+from committer.stages.base import giving_up
+from committer.stages.state.job_directory import JobDirectory, JobState
+from committer.stores.base import Store
+
+Drivers: TypeAlias = Sequence[tuple[DriverProcess | None, DriverState]]
+"""The processes that drive a job, as far as records name them, and whether each runs."""
+
+_SMALL_BYTES: Final = 1 << 20
+"""Records up to this length are read concurrently; longer ones one at a time, to bound memory."""
+
+_turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
+
+
+@contextmanager
+def _naming_the_end(layout: JobLayout) -> Iterator[None]:
+    """Has the error of a record that is damaged name what ends its job, whatever else stands of it."""
+    try:
+        yield
+    except RecordError as error:
+        if error.field != "version":
+            error.next_step = (
+                f"look at the destination: it was damaged, or another program wrote it; {giving_up(layout)}"
+            )
+        raise
+
+
+async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
+    """Reads the setup record: one call.
+
+    Raises:
+        StoreNotFoundError: There is none.
+        RecordError: It is not one.
+    """
+    with _naming_the_end(layout):
+        setup = await _read(store, layout.setup, JobSetup)
+        try:
+            check_setup(setup.spec.setup)
+        except ConfigurationError as error:
+            raise RecordError(error.message, field="setup", path=layout.setup, operation="read_setup") from error
+    return setup
+
+
+async def read_record(store: Store, path: StorePath, kind: type[R]) -> R | None:
+    """Reads one of this engine's records, None when there is none: one call.
+
+    Raises:
+        RecordError: Something else is there.
+    """
+    try:
+        return await _read(store, path, kind)
+    except StoreNotFoundError:
+        return None
+
+
+async def _read(store: Store, path: StorePath, kind: type[R]) -> R:
+    """Reads and decodes a record: one call, two if it is longer than a megabyte."""
+    limit = limit_of(kind)
+    try:
+        data = await store.read(path, limit=min(limit, _SMALL_BYTES))
+    except RecordError:
+        if limit <= _SMALL_BYTES:
+            raise
+    else:
+        return decode_record(data, kind, source=str(path))
+    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        return decode_record(await store.read(path, limit=limit), kind, source=str(path))
+
+
+async def read_decision(store: Store, layout: JobLayout) -> Decision | None:
+    """Reads the decision, None when there is none: one call."""
+    with _naming_the_end(layout):
+        return await read_record(store, layout.decision, Decision)
+
+
+async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
+    """Reads the outcome, None when there is none: one call."""
+    with _naming_the_end(layout):
+        return await read_record(store, layout.outcome, JobOutcome)
+
+
+async def read_kept(store: Store, layout: JobLayout) -> JobOutcome | None:
+    """Reads the outcome that a committed job keeps, None when there is none: one call."""
+    with _naming_the_end(layout):
+        return await read_record(store, layout.kept, JobOutcome)
+
+
+async def is_open(store: Store, layout: JobLayout) -> bool | None:
+    """Whether the job was opened; None where that is not settled: one call. A job of Hadoop's needs no record of it."""
+    if not layout.setup_name:
+        return True
+    opened = await read_record(store, layout.opened, JobOpened)
+    return opened.state == "open" if opened is not None else None
+
+
+async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
+    """Reads the intent that a recovery goes by, None when no driver began to commit the job: one call an intent.
+
+    Of several drivers' the one that was written last, by their clocks: each try knows best which task attempts won.
+    """
+    return max(await _read_intents(store, found), key=lambda intent: intent.created, default=None)
+
+
+async def read_drivers(store: Store, found: JobDirectory) -> Drivers:
+    """Reads the processes that set a job up or began to commit it, None for one not recorded: one call each.
+
+    Empty for a job without a setup record.
+    """
+    if not found.set_up:
+        return []
+    drivers = [(await read_setup(store, found.layout)).process]
+    drivers += [intent.process for intent in await _read_intents(store, found)]
+    return await current_runtime().run_blocking(lambda: [(driver, state_of(driver)) for driver in drivers])
+
+
+async def _read_intents(store: Store, found: JobDirectory) -> list[Intent]:
+    standing: list[Intent] = []
+    for name in found.intents:
+        with _naming_the_end(found.layout):
+            intent = await read_record(store, found.layout.job_directory / name, Intent)
+        if intent is not None:
+            standing.append(intent)
+    return standing
+
+
+async def read_state(store: Store, found: JobDirectory) -> tuple[JobState, int | None, bool]:
+    """Reads the state of a job, the files that its decision publishes, and whether its outcome is kept: 0 to 2 calls.
+
+    A job without such records is open.
+    """
+    decision = await read_decision(store, found.layout) if found.decided else None
+    files = decision.files if decision is not None else None
+    if found.keeps_outcome:
+        kept = await read_kept(store, found.layout)
+        return "committed", kept.files if kept is not None else files, True
+    outcome = await read_outcome(store, found.layout) if found.ended else None
+    if outcome is not None:
+        return outcome.outcome, outcome.files if outcome.outcome == "committed" else files, False
+    if decision is None:
+        return "open", None, False
+    return ("committing", files, False) if decision.decision == "commit" else ("aborted", None, False)

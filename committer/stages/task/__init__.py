@@ -1,0 +1,1 @@
+"""What a task attempt does: it writes files, then commits or aborts them."""

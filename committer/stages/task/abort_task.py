@@ -1,0 +1,207 @@
+"""AbortTask: removes what one task attempt wrote, by its ids alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from committer.errors import (
+    JobDecidedError,
+    JobNotFoundError,
+    JobStateError,
+    RecordError,
+    StoreExistsError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
+from committer.events import names
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.stages.base import Stage
+from committer.stages.load.listed_records import aborted_name
+from committer.stages.state.job_directory import look_at_job
+from committer.stages.upload_lists import end_uploads
+from committer.stores.helpers import move_file
+
+
+@dataclass(frozen=True, slots=True)
+class AbortRequest:
+    """Which runs of a task attempt are removed.
+
+    Attributes:
+        task: The task's number.
+        attempt: The attempt's number.
+        nonce: One run only; every run of the attempt when None.
+        may_have_record: False when the run surely never committed, so that no job commit can count on its files.
+        uploads: The uploads that the run began, by path and id, where that is known; None reads its list.
+    """
+
+    task: int
+    attempt: int
+    nonce: str | None = None
+    may_have_record: bool = True
+    uploads: Sequence[tuple[StorePath, str]] | None = None
+
+
+class AbortTask(Stage[AbortRequest, None]):
+    """Removes a task attempt: its record first, then its directories.
+
+    Works in the driver, for attempts of any host (``OutputCommitter.abortTask`` demands it). The record goes first:
+    a record whose files are gone would fail the job commit, as it does in Hadoop, which leaves it behind. A record
+    under the task's name is removed only when it is this attempt's: another attempt's stays.
+
+    A job commit writes its intent before it looks for records; an abort takes its records away before it looks for the
+    intent. So one of the two sees the other: files are deleted only while no commit can have read their record.
+
+    Preconditions: no driver commits the job.
+    Postconditions: nothing of the attempt is left; no other attempt is touched.
+    Failure modes: `JobDecidedError` or `JobStateError` when the job is being committed, `JobNotFoundError` when its id
+    was set up anew and the attempt is known by its ids alone: files and records stay.
+    Cost: by ids 4 listings, one read of the task's record, one delete a run; for a run that never committed 1 call. On
+    stores with uploads 2 more a run, and one read and 2 calls for each of its uploads.
+    Hadoop: ``AbortTaskStage``.
+    """
+
+    name = statistic = names.TASK_STAGE_ABORT_TASK
+
+    async def execute(self, value: AbortRequest) -> None:
+        """Takes records away, looks, deletes."""
+        layout, store = self.context.layout, self.context.store
+        attempt_id = layout.task_attempt_id(value.task, value.attempt)
+        if value.may_have_record:
+            await self._remove_records(value, attempt_id)
+        if value.nonce is None:
+            directories = await self._runs(layout.runs, attempt_id)
+        else:
+            directories = [layout.task_attempt_directory(value.task, value.attempt, value.nonce)]
+
+        async def delete(directory: StorePath) -> None:
+            await store.delete_directory(directory, recursive=True)
+
+        await run_workers(directories, delete, workers=self.context.config.io_concurrency, operation=self.name)
+        await self._end_uploads(value, attempt_id)
+
+    async def _end_uploads(self, value: AbortRequest, attempt_id: str) -> None:
+        """Ends what the attempt began to send; where files wait in uploads it has no directory of its own.
+
+        The lists of runs that may be alive stay for the job's cleanup: one that goes on writing adds to its list.
+        """
+        if not self.context.store.capabilities.multipart:
+            return
+        uploads = self.context.layout.uploads
+        if value.nonce is None:
+            runs = await self._runs(uploads, attempt_id)
+            for run in (*runs, *self.context.forms.upload_lists_of(self.context, attempt_id)):
+                await self._end_uploads_in(run)
+            return
+        run = uploads / self.context.layout.task_attempt_directory(value.task, value.attempt, value.nonce).name
+        known = value.uploads
+        if known is None:
+            await self._end_uploads_in(run)
+        else:
+            await end_uploads(self.context, known)
+        await self.context.store.delete_directory(run, recursive=True)
+
+    async def _end_uploads_in(self, place: StorePath) -> None:
+        found = [upload async for upload in self.context.forms.uploads_in(self.context, place)]
+        # The oldest alone: if the run goes on and commits, a job commit looks at that one.
+        await end_uploads(self.context, found[:1])
+        await end_uploads(self.context, found[1:])
+
+    async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
+        layout = self.context.layout
+        await self._check_not_being_committed(value)
+        taken: list[tuple[StorePath, StorePath]] = []
+        if self.context.spec.delivery == "listing":
+            taken += await self._take_manifest(value, attempt_id)
+        elif value.nonce is None:
+            for record in await self._runs(layout.attempts, attempt_id):
+                taken += await self._take(record, record.parent / f"{record.name}.tmp")
+        else:
+            record = layout.attempt_record(value.task, value.attempt, value.nonce)
+            taken += await self._take(record, record.parent / f"{record.name}.tmp")
+        try:
+            await self._check_not_being_committed(value)
+        except (JobStateError, JobNotFoundError):
+            for record, aside in taken:
+                await self._put_back(record, aside)
+            raise
+        for _record, aside in taken:
+            # Of Hadoop's attempts nothing else may say what they began.
+            await self._end_uploads_in(aside)
+            await self.context.holding(aside).delete_file(aside)
+
+    async def _check_not_being_committed(self, value: AbortRequest) -> None:
+        layout = self.context.layout
+        try:
+            found = await look_at_job(self.context.store, layout)
+        except JobNotFoundError:
+            return
+        if found.decided or found.ended:
+            raise JobDecidedError(
+                f"job {layout.job_id} is decided: a task attempt may be part of it and is not aborted any more",
+                operation=self.name,
+                path=layout.decision,
+                next_step="leave it: what is not part of the job is removed with the job's directory",
+            )
+        if found.intents:
+            raise JobStateError(
+                f"job {layout.job_id} is being committed: a task attempt may be part of it and is not aborted now",
+                operation=self.name,
+                path=layout.job_directory / found.intents[0],
+                next_step=f"wait for the commit to end; if its driver is dead, call {self.context.recover_call()}",
+            )
+
+    async def _runs(self, directory: StorePath, attempt_id: str) -> list[StorePath]:
+        """Children of `directory` that belong to a run of the attempt: `<id>` (Hadoop's) or `<id>-<nonce>…`."""
+        try:
+            children = [child.path async for child in self.context.store.list(directory)]
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            return []
+        return [path for path in children if path.name == attempt_id or path.name.startswith(f"{attempt_id}-")]
+
+    async def _take_manifest(self, value: AbortRequest, attempt_id: str) -> list[tuple[StorePath, StorePath]]:
+        # Looking and taking are two steps, and another attempt may commit in between. So the record is first moved
+        # to a name of this attempt, then looked at, and moved back without replacing if it is another's.
+        layout = self.context.layout
+        manifest = layout.manifest(value.task)
+        if not await self._is_of(manifest, value):
+            return []
+        taken = await self._take(manifest, layout.manifests / aborted_name(layout, attempt_id))
+        for record, aside in taken:
+            if not await self._is_of(aside, value):
+                await self._put_back(record, aside)
+                return []
+        return taken
+
+    async def _take(self, record: StorePath, aside: StorePath) -> list[tuple[StorePath, StorePath]]:
+        """Moves a record to a name that is no record's; nothing when it is gone."""
+        try:
+            # By message the record's name holds a nonce: no other attempt uses it.
+            by_name = self.context.spec.delivery == "message"
+            await move_file(self.context.holding(record), record, aside, replace=True, by_name=by_name)
+        except StoreNotFoundError:
+            return []
+        return [(record, aside)]
+
+    async def _put_back(self, record: StorePath, aside: StorePath) -> None:
+        store = self.context.holding(record)
+        try:
+            await move_file(store, aside, record, by_name=True)
+        except StoreExistsError:
+            # A later commit's stands there, which counts.
+            await store.delete_file(aside)
+        except StoreNotFoundError:
+            # The job was removed.
+            return
+
+    async def _is_of(self, path: StorePath, value: AbortRequest) -> bool:
+        layout = self.context.layout
+        try:
+            data = await self.context.holding(path).read(path, limit=self.context.config.record_size_limit)
+            manifest = self.context.forms.decode_task(self.context, path, data)
+        except (StoreNotFoundError, RecordError):
+            return False
+        if value.nonce is not None:
+            return manifest.taskAttemptDir == layout.task_attempt_directory(value.task, value.attempt, value.nonce).uri
+        return manifest.taskAttemptID == layout.task_attempt_id(value.task, value.attempt)

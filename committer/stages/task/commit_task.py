@@ -1,0 +1,244 @@
+"""CommitTask: saves the record that makes a task attempt's output the task's."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from committer.advice import BUCKET_GONE
+from committer.errors import (
+    CommitterError,
+    DestinationNotFoundError,
+    InvalidPathError,
+    JobNotFoundError,
+    StoreError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    TaskError,
+)
+from committer.events import names
+from committer.flow.retry import RetryPolicy, retry
+from committer.flow.together import together
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.records.manifest import (
+    DIRECTORY_IS_DIRECTORY,
+    DIRECTORY_IS_FILE,
+    DIRECTORY_NOT_FOUND,
+    DIRECTORY_UNKNOWN,
+    DirectoryEntry,
+)
+from committer.records.task_commit import TaskCommit, digest_of, inline_record
+from committer.stages.base import Stage, StageContext
+from committer.stages.durability import sync_directories
+from committer.stages.load.listed_records import no_directory_of_records
+from committer.stages.names import with_ancestors
+from committer.stages.state.job_stands import check_job_stands, names_not_forced
+from committer.stages.task.staged_files import attempt_aborted
+from committer.stages.task_output import TaskOutput, WrittenFile
+from committer.stores.abilities import SYNC
+from committer.stores.paced import without_retries
+
+
+async def destination_directories(context: StageContext, output: TaskOutput) -> list[DirectoryEntry]:
+    """Every directory the task's files need, parents first, with what stands there if a Java driver will trust it.
+
+    A Python driver looks for itself, once for all tasks, so the status is written as unknown and nothing is asked.
+    With `hadoop_driver` each directory whose parent exists is looked at, as ``TaskAttemptScanDirectoryStage`` does:
+    one call each, level by level.
+    """
+    layout = context.layout
+    wanted = {file.destination.rpartition("/")[0] for file in output.files} | set(output.directories)
+    wanted = with_ancestors(wanted, layout.roots)
+    statuses = dict.fromkeys(wanted, DIRECTORY_UNKNOWN)
+    if context.config.hadoop_driver and context.forms.names_directories:
+        await _probe(context, statuses)
+    ordered = sorted(wanted, key=lambda name: (name.count("/"), name))
+    return [DirectoryEntry(d=layout.target(name).uri, t=statuses[name], l=name.count("/") + 1) for name in ordered]
+
+
+async def _probe(context: StageContext, statuses: dict[str, int]) -> None:
+    async def look(name: str) -> None:
+        try:
+            status = await context.store.status(context.layout.target(name))
+        except StoreNotFoundError:
+            statuses[name] = DIRECTORY_NOT_FOUND
+        else:
+            statuses[name] = DIRECTORY_IS_DIRECTORY if status.is_directory else DIRECTORY_IS_FILE
+
+    deepest = max((name.count("/") for name in statuses), default=-1)
+    for level in range(deepest + 1):
+        asked = []
+        for name in statuses:
+            if name.count("/") != level:
+                continue
+            parent = name.rpartition("/")[0]
+            # A root outside the destination is none of them; it stands, as the destination does.
+            if parent and statuses.get(parent, DIRECTORY_IS_DIRECTORY) != DIRECTORY_IS_DIRECTORY:
+                statuses[name] = DIRECTORY_NOT_FOUND
+            else:
+                asked.append(name)
+        await run_workers(asked, look, workers=context.config.io_concurrency, operation="probe_directories")
+
+
+# Hadoop sleeps 1.0, 1.5, 2.0, 2.5 s between its five tries to save a record (``AbstractJobOrTaskStage``); full
+# jitter below 2.5 s has the same reach and spreads a thundering herd.
+_SAVE_BACKOFF_BASE_S = 0.5
+_SAVE_BACKOFF_CAP_S = 2.5
+
+
+class CommitTask(Stage[TaskOutput, TaskCommit]):
+    """Saves the task's record, looking in the same round trip whether the job still stands.
+
+    Preconditions: every file is closed; the job stands and is not decided.
+    Postconditions: delivery by listing: the record is under the task's name, by one atomic replace, so of several
+    committing attempts the last wins. Delivery by message: it is under the attempt's name, and the message names it.
+    Files stay where they are. With `durability="fsync"` files, directories and record survive a power loss.
+    Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, its record may stand and be
+    read by a job commit, so its files must stay: the next attempt's commit replaces it.
+    Cost: 2 calls in one round trip, 3 by listing where directories are real; a store that writes first and renames
+    after makes one more, in a second round trip. With `hadoop_driver` one more a directory, as Hadoop does. With
+    `durability="fsync"` one more a directory of the attempt, one for `tasks`, and one a file that was not written
+    through the store; in a job that Hadoop set up, which synced nothing, 5 more.
+    Hadoop: ``CommitTaskStage``, ``SaveTaskManifestStage``.
+    """
+
+    name = statistic = names.TASK_STAGE_COMMIT
+
+    async def execute(self, value: TaskOutput) -> TaskCommit:
+        """Builds the record, saves it."""
+        statistics = self.context.statistics
+        size = sum(file.size for file in value.files)
+        directories = await destination_directories(self.context, value)
+        statistics.sample(names.COMMITTER_TASK_DIRECTORY_COUNT, len(directories))
+        statistics.sample(names.COMMITTER_TASK_DIRECTORY_DEPTH, 1 + max((entry.l for entry in directories), default=0))
+        statistics.sample(names.COMMITTER_TASK_FILE_COUNT, len(value.files))
+        statistics.sample(names.COMMITTER_TASK_FILE_SIZE, size)
+        if self.context.durable:
+            await sync_output(self.context, value)
+        with statistics.timed(names.TASK_STAGE_SAVE_MANIFEST):
+            data, path = await self._save(value, directories)
+        statistics.count(names.COMMITTER_TASKS_COMPLETED)
+        identity = value.identity
+        return TaskCommit(
+            job_id=self.context.spec.job_id,
+            task=identity.task,
+            attempt=identity.attempt,
+            nonce=identity.nonce,
+            record=path.uri,
+            digest=digest_of(data),
+            length=len(data),
+            files=len(value.files),
+            size=size,
+            inline=inline_record(data),
+        )
+
+    async def _save(self, value: TaskOutput, directories: list[DirectoryEntry]) -> tuple[bytes, StorePath]:
+        layout, identity = self.context.layout, value.identity
+        path, temporary = layout.attempt_record(identity.task, identity.attempt, identity.nonce), None
+        if self.context.spec.delivery == "listing":
+            path = layout.manifest(identity.task)
+            temporary = layout.manifest_temporary(identity.task, identity.attempt, identity.nonce)
+        # Once for all tries: one that was lost may arrive late, and must not replace the record by other bytes.
+        saved = self.context.forms.encode_task(self.context, value, directories)
+        self._check_size(saved, path)
+        may_stand = lost = False
+        store = self.context.holding(path)
+        once, durable = without_retries(store), self.context.durable_on(store)
+
+        async def save() -> None:
+            nonlocal may_stand, lost
+            try:
+                with self.context.statistics.timed(names.TASK_STAGE_SAVE_TASK_MANIFEST):
+                    await once.put(path, saved, temporary=temporary, durable=durable)
+            except (StoreError, InvalidPathError) as error:
+                lost = lost or isinstance(error, StoreOutcomeUnknownError)
+                may_stand = may_stand or lost
+                raise
+            except BaseException:
+                may_stand = True
+                raise
+            may_stand = True
+
+        policy = RetryPolicy(
+            attempts=self.context.config.record_save_attempts,
+            base_s=_SAVE_BACKOFF_BASE_S,
+            cap_s=_SAVE_BACKOFF_CAP_S,
+        )
+        try:
+            # Replacing the same bytes under the same name again is harmless, so a lost answer is simply retried.
+            await together(*self._checks(value), retry(save, policy=policy, idempotent=True))
+        except StoreNotFoundError as error:
+            # Where the record goes is gone: the job was cleaned up.
+            failure = await self._why_gone()
+            if lost:
+                # A record saved with a lost answer may have counted before it was sent again.
+                failure.outcome = "unknown"
+            raise failure from error
+        except JobNotFoundError as error:
+            if lost:
+                error.outcome = "unknown"
+            raise
+        except CommitterError as error:
+            # The look at the job failed while the record was saved beside it: a job commit may have read that.
+            if may_stand:
+                error.outcome = "unknown"
+            if isinstance(error, DestinationNotFoundError):
+                error.next_step = BUCKET_GONE
+            raise
+        return saved, path
+
+    def _checks(self, value: TaskOutput) -> list[Coroutine[Any, Any, None]]:
+        """What must be looked at beside the save.
+
+        By listing an attempt may have been aborted: its record would replace a good one of the same task. By message
+        the record replaces nothing, and a job commit that is given it looks whether its files are there.
+        """
+        checks = [self._check_job_stands()]
+        if self.context.spec.delivery == "listing" and self.context.store.capabilities.directories:
+            checks.append(self._check_not_aborted(value))
+        return checks
+
+    async def _check_job_stands(self) -> None:
+        await check_job_stands(self.context, operation=self.name)
+
+    def _check_size(self, record: bytes, path: StorePath) -> None:
+        limit = self.context.config.record_size_limit
+        if len(record) > limit:
+            raise TaskError(
+                f"the task's record has {len(record)} bytes; no job commit reads more than record_size_limit={limit}",
+                operation=self.name,
+                path=path,
+                next_step="write fewer files a task, or raise the limit for the job",
+            )
+
+    async def _why_gone(self) -> CommitterError:
+        try:
+            await self._check_job_stands()
+        except CommitterError as reason:
+            return reason
+        return no_directory_of_records(self.context.layout, self.name)
+
+    async def _check_not_aborted(self, value: TaskOutput) -> None:
+        """A driver may abort an attempt that still runs; its record would name files that are gone."""
+        try:
+            await self.context.store.status(value.directory)
+        except StoreNotFoundError as error:
+            await self._check_job_stands()
+            raise attempt_aborted(self.name, value.directory) from error
+
+
+async def sync_output(context: StageContext, value: TaskOutput) -> None:
+    """Forces what a task attempt wrote to the disk: the data of files, then all names up to its directory's own."""
+    # Data of files written through the store was synced when each was closed; others' is synced here.
+    store = SYNC.required(context.store, "sync", value.directory)
+
+    async def sync(file: WrittenFile) -> None:
+        await store.sync(value.directory / file.name, kind="file")
+
+    foreign = [file for file in value.files if not file.synced]
+    await run_workers(foreign, sync, workers=context.config.io_concurrency, operation=CommitTask.name)
+    names_of = with_ancestors({file.name.rpartition("/")[0] for file in value.files} | set(value.directories))
+    directories = {value.directory / name for name in names_of}
+    directories |= {value.directory, value.directory.parent, *names_not_forced(context)}
+    await sync_directories(context, directories)

@@ -1,0 +1,348 @@
+"""Files of a task attempt that are sent to the store as pending uploads."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from committer.errors import StoreError, TaskError
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.paths import StorePath
+from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadList, encode_upload_list
+from committer.stages.base import StageContext
+from committer.stages.state.job_stands import check_job_stands, is_told_by_directory
+from committer.stages.task.attempt_files import FilesInStore
+from committer.stages.task_output import AttemptIdentity, WrittenFile
+from committer.stores.base import FileStatus, FileWriter, Store
+from committer.stores.helpers import bytes_of
+from committer.stores.upload_ends import end_upload
+from committer.stores.uploads import UPLOADS, UploadPart
+
+Part = TypeVar("Part")
+
+
+class Sending(NamedTuple):
+    """How the files of a task attempt are sent.
+
+    Attributes:
+        stamp: What they will be stamped with.
+        part_bytes: Length of every part but the last of a file.
+        in_flight: Parts of a file that are under way at most.
+    """
+
+    stamp: str
+    part_bytes: int
+    in_flight: int
+
+
+class PartWriter(FileWriter, Generic[Part]):
+    """Cuts what is written into parts and sends them. A subclass says how one is sent, and makes nothing visible.
+
+    Memory: the part that is filled, those under way, and what the caller hands over: (2 + `in_flight`) parts.
+
+    Args:
+        store: Where the parts go.
+        path: Where the file will stand.
+        sending: How its parts are sent.
+        finished: Told the parts once the file is closed.
+    """
+
+    def __init__(
+        self, store: Store, path: StorePath, sending: Sending, finished: Callable[[Sequence[Part]], None]
+    ) -> None:
+        self._store = store
+        self._path = path
+        self._stamp = sending.stamp
+        self._part_bytes = sending.part_bytes
+        self._in_flight = sending.in_flight
+        self._most = store.capabilities.max_parts
+        self._finished = finished
+        self._buffer = bytearray()
+        self._size = 0
+        self._begun = 0
+        self._parts: dict[int, Part] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+        self._ended = False
+
+    @abstractmethod
+    async def _put(self, number: int, data: bytearray) -> Part:
+        """Sends a part, by its number from 1."""
+
+    @abstractmethod
+    async def _drop(self) -> None:
+        """Drops what was sent, where the store can."""
+
+    @abstractmethod
+    async def _close_empty(self) -> None:
+        """Sends what a file without content is made of."""
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Keeps it, and sends every part that is full; waits while as many as allowed are under way.
+
+        Raises:
+            TaskError: The file would have more parts than the store takes, or is closed.
+        """
+        self._check_usable()
+        view = memoryview(bytes_of(data))
+        while view:
+            room = self._part_bytes - len(self._buffer)
+            self._buffer += view[:room]
+            self._size += len(view[:room])
+            view = view[room:]
+            if len(self._buffer) == self._part_bytes:
+                await self._send()
+
+    async def close(self) -> FileStatus:
+        """Sends what is left, waits for every part. Whatever fails gives the file up: no process could finish it."""
+        try:
+            return await self._finish()
+        except BaseException:
+            with suppress(StoreError):
+                await run_shielded(self.abort, bound_s=UNDO_BOUND_S)
+            raise
+
+    async def _finish(self) -> FileStatus:
+        self._check_usable()
+        if self._buffer:
+            await self._send()
+        elif not self._begun:
+            await self._close_empty()
+        while self._sending:
+            await self._wait_for_one()
+        self._check_usable()
+        self._ended = True
+        self._finished([self._parts[number] for number in range(1, self._begun + 1)])
+        return FileStatus(self._path, False, self._size, stamp=self._stamp)
+
+    async def abort(self) -> None:
+        """Stops what is under way and drops what was sent; does nothing for a file that is closed."""
+        if self._ended:
+            return
+        await self.stop()
+        await self._drop()
+
+    async def stop(self) -> None:
+        """Stops what is under way: nothing is sent any more once this returns. What was sent stays; no call."""
+        self._ended = True
+        self._buffer = bytearray()
+        for task in self._sending:
+            task.cancel()
+        while self._sending:
+            await self._wait_for_one()
+
+    async def _send(self) -> None:
+        if self._most is not None and self._begun == self._most:
+            raise TaskError(
+                f"the file has more than {self._most} parts of {self._part_bytes} bytes, which is as many as the store "
+                "takes",
+                operation="write",
+                path=self._path,
+                next_step="write smaller files, or raise multipart_size (fs.s3a.multipart.size)",
+            )
+        while len(self._sending) >= self._in_flight:
+            await self._wait_for_one()
+        self._check_usable()
+        self._begun += 1
+        data, self._buffer = self._buffer, bytearray()
+        self._sending.add(asyncio.create_task(self._sent(self._begun, data)))
+
+    async def _sent(self, number: int, data: bytearray) -> None:
+        self._parts[number] = await self._put(number, data)
+
+    async def _wait_for_one(self) -> None:
+        done, self._sending = await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            self._failure = self._failure or error
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._ended:
+            raise TaskError(
+                "the file is closed, or was given up",
+                operation="write",
+                path=self._path,
+                next_step="open another file, under another name",
+            )
+
+
+W = TypeVar("W", bound=PartWriter[Any])
+
+
+class SentFiles(FilesInStore, Generic[W]):
+    """Files that wait in the store, under the names that they will have, until the job is committed.
+
+    A subclass begins them, and says what it began.
+
+    Args:
+        context: The job, with the attempt's own statistics.
+        directory: The directory of the run.
+    """
+
+    def __init__(self, context: StageContext, directory: StorePath) -> None:
+        super().__init__(context)
+        self._entries: dict[str, UploadEntry] = {}
+        self._open: dict[str, W] = {}
+        # Parts as long as the job wants them, within what the store takes.
+        can, config = context.store.capabilities, context.config
+        part_bytes = max(config.multipart_size, can.min_part_bytes)
+        self._sending = Sending(
+            context.layout.stamp(directory.name),
+            min(part_bytes, can.max_part_bytes or part_bytes),
+            config.multipart_in_flight,
+        )
+
+    def _sent(self, staged: str, entry: UploadEntry) -> None:
+        """All of a file is in the store."""
+        self._entries[staged] = entry
+        del self._open[staged]
+
+    def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
+        """Its name, size, and what waits for it."""
+        return WrittenFile(staged, status.size, None, absolute=absolute, upload=self._entries[staged])
+
+    def kept_at(self, staged: str) -> StorePath | None:
+        """At the path that the file will have."""
+        return None
+
+    async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
+        """Nothing: they are in the store."""
+        return files
+
+    async def stop(self) -> None:
+        """Stops sending files that were not closed."""
+        for writer in tuple(self._open.values()):
+            await writer.stop()
+
+
+class UploadWriter(PartWriter[UploadPart]):
+    """Sends the parts of an upload, several at a time, and never completes it. Giving the file up aborts it.
+
+    Args:
+        store: The store, which has uploads.
+        path: Where the file will stand.
+        upload_id: The upload, which no other writer writes to.
+        sending: How its parts are sent, and what it was created with.
+        finished: Told the parts of the file once it is closed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: StorePath,
+        upload_id: str,
+        sending: Sending,
+        finished: Callable[[Sequence[UploadPart]], None],
+    ) -> None:
+        super().__init__(store, path, sending, finished)
+        self._uploads = UPLOADS.required(store, "open_writer", path)
+        self._upload_id = upload_id
+
+    async def _put(self, number: int, data: bytearray) -> UploadPart:
+        return await self._uploads.put_part(self._path, self._upload_id, number, data)
+
+    async def _close_empty(self) -> None:
+        # One part without content: a completion names at least one.
+        await self._send()
+
+    async def _drop(self) -> None:
+        await end_upload(self._store, self._path, self._upload_id)
+
+
+class UploadedFiles(SentFiles[UploadWriter]):
+    """Files whose bytes go to uploads to their destinations, completed when the job is committed.
+
+    Opening one costs 3 calls, before anything is sent: its upload is begun, then listed in the job's directory, then
+    the job is looked at. Uploads that are opened at the same time share all but the first.
+
+    The lists are read once a job is decided. So either an upload is found listed, or the task attempt that began
+    it finds the job decided, or gone: no executor that outlives its job, and is killed then, leaves a part behind.
+
+    Args:
+        context: The job, with the attempt's own statistics.
+        identity: Which run of which attempt.
+    """
+
+    def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
+        layout = context.layout
+        directory = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce)
+        super().__init__(context, directory)
+        attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
+        self._list = ListBeingWritten(context, layout.uploads / directory.name, attempt_id)
+        self._begun: dict[str, StorePath] = {}
+
+    async def open(self, destination: str, staged: str) -> FileWriter:
+        """Begins the upload, lists it."""
+        context = self._context
+        path = context.layout.target(destination)
+        uploads = UPLOADS.required(context.store, "create_upload", path)
+        # What a lost answer leaves has no part, and is found by its name where that holds the job's token.
+        upload_id = await uploads.create_upload(path, stamp=self._sending.stamp)
+        self._begun[upload_id] = path
+
+        def finished(parts: Sequence[UploadPart]) -> None:
+            self._sent(staged, entry_of(upload_id, parts))
+
+        writer = self._open[staged] = UploadWriter(context.store, path, upload_id, self._sending, finished)
+        try:
+            await self._list.add(ListedUpload(destination, upload_id))
+        except BaseException:
+            with suppress(StoreError):
+                await run_shielded(writer.abort, bound_s=UNDO_BOUND_S)
+            raise
+        return writer
+
+    def uploads(self) -> Sequence[tuple[StorePath, str]]:
+        """Every upload that this run began, those of files that were given up too."""
+        return [(path, upload_id) for upload_id, path in self._begun.items()]
+
+
+class ListBeingWritten:
+    """The list of one run: each put holds what came since the last one began, under a name of its own."""
+
+    def __init__(self, context: StageContext, directory: StorePath, attempt_id: str) -> None:
+        self._context = context
+        self._directory = directory
+        self._attempt_id = attempt_id
+        self._waiting: list[ListedUpload] = []
+        self._put = 0
+        self._turn = asyncio.Lock()
+
+    async def add(self, upload: ListedUpload) -> None:
+        """Returns once the list that stands in the store names the upload, and the job stood after that.
+
+        Raises:
+            JobNotFoundError, JobDecidedError: It does not stand any more: nothing written now can become part of it.
+        """
+        self._waiting.append(upload)
+        async with self._turn:
+            if upload not in self._waiting:
+                return
+            # One that fails stays among those that wait: the next list names it too, which does no harm.
+            taken = tuple(self._waiting)
+            layout = self._context.layout
+            record = UploadList(job_id=layout.job_id, task_attempt=self._attempt_id, uploads=taken)
+            self._put += 1
+            if is_told_by_directory(self._context):
+                # The list would make it anew.
+                await check_job_stands(self._context, operation="open")
+            await self._context.store.put(self._directory / f"{self._put:05d}", encode_upload_list(record))
+            await check_job_stands(self._context, operation="open")
+            del self._waiting[: len(taken)]
+
+
+def entry_of(upload_id: str, parts: Sequence[UploadPart]) -> UploadEntry:
+    """What a record says of an upload with these parts, which are numbered from 1 without a gap."""
+    checksums = tuple(part.checksum for part in parts if part.checksum is not None)
+    whole = len(checksums) == len(parts)
+    return UploadEntry(
+        id=upload_id,
+        etags=tuple(part.etag for part in parts),
+        checksums=checksums if whole else (),
+        algorithm=parts[0].checksum_algorithm if whole else None,
+    )

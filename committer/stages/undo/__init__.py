@@ -1,0 +1,1 @@
+"""Rolling a job back."""

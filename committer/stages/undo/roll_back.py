@@ -1,0 +1,450 @@
+"""RollBack: ends a job as rolled back, fences stale drivers, and undoes what was published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from committer.errors import (
+    JobStateError,
+    OutcomeUnknownError,
+    StoreError,
+    StoreExistsError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StorePreconditionError,
+)
+from committer.flow.workers import run_workers
+from committer.layout import SUCCESS
+from committer.paths import StorePath, by_hand
+from committer.records.job_state import Fact, JobOutcome
+from committer.records.limits import LIMITS
+from committer.stages.base import Stage, StageContext
+from committer.stages.decide.commit_state import CommitState, is_forward_only, looking_again, stands_fenced
+from committer.stages.facts import FactList, Facts
+from committer.stages.finish.end_job import EndJob
+from committer.stages.identity import is_file_of, stands_as_directory, stood_there
+from committer.stages.load.planned_files import PlannedFile
+from committer.stages.publish.move_aside import PLACE_TAKEN, take_away
+from committer.stages.undo.seal import SealTasks, is_sealed_whole, seal_whole
+from committer.stores.conditions import CONDITIONAL_REPLACE
+from committer.stores.helpers import exists, move_file, status_or_none
+
+
+async def fence(context: StageContext) -> None:
+    """Renames the directories that publish actions read from or move into, so that every late request fails.
+
+    Idempotent. Where directories cannot be renamed atomically it does nothing: see `RollBackRequest.force`.
+    """
+    if context.layout.is_sealed and is_sealed_whole(context):
+        # First what a late seal would take: one that comes between here and there does the same.
+        await seal_whole(context)
+    for directory, fenced in _fences(context):
+        await _fence(context, directory, fenced)
+
+
+async def check_can_fence(context: StageContext) -> None:
+    """Refuses a rollback that could not fence: at most 4 calls.
+
+    Raises:
+        JobStateError: A directory is gone. Nothing was changed.
+    """
+    for directory, fenced in _fences(context):
+        sealed = directory == context.layout.sealed and await exists(context.store, context.layout.recorded_tasks)
+        if not (sealed or await exists(context.store, directory) or await stands_fenced(context, fenced)):
+            raise _cannot_fence(context, directory)
+
+
+def _fences(context: StageContext) -> list[tuple[StorePath, StorePath]]:
+    """The directories to rename, and their fenced names."""
+    layout = context.layout
+    if not context.store.capabilities.atomic_directory_rename:
+        return []
+    # Of what was sealed one by one: what a late seal would take. What was sealed is in the other directory.
+    one_by_one = layout.is_sealed and not is_sealed_whole(context)
+    tasks = layout.recorded_tasks if one_by_one else layout.tasks
+    return [(tasks, layout.tasks_fenced), (layout.superseded, layout.superseded_fenced)]
+
+
+def fenced_tasks(context: StageContext) -> StorePath:
+    """Where what the job publishes is once it is fenced."""
+    layout = context.layout
+    return layout.superseded_fenced if layout.tasks == layout.superseded else layout.tasks_fenced
+
+
+async def _fence(context: StageContext, directory: StorePath, fenced: StorePath) -> None:
+    store = context.store
+    try:
+        await store.rename_directory(directory, fenced)
+    except (StoreNotFoundError, StoreExistsError) as error:
+        # Fenced before; or a task of this job that came too late made the directory again, which harms no job.
+        if not await stands_fenced(context, fenced):
+            raise _cannot_fence(context, directory) from error
+    except StoreError:
+        # A lost answer: what counts is what stands there.
+        if await exists(store, directory) or not await stands_fenced(context, fenced):
+            raise
+
+
+def _cannot_fence(context: StageContext, directory: StorePath) -> JobStateError:
+    return JobStateError(
+        f"job {context.layout.job_id} cannot be fenced: {directory.name} is gone",
+        operation="fence",
+        path=directory,
+        outcome="unknown",
+        next_step="nothing was taken back; find out who removed it, and put it back; where it is gone for "
+        f"good, {context.giving_up()}",
+    )
+
+
+_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RollBackRequest:
+    """What is taken back, and on whose word.
+
+    Attributes:
+        state: The decided commit.
+        reason: Why, for the outcome.
+        force: The caller vouches that no other driver of this job is alive, where the store cannot fence one off.
+    """
+
+    state: CommitState
+    reason: str
+    force: bool
+
+
+class RollBack(Stage[RollBackRequest, JobOutcome]):
+    """Reads every record, then creates the outcome; `undo` fences and comes after it.
+
+    Once the outcome exists no other driver can call the job committed; once it is fenced no other driver can publish.
+    An entry is undone only when the file at its destination is the very one the job put there, and what
+    stood there before comes back from the job's directory. Old files come back before new ones go (G13).
+
+    Preconditions: a commit decision without the outcome `committed`.
+    Postconditions: outcome `rolled-back`, or `committed` when another driver was faster. After `undo` nothing of the
+    job is at the destination, and everything it took away is back.
+    Failure modes: a store error leaves it half way; running it again finishes it. `OutcomeUnknownError` where the store
+    cannot prove which files are the job's, a `RecordError` where they cannot be read: nothing was taken back.
+    Cost: one read a record where entries are not kept; 3 calls a file that was published (2 where a rename can be told
+    what its source is; 3 more where it came with its directory), 1 a file that was not.
+    """
+
+    name = "job_stage_roll_back"
+
+    def __init__(self, context: StageContext) -> None:
+        super().__init__(context)
+        fenced = context.store.capabilities.atomic_directory_rename
+        self._fenced = fenced
+        self._tasks = fenced_tasks(context) if fenced else context.layout.tasks
+        self._superseded = context.layout.superseded_fenced if fenced else context.layout.superseded
+        self._kept_aside: list[str] = []
+
+    def refuse(self, value: RollBackRequest) -> None:
+        """Refuses what cannot be taken back, or not on this word. No call; nothing was changed.
+
+        Raises:
+            JobStateError: The job can only go forward, or its other drivers can be neither fenced off nor are said to
+                be dead.
+        """
+        layout = self.context.layout
+        if is_forward_only(self.context, value.state):
+            raise JobStateError(
+                f"job {layout.job_id} replaced files on a store that cannot keep the old ones: it can only go forward",
+                operation=self.name,
+                path=layout.destination,
+                outcome="partial",
+                next_step=f"{self.context.recover_call()} finishes it; where it can never be finished, "
+                f"{self.context.giving_up()}",
+            )
+        self._check_fencing(value)
+
+    async def execute(self, value: RollBackRequest) -> JobOutcome:
+        """Checks, ends."""
+        self.refuse(value)
+        await self._check_readable(value.state)
+        await check_can_fence(self.context)
+        await self._check_provable(value.state, self.context.layout.tasks)
+        return (await EndJob(self.context).run((value.state.decision, "rolled-back", value.reason))).outcome
+
+    def _check_fencing(self, value: RollBackRequest) -> None:
+        """Refuses where other drivers of the job can be neither fenced off nor are said to be dead."""
+        if self._fenced or value.force:
+            return
+        raise JobStateError(
+            f"{self.context.store.scheme}:// cannot fence off another driver of job {self.context.layout.job_id}",
+            operation=self.name,
+            path=self.context.layout.destination,
+            outcome="partial",
+            next_step="make sure that no other driver of the job is alive, then call "
+            f"{self.context.recover_call(rollback=True, force=True)}",
+        )
+
+    async def _check_readable(self, state: CommitState) -> None:
+        """Refuses where what is to be taken back cannot be read, or not by this name of the destination (`s3a:` for
+        `s3:`): a fence, or an outcome, would keep the job from ever being finished instead.
+        """
+        async for _files in state.files.batches():
+            pass
+
+    async def _check_provable(self, state: CommitState, tasks: StorePath) -> None:
+        """Refuses where the store cannot prove which files are the job's, unless none of them was published yet."""
+        capabilities = self.context.store.capabilities
+        if capabilities.identity and capabilities.identity_through_rename:
+            return
+
+        async def look(file: PlannedFile) -> None:
+            source = tasks / file.source
+            if not await exists(self.context.store, source):
+                again = self.context.recover_call(rollback=True, force=not self._fenced)
+                raise OutcomeUnknownError(
+                    f"cannot tell whether what stands at {file.destination} is the job's: the store keeps no proof",
+                    operation=self.name,
+                    path=self.context.layout.target(file.destination),
+                    next_step=f"look at it: where it is the job's, move it back to {by_hand(source)}, then call "
+                    f"{again}; nothing was deleted; where that cannot be, {self.context.giving_up()}",
+                )
+
+        await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
+
+    async def put_back_late(self, state: CommitState) -> None:
+        """Puts back what this driver moved aside after the job was rolled back and cleaned up by another.
+
+        What still stood at its old place when the job was over had been put back there, so it belongs there; a job that
+        committed would have taken it away. Only where no fence stands can a late driver have moved it.
+        """
+        if not self._fenced:
+            await self._put_back_success(state)
+            for facts in (FactList(state.blocking), state.superseded, state.targets):
+                await self._put_back_all(facts)
+        await self.remove_directories(state)
+
+    async def undo(self, state: CommitState) -> None:
+        """Fences, takes back what was published. Idempotent; only for a job whose outcome is `rolled-back`."""
+        if self.context.layout.is_sealed:
+            await SealTasks(self.context).run(state)
+        await fence(self.context)
+        await self._check_provable(state, self._tasks)
+        await self._put_back_all(state.superseded)
+        await run_workers(
+            state.files,
+            lambda file: looking_again(lambda: self._take_back(file, file.stood)),
+            workers=self.context.config.io_concurrency,
+            operation=self.name,
+        )
+        if not self._fenced:
+            # Late requests of another driver cannot be kept out here. Without their sources they fail, so the
+            # sources go first and what slipped in before is swept afterwards.
+            await self.context.store.delete_directory(self._tasks, recursive=True)
+            await run_workers(
+                state.files,
+                lambda file: looking_again(lambda: self._delete_ours(file, file.stood)),
+                workers=self.context.config.io_concurrency,
+                operation=self.name,
+            )
+        await self.remove_directories(state)
+        await self._put_back_all(FactList(state.blocking))
+        await self._put_back_success(state)
+        if self._kept_aside:
+            raise JobStateError(
+                f"{len(self._kept_aside)} old files of {self.context.layout.destination} could not be put back: others "
+                f"stand there now, the first: {min(self._kept_aside)}",
+                operation=self.name,
+                path=self._superseded,
+                outcome="partial",
+                next_step=f"move away what stands there now; where the old file is not wanted any more, delete it in "
+                f"{by_hand(self._superseded)}; then call {self.context.recover_call(rollback=True)}: it puts back the "
+                "old files that are left",
+            )
+
+    async def find_published(self, state: CommitState) -> list[str]:
+        """The job's own files that stand at the destination now, sorted: one call a file of the job."""
+        found: list[str] = []
+
+        async def look(file: PlannedFile) -> None:
+            target = self.context.layout.target(file.destination)
+            if not stood_there(file, file.stood) and await self._stands(target, file):
+                found.append(file.destination)
+
+        await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
+        return sorted(found)
+
+    async def _put_back_all(self, facts: Facts) -> None:
+        async for some in facts.batches():
+            # One without a place aside never moved.
+            some = [fact for fact in some if fact.aside >= 0]
+            workers = self.context.config.io_concurrency
+            await run_workers(some, self._put_back, workers=workers, operation=self.name)
+
+    async def _take_back(self, file: PlannedFile, stood: Fact | None) -> None:
+        store = self.context.store
+        target = self.context.layout.target(file.destination)
+        source = self._tasks / file.source
+        if stood_there(file, stood):
+            return
+        if not await self._stands(target, file):
+            if stood is not None:
+                await self._put_back(stood)
+            return
+        # Where the old file is not aside any more, another driver has put it back since this one looked.
+        if (stood is not None and not stood.is_directory) and (
+            await self._replace_by_old(stood, target) or not await self._stands(target, file)
+        ):
+            return
+        try:
+            try:
+                await store.rename_file(target, source, identity=file.identity)
+            except StoreExistsError:
+                if await self._stands(source, file):
+                    # Both names of a link: publishing, or taking back, got half way.
+                    raise
+                # A request of its task arrived a second time, late, and made another file there, which goes with it.
+                await store.rename_file(target, source, replace=True, identity=file.identity)
+        except (StoreExistsError, StoreNotFoundError):
+            # Or taken back by another driver; or it came with its directory, so there is no place to go back to.
+            await self._delete_ours(file, stood)
+        except StorePreconditionError:
+            return
+        else:
+            if not store.capabilities.conditional_rename and not await self._stands(source, file):
+                # Another writer put another file there since it was looked at.
+                await store.rename_file(source, target)
+                return
+        if stood is not None:
+            await self._put_back(stood)
+
+    async def _stands(self, path: StorePath, file: PlannedFile) -> bool:
+        return is_file_of(await status_or_none(self.context.store, path), file)
+
+    async def _replace_by_old(self, stood: Fact, target: StorePath) -> bool:
+        """Puts the old file over the new one in one step, so that there is no moment with neither."""
+        store = self.context.store
+        aside = self._superseded / f"{stood.aside:08d}"
+        kept = await status_or_none(store, aside)
+        if kept is None or kept.identity != stood.identity:
+            return False
+        try:
+            await store.rename_file(aside, target, replace=True, identity=stood.identity)
+        except StoreNotFoundError:
+            return False
+        return True
+
+    async def _delete_ours(self, file: PlannedFile, stood: Fact | None) -> None:
+        target = self.context.layout.target(file.destination)
+        if not stood_there(file, stood) and await self._stands(target, file):
+            await take_away(self.context, target, self._superseded, identity=file.identity)
+
+    async def _put_back(self, fact: Fact) -> None:
+        await looking_again(lambda: self._restore(self._superseded / f"{fact.aside:08d}", fact))
+
+    async def _put_back_success(self, state: CommitState) -> None:
+        decision = state.decision
+        if not (decision.success_present and decision.config.mark_successful_jobs):
+            return
+        if self.context.store.capabilities.directories:
+            await looking_again(lambda: self._move_success_back(decision.success_identity))
+            return
+        for tries_left in reversed(range(_ROUNDS)):
+            try:
+                await self._put_old_success(decision.success_identity)
+                return
+            except (StoreExistsError, StoreNotFoundError, StorePreconditionError, StoreOutcomeUnknownError):
+                if not tries_left:
+                    raise
+
+    async def _move_success_back(self, identity: str | None) -> None:
+        aside = self._superseded / SUCCESS
+        if await self._kept_success(aside) is not None:
+            await self._restore(aside, Fact(kind="superseded", path=SUCCESS, identity=identity))
+
+    async def _put_old_success(self, identity: str | None) -> None:
+        """Puts the old marker where none exists, or over itself: a slow driver may be about to delete it.
+
+        With one blank more where etags are made of content (S3), so that no delayed delete fits it.
+        """
+        store, success = self.context.store, self.context.layout.success
+        blank = b" " if store.capabilities.publishes_uploads else b""
+        standing = await status_or_none(store, success)
+        if standing is not None and (identity is None or standing.identity != identity):
+            return
+        if standing is None:
+            kept = await self._kept_success(self._superseded / SUCCESS)
+            if kept is not None:
+                await store.put(success, kept + blank, exclusive=True)
+            return
+        able = CONDITIONAL_REPLACE.of(store)
+        if able is not None:
+            # A slow driver may set it aside between the look and this: then it is to be put where none exists.
+            kept = await store.read(success, limit=LIMITS["success"])
+            await able.replace_file(success, kept + blank, seen=standing)
+
+    async def _kept_success(self, path: StorePath) -> bytes | None:
+        """The content of an old marker; None if it does not exist, or only bars its name."""
+        try:
+            data = await self.context.store.read(path, limit=LIMITS["success"])
+        except StoreNotFoundError:
+            return None
+        return None if data == PLACE_TAKEN else data
+
+    async def _restore(self, aside: StorePath, fact: Fact) -> None:
+        """Moves one thing back from the job's directory, replacing nothing."""
+        store = self.context.store
+        place = self.context.layout.target(fact.path)
+        kept = await status_or_none(store, aside)
+        if kept is None:
+            return
+
+        async def move() -> None:
+            if fact.is_directory:
+                await store.rename_directory(aside, place)
+            else:
+                # A copy has an identity of its own.
+                renames = store.capabilities.atomic_file_rename
+                await move_file(store, aside, place, identity=fact.identity if renames else None)
+
+        try:
+            try:
+                await move()
+            except StoreNotFoundError:
+                if not await exists(store, aside):
+                    # Another driver put it back.
+                    return
+                # The directory it stood in was removed since.
+                await store.make_directory(place.parent, parents=True)
+                await move()
+        except StoreExistsError:
+            standing = await status_or_none(store, place)
+            same = (
+                standing is not None
+                and kept.identity is not None
+                and standing.identity == kept.identity
+                and not stands_as_directory(kept)
+            )
+            if same:
+                await take_away(self.context, aside, self._superseded, identity=kept.identity)
+            elif fact.path != SUCCESS:
+                # A `_SUCCESS` that exists there is another job's, and the one that counts.
+                self._kept_aside.append(fact.path)
+
+    async def remove_directories(self, state: CommitState) -> None:
+        """Removes directories the job made, deepest first, where no other writer put anything into them."""
+        directories = state.directories
+        if not self.context.store.capabilities.directories:
+            return
+
+        async def remove(directory: str) -> None:
+            try:
+                await self.context.store.delete_directory(self.context.layout.target(directory), recursive=False)
+            except (StoreNotEmptyError, StoreNotADirectoryError, StoreNotFoundError):
+                return
+
+        depths = sorted({directory.count("/") for directory in directories}, reverse=True)
+        for depth in depths:
+            await run_workers(
+                [directory for directory in directories if directory.count("/") == depth],
+                remove,
+                workers=self.context.config.io_concurrency,
+                operation=self.name,
+            )
