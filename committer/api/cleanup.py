@@ -113,8 +113,8 @@ _FUTURE: Final = (
 )
 _FOREIGN: Final = "it holds no record of a job: another committer's, perhaps alive; only its id with force removes it"
 KEPT: Final = (
-    "it committed, and its outcome is kept for a stream: without it that batch, should it be repeated, is published a "
-    "second time, or stops at the files that stand; only force removes it"
+    "it committed, and its outcome is kept for a stream or a rerun: without it that work, should it be repeated, is "
+    "published a second time, or stops at the files that stand; only force removes it"
 )
 UNFINISHED: Final = "it committed, but its last steps were not done: recover it"
 NOT_TAKEN_BACK: Final = "it is being taken back, and that was not done to its end: roll it back"

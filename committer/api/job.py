@@ -230,7 +230,7 @@ async def _count_committed_tasks(context: StageContext) -> int:
     return len(tasks)
 
 
-RUN_ANEW = "run it again as a new job (this one was aborted when the error left its block)"
+RUN_ANEW = "run the job again, under any id (this one was aborted when the error left its block)"
 
 
 class Job(OneProcess):

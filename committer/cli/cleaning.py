@@ -93,7 +93,7 @@ _LEFT: Final = (
 )
 
 _HALVES: Final = {
-    HALF_MADE: "it was never opened: nothing of it was published; a driver that is setting it up now may fail",
+    HALF_MADE: "a setup that was not finished, which published nothing; a driver that is setting it up now may fail",
     HALF_REMOVED: "it is over: what it published, if anything, stays; what is left of its task output is lost",
 }
 

@@ -81,7 +81,7 @@ class Look:
         if self.outcome is not None:
             over = self.found is not None and bool(self.found.layout.setup_name) and not self.found.set_up
             last = "; it is not cleaned up" if over else "; its last steps may be missing"
-            last = "; its outcome is kept for a stream" if self.is_kept else last
+            last = "; its outcome is kept for a stream or a rerun" if self.is_kept else last
             return f"ended: {self.outcome.outcome}{last}"
         if self.decision is not None:
             size = f", {count(self.decision.files, 'file')}" if self.decision.decision == "commit" else ""

@@ -222,7 +222,8 @@ def _what_to_do(row: JobRow, rows: list[JobRow]) -> list[Part]:
     if row.attention:
         parts.append(line(row.attention, indent=2))
     if row.driver is not None and not row.kept:
-        runs = "whether it runs is not known here" if row.driver_state == "unknown" else row.driver_state
+        known = {"unknown": "whether it runs is not known here", "running": "running; wait for it if it is at work"}
+        runs = known.get(row.driver_state, row.driver_state)
         parts.append(line(f"driver: {row.driver.words}: {runs}", indent=2))
     if row.next_step:
         parts.append(copyable(row.next_step))

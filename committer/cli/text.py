@@ -19,6 +19,7 @@ from committer.errors import (
     DestinationBusyError,
     DestinationNotFoundError,
     InvalidPathError,
+    JobExistsError,
     JobNotFoundError,
     StoreNotFoundError,
 )
@@ -161,7 +162,7 @@ class Exit(IntEnum):
         USAGE: The command line cannot be honoured, or a command that changes things was not confirmed.
         UNKNOWN: The job may be committed, wholly or in part: run ``recover``, which finds out and finishes.
         NOT_FOUND: There is no such job, record, path, bucket or container.
-        BUSY: Another job holds the destination.
+        BUSY: Another job holds the destination, or a driver that may be alive the job.
         NOT_ALL_COMPARED: What was compared is as it should be, and not all could be.
     """
 
@@ -180,7 +181,7 @@ def exit_of(error: BaseException) -> Exit:
     What the error says about the outcome comes first: a script must learn that a job is not settled, whatever the
     reason.
     """
-    if isinstance(error, DestinationBusyError):
+    if isinstance(error, DestinationBusyError | JobExistsError):
         return Exit.BUSY
     if isinstance(error, CommitterError):
         if error.outcome in ("unknown", "partial"):

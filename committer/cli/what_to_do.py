@@ -92,7 +92,7 @@ def _in_python(session: Session, uri: str, job_id: str, attempt: StorePath) -> s
 
 
 FORCE: Final = "--force"
-_KEPT: Final = "committed, and kept for a stream, which knows by it that the batch committed, and removes it later"
+_KEPT: Final = "committed, and its outcome is kept for a stream or a rerun, which knows by it that its work is done"
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,16 +162,18 @@ async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundErro
     if not decided:
         await refuse_place(context.store, layout, operation="recover")
     jobs = f"{call('list_jobs', str(layout.destination))} shows the jobs that are there"
+    what = f"there is no job {layout.job_id} at {layout.destination}"
+    if layout.setup_name:
+        what = f"this run of job {layout.job_id} is gone from {layout.destination}"
     return JobNotFoundError(
-        f"there is no job {layout.job_id} at {layout.destination}, and neither a summary report nor _SUCCESS "
-        "speaks of it",
+        f"{what}, and neither a summary report nor _SUCCESS speaks of it",
         operation="recover",
         path=layout.job_directory,
         outcome="unknown" if decided else "unchanged",
         next_step="look at the destination: another process deleted the job's directory while it was committed, or it "
         "ended and a later job wrote _SUCCESS"
         if decided
-        else "it never was, was aborted or taken back, or ended and was cleaned up while a later job wrote _SUCCESS; "
+        else "it never was, was aborted or rolled back, or ended and was cleaned up while a later job wrote _SUCCESS; "
         f"{jobs}",
     )
 

@@ -31,7 +31,7 @@ def test_an_undecided_job_needs_force_or_an_age_while_its_driver_may_run(run: Ru
     getattr(lake, state)("J")
     for more in ([], ["--yes"], ["--older-than", "1h", "--yes"]):
         refused = run("settle", lake.path, "J", *more)
-        assert (refused.code, "is in use" in refused.err) == (Exit.FAILED, True)
+        assert (refused.code, "is in use" in refused.err) == (Exit.BUSY, True)
         assert "Go ahead" not in refused.err
     for force in (["--force"], ["--older-than", "0s"]):
         planned = run("settle", lake.path, "J", *force)

@@ -35,7 +35,6 @@ WITHOUT = {
     ("stages/base.py", "ran already"): "authors of committers read it",
     ("layout.py", "the nonce of a setup"): "of a record or a spec: who decodes it says what to do",
     ("paths.py", ""): "of a URI in a record: who decodes it says what to do",
-    ("uri_text.py", ""): "of a URI in a record: who decodes it says what to do",
     ("records/manifest.py", ""): "of a URI in a record: who decodes it says what to do",
     ("committers/pending_sets.py", ""): "of a record: who decodes it says what to do",
     ("stages/facts.py", "job's own directory"): "preflight says what to do",

@@ -415,7 +415,7 @@ async def test_busy_error_that_leaves_the_block_says_to_run_a_new_job(tmp_path: 
     with pytest.raises(DestinationBusyError) as caught:
         await run()
     assert "commit again" not in caught.value.next_step
-    assert "run it again as a new job" in caught.value.next_step
+    assert "run the job again" in caught.value.next_step
     assert "recover(" in caught.value.next_step
     await committer.recover(dest, caught.value.owner)
     await run()

@@ -52,7 +52,7 @@ async def test_a_stopped_driver_writes_no_success_over_a_later_one(tmp_path: Pat
             await replace_all(destination, "too-early")
         assert caught.value.owners == ("past",)
         assert visible(destination) == {"p=1/of-the-past": b"past"}
-        assert "run it again as a new job" in caught.value.next_step
+        assert "run the job again" in caught.value.next_step
         report = await committer.recover(destination, "past")
         assert report.files_committed == 1
         assert marked(destination) == "past"

@@ -252,6 +252,9 @@ class _InTheWay(NamedTuple):
     error: CommitterError | None = None
 
 
+_OR_WAIT: Final = " (with busy_timeout in its config a commit waits for that by itself)"
+
+
 def _busy(context: StageContext, busy: dict[str, _InTheWay]) -> DestinationBusyError:
     destination, job_id, owners = str(context.layout.destination), context.layout.job_id, sorted(busy)
     first = busy[owners[0]].what
@@ -261,11 +264,11 @@ def _busy(context: StageContext, busy: dict[str, _InTheWay]) -> DestinationBusyE
     )
     if len(owners) == 1:
         who = f"job {owners[0]} {first}"
-        step = f"{COMMIT_AGAIN} once job {owners[0]} has ended; if its driver is dead, {ends}"
+        step = f"{COMMIT_AGAIN} once job {owners[0]} has ended{_OR_WAIT}; if its driver is dead, {ends}"
     else:
         more = f" and {len(owners) - _MOST_NAMED} more" if len(owners) > _MOST_NAMED else ""
         who = f"jobs {', '.join(owners[:_MOST_NAMED])}{more} are in the way, the first {first}"
-        step = f"{COMMIT_AGAIN} once each of these jobs has ended; if the driver of one is dead, {ends}"
+        step = f"{COMMIT_AGAIN} once each of these jobs has ended{_OR_WAIT}; if the driver of one is dead, {ends}"
     return DestinationBusyError(
         f"job {job_id} cannot commit into {destination} now: {who}",
         owners=owners,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Literal
@@ -29,6 +29,7 @@ from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, together
 from committer.flow.workers import run_workers
 from committer.layout import DirectoryName, JobLayout
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.records.job_state import JobOpened, JobSetup, decode_record, encode_record, limit_of
 from committer.spec import JobSpec
@@ -396,7 +397,7 @@ async def set_up(
         ConfigurationError: `superseded_directories` names a directory outside the destination and all roots.
         JobExistsError: A job of the id is live, or keeps its outcome.
     """
-    _refuse_superseded_directories(context.layout, context.config.superseded_directories)
+    _refuse_superseded_directories(context.layout, context.config)
     for tries_left in reversed(range(_TRIES)):
         stage = SetupJob(context, needs)
         try:
@@ -432,13 +433,16 @@ def exists_error(layout: JobLayout, state: JobState, *, operation: str, drivers:
         how = f"{job} is {state} at {place}, and what it left is not removed"
         step = f"{settle} removes it; then run the job again"
     else:
-        how, step = _of_open(f"job id {layout.job_id} is in use at {place}", drivers, settle, forced)
+        in_use, settling = f"job id {layout.job_id} is in use at {place}", operation == "settle"
+        how, step = _of_open(in_use, drivers, settle, forced, settling=settling)
     return JobExistsError(how, state=state, operation=operation, path=layout.job_directory, next_step=step)
 
 
-def _of_open(in_use: str, drivers: Drivers, settle: str, forced: str) -> tuple[str, str]:
+def _of_open(in_use: str, drivers: Drivers, settle: str, forced: str, *, settling: bool) -> tuple[str, str]:
     states = {state: driver for driver, state in drivers}
     join = "join the job with attach_job or open_task; for other work choose another job id"
+    if settling:
+        join = f"{forced} aborts the job all the same: its driver then fails, and publishes nothing"
     if (running := states.get("running")) is not None:
         return f"{in_use}: its driver runs, {running.words}", f"wait until that process has ended, or {join}"
     if (dead := states.get("dead")) is not None and len(states) == 1:
@@ -492,8 +496,16 @@ async def _make_claimed(context: StageContext) -> None:
     await store.probe(layout.job_attempt_directory)
 
 
-def _refuse_superseded_directories(layout: JobLayout, names: Iterable[str]) -> None:
-    for name in names:
+def _refuse_superseded_directories(layout: JobLayout, config: CommitterConfig) -> None:
+    scope = "superseded_directories" if config.superseded_directories else "superseded_scope"
+    if config.conflict_mode == "append" and (config.superseded_directories or config.superseded_scope == "destination"):
+        raise ConfigurationError(
+            f'{scope} has no effect with conflict_mode="append": the job would add to the data that it is to replace',
+            operation="open_job",
+            path=layout.destination,
+            next_step=f'add conflict_mode="replace", or leave {scope} out',
+        )
+    for name in config.superseded_directories:
         if name.startswith("/") and root_of(f"{name}/", layout.roots) is None:
             raise ConfigurationError(
                 f"superseded_directories: {layout.target(name)} lies outside the destination {layout.destination}, and"
