@@ -124,7 +124,9 @@ _NAMELESS = re.compile(
     r"(?<![a-z])(somebody|someone|nobody|anybody|everybody|whoever|litter)(?![a-z])|(let|letting) in\b|trouble at\b",
     re.IGNORECASE,
 )
-_SCRIPTS = [file for folder in ("tests", "benchmarks", "examples") for file in (DOCS.parent / folder).rglob("*.py")]
+_SCRIPTS = [
+    file for folder in ("tests", "benchmarks", "examples", "scripts") for file in (DOCS.parent / folder).rglob("*.py")
+]
 
 
 def test_tests_and_examples_name_who_acts() -> None:
@@ -134,7 +136,7 @@ def test_tests_and_examples_name_who_acts() -> None:
     assert not {str(file): lines for file, text in texts.items() if (lines := _lines_with(_NAMELESS, text))}
 
 
-_IN_THE_REPOSITORY = re.compile(r"(?<![\w/.-])((?:tests|testing|committer|benchmarks|examples|docs)/[\w/.-]*\w)")
+_IN_THE_REPOSITORY = re.compile(r"(?<![\w/.-])((?:tests|testing|committer|benchmarks|examples|scripts|docs)/[\w/.-]*\w)")
 
 
 @pytest.mark.parametrize("page", _PROSE, ids=lambda path: f"{path.parent.name}/{path.name}")
