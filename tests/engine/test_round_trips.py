@@ -1,6 +1,6 @@
 """How many store calls of a job commit wait for one another: every call takes a second of a clock that only waits move.
 
-`docs/decisions/0006-where-the-time-goes.md` says of each what it waits for. A change that adds one has to say why, there.
+`docs/decisions/where-the-time-goes.md` says of each what it waits for. A change that adds one has to say why, there.
 """
 
 from __future__ import annotations
