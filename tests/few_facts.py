@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from committer.stages import facts as noted_facts
-from committer.stages.decide.decide import decide
+from committer.stages.decide import decide
 
 
 def list_in_side_files(monkeypatch: pytest.MonkeyPatch) -> None:

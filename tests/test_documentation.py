@@ -136,7 +136,9 @@ def test_tests_and_examples_name_who_acts() -> None:
     assert not {str(file): lines for file, text in texts.items() if (lines := _lines_with(_NAMELESS, text))}
 
 
-_IN_THE_REPOSITORY = re.compile(r"(?<![\w/.-])((?:tests|testing|committer|benchmarks|examples|scripts|docs)/[\w/.-]*\w)")
+_IN_THE_REPOSITORY = re.compile(
+    r"(?<![\w/.-])((?:tests|testing|committer|benchmarks|examples|scripts|docs)/[\w/.-]*\w)"
+)
 
 
 @pytest.mark.parametrize("page", _PROSE, ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -15,7 +15,7 @@ import pytest
 from committer import CommitterConfig
 from committer.errors import CommitterError
 from committer.events import names
-from committer.stages.decide.decide import decide
+from committer.stages.decide import decide
 from committer.stages.load import load_records
 from committer.testing.faults import Call, Fault
 from tests.engine.places import MemoryPlace

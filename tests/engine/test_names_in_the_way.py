@@ -14,7 +14,7 @@ from committer.flow import repeats
 from committer.flow.repeats import HashFilter, Repeats
 from committer.records.job_state import Decision, Fact, encode_record
 from committer.stages.check import in_the_way
-from committer.stages.decide.decide import decide
+from committer.stages.decide import decide
 from committer.stages.load import load_records
 from tests.engine.places import make_place
 

@@ -22,9 +22,9 @@ from committer.stages.check import superseded
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.finish import validate_output
 from committer.stages.load import load_records, planned_files
-from committer.stages.publish.publish import publish
-from committer.stages.publish.publish import sent_files as complete_uploads
-from committer.stages.publish.publish import sent_files as publish_sent_files
+from committer.stages.publish import publish
+from committer.stages.publish import sent_files as complete_uploads
+from committer.stages.publish import sent_files as publish_sent_files
 from committer.stores import batches
 from committer.stores.local.disk import Disk
 from committer.testing.faults import Call

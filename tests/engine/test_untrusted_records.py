@@ -28,7 +28,7 @@ from committer.records.manifest import (
     encode_task_manifest,
 )
 from committer.records.task_commit import digest_of
-from committer.stages.decide.decide import decide
+from committer.stages.decide import decide
 from committer.testing.faults import Fault
 from tests.engine.places import MemoryPlace, Place
 from tests.job_paths import INTENT, in_job

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from committer import CommitterConfig
-from committer.stages.publish.publish import publish_elsewhere
+from committer.stages.publish import publish_elsewhere
 from tests.neighbours.meeting import Table
 from tests.publishing.pools import TablePool
 

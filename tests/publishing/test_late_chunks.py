@@ -9,7 +9,7 @@ import pytest
 
 import committer
 from committer.errors import CommitterError
-from committer.stages.publish.publish import publish_elsewhere as chunks
+from committer.stages.publish import publish_elsewhere as chunks
 from committer.testing.faults import Fault, SimulatedCrash
 from tests.neighbours.meeting import Connection, Table
 from tests.processes.test_overtaken_drivers import (

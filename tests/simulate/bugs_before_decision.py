@@ -11,7 +11,8 @@ from committer.layout import MANIFEST_SUFFIX, DirectoryName, JobLayout
 from committer.paths import StorePath
 from committer.stages.base import RecordRef, StageContext
 from committer.stages.check.preflight import Conflicts, Preflight
-from committer.stages.decide.decide import DecideCommit, entries
+from committer.stages.decide import entries
+from committer.stages.decide.decide import DecideCommit
 from committer.stages.decide.entries import Scope, drop_entries, refuse_neighbours, scope_of
 from committer.stages.load.load_records import LoadRecords
 from committer.stages.setup.setup_job import SetupJob, exists_error
