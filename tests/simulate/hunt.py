@@ -12,7 +12,7 @@ from typing import TypeAlias
 from committer_testing.simulate.scenario import draw_scenario
 from tests.simulate.file_jobs import file_v1_schedules, file_v2_schedules, wrong_with_file_v1, wrong_with_file_v2
 from tests.simulate.models import simulate_any
-from tests.simulate.mutants import MUTANTS, UNSAFE, WITH_WORKERS, apply, committer_of
+from tests.simulate.mutants import AGAINST_RULES, MUTANTS, UNSAFE, WITH_WORKERS, apply, committer_of
 from tests.simulate.object_readers import DRAWN_AS, simulate_objects, wrong_with
 
 MOST_SEEDS = 3_000
@@ -89,13 +89,14 @@ def _runs(mutant: str) -> Iterator[Run]:
         return (partial(wrong_with_file_v2, scenario) for scenario in file_v2_schedules())
     if committer == "stocator":
         return (partial(_wrong_with_objects, seed) for seed in count())
-    workers = mutant in WITH_WORKERS
-    return (partial(_wrong_with_seed, seed, committer, workers=workers) for seed in count())
+    workers, rules = mutant in WITH_WORKERS, mutant in AGAINST_RULES
+    return (partial(_wrong_with_seed, seed, committer, workers=workers, rules=rules) for seed in count())
 
 
-def _wrong_with_seed(seed: int, committer: str, *, workers: bool) -> list[tuple[str, str]]:
+def _wrong_with_seed(seed: int, committer: str, *, workers: bool, rules: bool) -> list[tuple[str, str]]:
+    """The guarantees that break; the rules of the protocol count for a bug that is planted against them."""
     result = simulate_any(draw_scenario(seed, committer, workers=workers))
-    return [(one.guarantee, one.message) for one in result.violations]
+    return [(one.guarantee, one.message) for one in result.violations if rules or one.guarantee != "protocol"]
 
 
 def _wrong_with_objects(seed: int) -> list[tuple[str, str]]:

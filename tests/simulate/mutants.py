@@ -15,6 +15,7 @@ from tests.simulate.bugs_of_directories import OF_DIRECTORIES
 from tests.simulate.bugs_of_files import OF_FILE_V1, OF_FILE_V2, OF_PARTITIONS
 from tests.simulate.bugs_of_objects import OF_OBJECTS
 from tests.simulate.bugs_of_records import OF_RECORDS
+from tests.simulate.bugs_of_rules import OF_RULES
 from tests.simulate.bugs_of_staging import OF_STAGING
 from tests.simulate.bugs_of_uploads import OF_UPLOADS
 from tests.simulate.bugs_of_workers import OF_WORKERS
@@ -37,12 +38,23 @@ def _name(plant: Callable[[Patches], None]) -> str:
 
 MUTANTS: Mapping[str, Callable[[Patches], None]] = {
     _name(plant): plant
-    for plants in (BEFORE_DECISION, AFTER_DECISION, OF_RECORDS, OF_DIRECTORIES, OF_WORKERS, *_OF_ONE_COMMITTER.values())
+    for plants in (
+        BEFORE_DECISION,
+        AFTER_DECISION,
+        OF_RECORDS,
+        OF_DIRECTORIES,
+        OF_RULES,
+        OF_WORKERS,
+        *_OF_ONE_COMMITTER.values(),
+    )
     for plant in plants
 }
 """Planted bugs, by name."""
 
 _PLANTED_INTO = {_name(plant): committer for committer, plants in _OF_ONE_COMMITTER.items() for plant in plants}
+
+AGAINST_RULES = frozenset(map(_name, OF_RULES))
+"""Bugs that break a rule of the protocol, and perhaps no guarantee."""
 
 WITH_WORKERS = frozenset(map(_name, OF_WORKERS))
 """Bugs that show only where workers publish."""

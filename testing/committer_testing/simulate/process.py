@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import TypeVar
 
-from committer.errors import StoreExistsError, StorePreconditionError
+from committer.errors import (
+    CommitterError,
+    StoreError,
+    StoreExistsError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StorePreconditionError,
+)
 from committer.paths import StorePath
+from committer.stores.base import FileStatus
+from committer.stores.forwarding import Operation
 from committer.testing.faults import Call, Fault, FaultyStore
 from committer_testing.simulate.late import Caller
 from committer_testing.simulate.ledger import Attempt
+from committer_testing.simulate.rules import Rules
 from committer_testing.simulate.run import Run
 from committer_testing.simulate.scenario import FAULTS, Trouble
+
+T = TypeVar("T")
 
 _QUICKEST_S = 0.001
 _LATENCY_S = 0.03
@@ -55,6 +69,10 @@ class Process(FaultyStore):
         caller = Caller(name, job_id, setup, len(run.processes))
         self.after_effect: Callable[[Call], None] | None = lambda call: run.look(caller, call)
         self._run = run
+        find = partial(run.find_broken_rule, name)
+        self._rules = Rules(run.world, find) if run.by_the_rules else None
+        # What the puts hold that are about to set out, by path.
+        self._data: dict[StorePath, bytes] = {}
         self._calm = run.healing
         self._draw = random.Random(f"{run.scenario.seed} {name}")
         self._coming: dict[int, Fault] = {}
@@ -72,6 +90,70 @@ class Process(FaultyStore):
         if coming is None and (call.operation, call.path) in self._forbidden:
             return Fault(kind="forbidden", times=1)
         return coming
+
+    async def put(
+        self,
+        path: StorePath,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        temporary: StorePath | None = None,
+        durable: bool = False,
+    ) -> FileStatus:
+        """One call, whose content the rules see."""
+        self._data[path] = data
+        return await super().put(path, data, exclusive=exclusive, temporary=temporary, durable=durable)
+
+    async def replace_file(
+        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
+    ) -> FileStatus:
+        """One call, whose content the rules see."""
+        self._data[path] = data
+        return await super().replace_file(path, data, seen=seen, temporary=temporary)
+
+    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
+        """One call; the rules see each of its files."""
+        if self._rules is not None:
+            for path in files:
+                self._rules.sends("delete_files_if", path, None, None)
+        return await super().delete_files_if(files)
+
+    async def run(
+        self,
+        operation: str,
+        effect: Callable[[], Awaitable[T]],
+        path: StorePath,
+        destination: StorePath | None = None,
+    ) -> T:
+        """One call, held against the rules where it sets out; its answer is what the process knows."""
+        if self._rules is None:
+            return await super().run(operation, effect, path, destination)
+        data = self._data.pop(path, None)
+        self._rules.sends(operation, path, destination, data)
+        try:
+            answer = await super().run(operation, effect, path, destination)
+        except CommitterError as error:
+            self._rules.answered(operation, path, destination, data, error)
+            raise
+        self._rules.answered(operation, path, destination, data, answer)
+        return answer
+
+    async def stream(
+        self, operation: Operation, entries: Callable[[], AsyncIterator[T]], path: StorePath
+    ) -> AsyncIterator[T]:
+        """One call; what it showed is what the process knows."""
+        names: list[str] = []
+        try:
+            async for entry in super().stream(operation, entries, path):
+                if isinstance(entry, FileStatus):
+                    names.append(entry.path.name)
+                yield entry
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            if self._rules is not None:
+                self._rules.listed(path, [])
+            raise
+        if self._rules is not None:
+            self._rules.listed(path, names)
 
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from committer.errors import CommitterError
-from committer.options.config import CommitterConfig
+from committer.options.table.config import CommitterConfig
 from committer.testing.faults import Call, FaultyStore, SimulatedCrash
 from committer_testing.simulate.checker import Checker, GuaranteeBrokenError
 from committer_testing.simulate.late import Caller, Setups
 from committer_testing.simulate.ledger import Ledger
 from committer_testing.simulate.result import Result, Violation
+from committer_testing.simulate.rules import Names
 from committer_testing.simulate.scenario import OTHERS_UPLOADS, JobPlan, Scenario, Trouble
 from committer_testing.simulate.worlds import (
     ELSEWHERE,
@@ -60,6 +62,7 @@ class Run:
         result: What came of it.
         forgotten: Jobs that an operator cleaned up by name, after which no outcome is kept.
         healing: Whether no fault happens any more, and what is left is ended.
+        by_the_rules: Whether each process is held to the protocol's table.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -80,10 +83,12 @@ class Run:
         self.result: Result = Result(scenario, space=self.world.destination.authority)
         self.forgotten: set[str] = set()
         self.healing: bool = False
+        self.by_the_rules: bool = False
         self._running: set[asyncio.Task[None]] = set()
         self._own = f"/{OUT}/{TEMPORARY}/"
         self._outside = {plan.id for plan in scenario.jobs if plan.elsewhere}
         self._setups = Setups(self.checker.jobs)
+        self._names = Names(self.world, partial(self.find_broken_rule, "a name"))
 
     def id_of(self, job_id: str) -> str:
         """The id that a job of the run has at the destination."""
@@ -165,6 +170,8 @@ class Run:
         if caller.job_id is not None:
             self._check_place(caller.name, call, caller.job_id)
         self._setups.note(caller, call)
+        if self.by_the_rules:
+            self._names.note(call)
         if not self._is_private(call):
             self.checker.step()
 
@@ -202,6 +209,10 @@ class Run:
             at_s = asyncio.get_running_loop().time()
             self.result.violations.append(Violation(guarantee, message.partition("\n")[0], at_s))
             self.note("CHECKER", f"{guarantee}: {message}" if not message.startswith(guarantee) else message)
+
+    def find_broken_rule(self, who: str, what: str) -> None:
+        """A process takes a step that the protocol's table does not allow."""
+        self.find("protocol", f"{who}: {what}")
 
     def _note_broken(self, error: GuaranteeBrokenError) -> None:
         text = str(error)

@@ -1,0 +1,25 @@
+"""Each process takes only steps that the protocol's table allows, and the rules notice one that does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from committer_testing.simulate.scenario import draw_scenario
+from committer_testing.simulate.simulation import simulate
+from tests.simulate.bugs_of_rules import SAYS
+from tests.simulate.mutants import apply
+
+SEEDS = 250
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("mutant", SAYS)
+def test_a_step_that_the_table_does_not_allow_is_noticed(mutant: str) -> None:
+    for seed in range(SEEDS):
+        scenario = draw_scenario(seed)
+        with apply(mutant):
+            found = [one.message for one in simulate(scenario).violations if one.guarantee == "protocol"]
+        if any(SAYS[mutant] in message for message in found):
+            assert all(one.guarantee != "protocol" for one in simulate(scenario).violations)
+            return
+    pytest.fail(f"nothing said {SAYS[mutant]!r}")
