@@ -18,6 +18,8 @@ from tests.s3.bucket import BucketChannel, options_for
 from tests.s3.killed_driver import Orders
 from tests.s3.servers import Server
 
+_commit_calls: dict[str, int] = {}
+
 
 class Jobs(NamedTuple):
     """Jobs of one committer into one directory.
@@ -80,8 +82,21 @@ class Jobs(NamedTuple):
         """The files that lie on this machine's disk."""
         return sorted(path.name for path in self.disk.rglob("*") if path.is_file())
 
+    async def commit_calls(self, orders: Orders) -> int:
+        """How many store calls the commit of such a job makes where nothing disturbs it; counted once for a committer."""
+        if self.kind not in _commit_calls:
+            undisturbed = self._replace(root=self.root.parent / "undisturbed")
+            status, said = await undisturbed._run(msgspec.structs.replace(orders, dies_at=sys.maxsize))
+            assert status == 0
+            _commit_calls[self.kind] = int(said)
+        return _commit_calls[self.kind]
+
     async def killed(self, orders: Orders) -> bool:
         """Whether a process that runs a job died before the store call of its orders, or ended."""
+        status, _said = await self._run(orders)
+        return status == -9
+
+    async def _run(self, orders: Orders) -> tuple[int | None, bytes]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             str(Path(killed_driver.__file__)),
@@ -90,9 +105,10 @@ class Jobs(NamedTuple):
             self.kind,
             msgspec.json.encode(orders).decode(),
             env=environment(),
+            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
         async with asyncio.timeout(TIMEOUT_S):
-            _out, said = await process.communicate()
+            out, said = await process.communicate()
         assert process.returncode in (0, -9), said.decode()
-        return process.returncode == -9
+        return process.returncode, out

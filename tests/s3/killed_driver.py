@@ -1,6 +1,6 @@
 """A process that runs a job and its tasks and kills itself: `python killed_driver.py URI ENDPOINT COMMITTER ORDERS`.
 
-`ORDERS` is the JSON of `Orders`. When it dies, others of its store calls are under way.
+`ORDERS` is the JSON of `Orders`. When it dies, others of its store calls are under way; else it prints how many its commit made.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ async def main(uri: str, endpoint: str, kind: str, orders: Orders) -> None:
         before_commit = len(store.calls)
         store.before_call = die
     await job.commit(tasks=orders.tasks)
+    print(len(store.calls) - before_commit)
     await job.close()
 
 

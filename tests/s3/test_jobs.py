@@ -6,6 +6,7 @@ import json
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import committer
@@ -79,8 +80,9 @@ async def test_killed_in_its_commit_then_finished(moment: int, jobs: Jobs) -> No
     if replaces:
         await jobs.commit({"p=0/old": b"old", "other/kept": b"kept"}, job_id="earlier")
     config = jobs.config(io_concurrency=4, conflict_mode="replace" if replaces else "append")
-    orders = Orders(4, 10, random.Random(moment).randrange(1, 85), counts_from_commit=True, config=config)
-    assert await jobs.killed(orders)
+    orders = Orders(4, 10, 0, counts_from_commit=True, config=config)
+    calls = await jobs.commit_calls(orders)
+    assert await jobs.killed(msgspec.structs.replace(orders, dies_at=random.Random(moment).randrange(1, calls)))
     try:
         report = await committer.recover(jobs.root, JOB, config=config, storage_options=jobs.options)
     except JobUndecidedError:
