@@ -9,7 +9,7 @@ import pytest
 from committer_testing.simulate.exhaustive import COMMON, DELIVERIES, every_fault, rarer, singles, small
 from committer_testing.simulate.report import Report
 from committer_testing.simulate.scenario import STAGING, Scenario, draw_scenario
-from committer_testing.simulate.worlds import KINDS
+from committer_testing.simulate.worlds import KINDS, SERVICES
 from tests.rotation import rotated
 
 SITUATIONS_OF_STAGING = (*COMMON, "replace-same-names")
@@ -39,6 +39,14 @@ def test_seeds(part: int) -> None:
 def test_seeds_of_uploads() -> None:
     report = search(draw_scenario(seed, "magic") for seed in rotated(range(300), 10, "seeds of uploads"))
     check_counts(report)
+
+
+def test_seeds_of_services_that_delete_by_name() -> None:
+    drawn = [draw_scenario(seed, "magic") for seed in range(300)]
+    services = [scenario for scenario in drawn if scenario.kind in SERVICES]
+    assert {scenario.kind for scenario in services} == {*SERVICES}
+    report = search(rotated(services, 5, "seeds of services"))
+    assert report.fates["committed"] > 0
 
 
 @pytest.mark.parametrize("committer", ["manifest", "magic"])

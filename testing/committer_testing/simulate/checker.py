@@ -298,9 +298,9 @@ class Checker:
             self._fail(f"G1, G2, G4: the jobs are over, and yet {difference(found, expected)}", found)
         wrong = wrong_at_the_end(marker, old_marker, self.jobs, found)
         can = self.world.store().capabilities
-        # A driver moves a marker by its name there (docs/guarantees.md, "Exceptions for `_SUCCESS`").
-        may_lack_it = marker is None and not (can.identity or can.refuses_late_writes)
-        if wrong and not may_lack_it:
+        # A driver moves or deletes a marker by its name there (docs/guarantees.md, "Exceptions for `_SUCCESS`").
+        by_name = can.deletes_by_name or not (can.identity or can.refuses_late_writes)
+        if wrong and not (marker is None and by_name):
             self._fail(wrong, found)
         pending = self.world.pending()
         gone = sorted(self._pending_before - pending)

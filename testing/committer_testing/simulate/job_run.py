@@ -8,6 +8,7 @@ import committer
 from committer import CommitterError, Job, JobReport, JobSpec, TaskCommit
 from committer.api.opening import Opening
 from committer.errors import DestinationBusyError, TaskMissingError
+from committer.file_names import unique_name
 from committer_testing.simulate.committers import DrivenCommitter, DrivenJob
 from committer_testing.simulate.ledger import Attempt, Ledger
 from committer_testing.simulate.process import Process
@@ -225,9 +226,15 @@ class JobRun:
         name = f"{self.plan.job_id}.t{message.task}.{message.attempt}.on"
         await go_on_writing(self._run, name, self.plan.id, self.plan.job_id, directories)
 
+    def _named(self, name: str) -> str:
+        """The name that a file gets: where the store deletes by name it holds the setup's nonce."""
+        by_name = self._run.world.store().capabilities.deletes_by_name
+        return unique_name(name, self.spec.layout.name_token) if by_name and self.spec is not None else name
+
     async def run_attempt(self, task: int, attempt: int, plan: AttemptPlan) -> TaskCommit | None:
         """Runs one attempt in a process of its own; None when it did not commit."""
-        noted = Attempt(task, attempt, self.plan.files_of(task, attempt), "writing")
+        files = self.plan.files_of(task, attempt)
+        noted = Attempt(task, attempt, {self._named(name): data for name, data in files.items()}, "writing")
         self.ledger.note(noted)
         name = f"{self.plan.job_id}.t{task}.{attempt}"
         process = Process(name, self._run, job_id=self.plan.id, setup=self.plan.job_id)
@@ -236,9 +243,9 @@ class JobRun:
         try:
             async with self._committer.open_task(self._run, self.plan, self.spec, task, attempt, process) as writing:
                 process.partitioned_until = loop.time() + plan.partitioned_s
-                for number, (path, data) in enumerate(noted.files.items()):
+                for number, (path, data) in enumerate(files.items()):
                     await asyncio.sleep(plan.works_s)
-                    if plan.fails and number == len(noted.files) // 2:
+                    if plan.fails and number == len(files) // 2:
                         raise TaskFailedError(f"attempt {attempt} of task {task} fails")
                     await writing.write(path, data)
                 noted.began, noted.state = loop.time(), "unknown"

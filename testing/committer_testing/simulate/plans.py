@@ -34,7 +34,7 @@ STAGING: frozenset[str] = frozenset({"directory", "partitioned"})
 ENGINE: frozenset[str] = frozenset({"manifest", "magic", "block-list", *STAGING})
 """The engine's own committers, those whose tasks write to a disk among them; others are models, which tests bring."""
 ONLY_ON: dict[str, str] = {"magic": "s3", "block-list": "azure-flat", **dict.fromkeys(STAGING, "s3")}
-"""Committers for which one kind of store is there."""
+"""Committers for which one kind of store is there; `magic` also runs on `SERVICES`."""
 
 FAULTS: tuple[Trouble, ...] = (
     "unavailable", "throttled", "unanswered", "lost", "lost", "late", "again", "slow", "crash_before", "crash_after",
@@ -191,7 +191,7 @@ class Scenario:
 
     Attributes:
         seed: What it was drawn from, and what everything else in it is drawn from.
-        kind: The store, one of `KINDS`.
+        kind: The store, one of `KINDS` or `SERVICES`.
         jobs: The jobs, all of one destination.
         events: What others do.
         before: What stands in the world beforehand.

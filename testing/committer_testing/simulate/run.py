@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from committer.errors import CommitterError
-from committer.options.table.config import CommitterConfig
+from committer.options.config import CommitterConfig
 from committer.testing.faults import Call, FaultyStore, SimulatedCrash
 from committer_testing.simulate.checker import Checker, GuaranteeBrokenError
 from committer_testing.simulate.late import Caller, Setups

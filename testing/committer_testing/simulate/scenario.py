@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from committer.committers.registry import committer_for
+from committer.file_names import unique_name
 from committer.options.config import CommitterConfig
 from committer.spec import Delivery
 from committer_testing.simulate.plans import (
@@ -28,7 +29,7 @@ from committer_testing.simulate.plans import (
     Trouble,
 )
 from committer_testing.simulate.several_drivers import add_drivers
-from committer_testing.simulate.worlds import FENCING, OUT, PROVING, RENAMING, UPLOADING
+from committer_testing.simulate.worlds import FENCING, OUT, PROVING, RENAMING, SERVICES, UPLOADING
 
 __all__ = [
     "EARLIER_SUCCESS",
@@ -56,9 +57,13 @@ _SET_UP_ANEW = 0.2
 _STRAYS = (0.1, 0.7)
 # In how many of a hundred runs in which directories are promoted drivers treat their jobs as large ones.
 _READS_AGAIN = 0.4
+# How many of a hundred runs of `magic` are on a service without conditional deletes.
+_SERVICE = 0.25
 # In how many of a hundred runs in which old files are taken away another user writes some anew.
 _REWRITES = 0.5
 _BESIDE = 0.3
+# Ends the name of a file whose writer does not use that name again.
+_USED_ONCE = "0" * 20
 
 _CONFLICTS: tuple[dict[str, str], ...] = (
     {},
@@ -79,7 +84,7 @@ def draw_scenario(seed: int, committer: str = "manifest", *, workers: bool = Fal
     """
     draw = random.Random(f"scenario {seed}")
     kind = draw.choice(PROVING) if draw.random() < 0.9 else draw.choice(sorted(RENAMING))
-    kind = ONLY_ON.get(committer, kind)
+    kind = _service(seed) if committer == "magic" else ONLY_ON.get(committer, kind)
     alone = committer not in ENGINE or kind not in (*PROVING, *UPLOADING)
     shared = draw.random() < 0.2
     jobs = tuple(
@@ -121,7 +126,7 @@ def draw_scenario(seed: int, committer: str = "manifest", *, workers: bool = Fal
         jobs = tuple(replace(job, workers=number.choice((1, 2, 3))) for job in jobs)
     if committer in ENGINE:
         jobs, events = add_drivers(seed, jobs, events, kind)
-        events = _add_rewrites(seed, jobs, events, where=kind in UPLOADING and bool(before))
+        events = _add_rewrites(seed, jobs, events, where=kind in UPLOADING and kind not in SERVICES and bool(before))
     reads_again = False
     if kind in FENCING and committer == "manifest":
         # By numbers of their own, too.
@@ -131,7 +136,23 @@ def draw_scenario(seed: int, committer: str = "manifest", *, workers: bool = Fal
         )
         if any(job.config.promote_directories for job in jobs):
             reads_again = random.Random(f"reads again {seed}").random() < _READS_AGAIN
-    return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm, reads_again=reads_again)
+    return Scenario(
+        seed, kind, jobs, events, before=_names(before, kind), fault_rate=fault_rate, calm=calm, reads_again=reads_again
+    )
+
+
+def _names(before: Mapping[str, bytes], kind: str) -> Mapping[str, bytes]:
+    """The same; where a service deletes by name old files have names that are not used again: else none is replaced."""
+    if kind not in SERVICES:
+        return before
+    success = f"{OUT}/_SUCCESS"
+    return {name if name == success else unique_name(name, _USED_ONCE): data for name, data in before.items()}
+
+
+def _service(seed: int) -> str:
+    """S3 itself, or a service whose deletes hear no condition. By numbers of its own."""
+    draw = random.Random(f"service {seed}")
+    return draw.choice(sorted(SERVICES)) if draw.random() < _SERVICE else "s3"
 
 
 def _add_rewrites(seed: int, jobs: tuple[JobPlan, ...], events: tuple[Event, ...], *, where: bool) -> tuple[Event, ...]:

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from committer_testing.simulate.plans import Event, EventKind, JobPlan
-from committer_testing.simulate.worlds import FENCING
+from committer_testing.simulate.worlds import FENCING, SERVICES
 
 # How many of a hundred runs there are several in.
 _SEVERAL = 0.25
@@ -26,7 +26,7 @@ def add_drivers(
     draw = random.Random(f"several drivers {seed}")
     if draw.random() >= _SEVERAL:
         return jobs, events
-    kinds: tuple[EventKind, ...] = (*_KINDS, "roll_back") if kind in (*FENCING, "s3") else _KINDS
+    kinds: tuple[EventKind, ...] = (*_KINDS, "roll_back") if kind in (*FENCING, "s3", *SERVICES) else _KINDS
     one = draw.choice(jobs)
     more = tuple(_draw_process(draw, len(events) + at, kinds, one.job_id) for at in range(draw.choice((2, 2, 3, 4))))
     dies = draw.random() < 0.3

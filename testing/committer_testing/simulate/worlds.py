@@ -344,14 +344,20 @@ KINDS: Mapping[str, tuple[str, dict[str, bool]]] = {
     "s3": ("s3", {}),
     "azure-flat": ("azure-flat", {}),
 }
+_BY_NAME = {"conditional_delete": False, "conditional_batch_delete": False, "deletes_by_name": True}
+# Services that speak like S3 and delete whatever has a name (decision 16). Only some seeds of `magic` run on them.
+SERVICES: Mapping[str, tuple[str, dict[str, bool]]] = {
+    "minio": ("s3", _BY_NAME),
+    "oss": ("s3", {**_BY_NAME, "conditional_replace": False}),
+}
 # What renames nothing: files are completed uploads, or lists of blocks, and each fences itself.
-UPLOADING: Sequence[str] = ("s3", "azure-flat")
+UPLOADING: Sequence[str] = ("s3", "azure-flat", *SERVICES)
 RENAMING: Sequence[str] = tuple(kind for kind in KINDS if kind not in UPLOADING)
 PROVING: Sequence[str] = ("local", "hdfs", "adls", "gcs")
 FENCING: Sequence[str] = ("local", "hdfs", "adls")
 
 
 def world_of(kind: str) -> MemoryWorld:
-    """A new memory space of one of `KINDS`."""
-    profile, flags = KINDS[kind]
+    """A new memory space of one of `KINDS` or `SERVICES`."""
+    profile, flags = KINDS[kind] if kind in KINDS else SERVICES[kind]
     return MemoryWorld(profile, **flags)
