@@ -1,4 +1,4 @@
-"""Azure Data Lake Storage Gen2."""
+"""Store for Azure Data Lake Storage Gen2."""
 
 from committer.stores.adls.store import AdlsStore
 

@@ -1,4 +1,4 @@
-"""Writes small files whole on Azure Data Lake Storage Gen2."""
+"""Writer of small files, each in one piece, on Azure Data Lake Storage Gen2."""
 
 from __future__ import annotations
 
@@ -29,13 +29,7 @@ from committer.stores.http import Answer
 async def explain_conflict(
     store: Store, operation: str, path: StorePath, *, exclusive: bool, found: FileStatus | None = None
 ) -> None:
-    """Looks what stood in the way of a write: the service has one code for several things, and several for one.
-
-    Raises:
-        StoreExistsError: Something is there, and it was to be absent.
-        StoreIsADirectoryError: A directory is there.
-        StoreNotADirectoryError: A file is at one of its parents.
-    """
+    """Looks up which entry made the service refuse a write, and raises its error: the codes are ambiguous."""
     found = found or await status_or_none(store, path)
     if found is not None:
         if exclusive:
@@ -54,12 +48,7 @@ async def explain_conflict(
 
 
 async def check_parent(store: Store, path: StorePath) -> None:
-    """Looks whether a directory can be made below its parent, which the service would make up.
-
-    Raises:
-        StoreNotFoundError: The parent is missing.
-        StoreNotADirectoryError: A file is at one of its parents.
-    """
+    """Raises if the parent of a new directory is missing: the service would create it."""
     parent = await status_or_none(store, path.parent)
     if parent is None:
         await explain_conflict(store, "make_directory", path.parent, exclusive=False)
@@ -70,36 +59,30 @@ async def check_parent(store: Store, path: StorePath) -> None:
 
 _BLOB: Final = {"Content-Type": "application/octet-stream", "x-ms-blob-type": "BlockBlob"}
 _ABSENT: Final = {"If-None-Match": "*"}
-# What an account answers whose blob endpoint is switched off, walled off or knows no such call. A right that is missing
-# is told in the same way, so the other way is tried before the caller is told.
+# Responses of accounts whose blob endpoint is disabled, blocked or lacks the call. A missing right looks the
+# same, so
+# the rename is tried before the error is raised.
 _REFUSED: Final = frozenset({400, 403, 405, 501})
 
 
 class _How(NamedTuple):
-    """What must stand where a file is put: nothing, where it is exclusive; the one of an identity; or anything."""
+    """Precondition of a put: nothing exists (`exclusive`), the file with an etag exists (`over`), or none."""
 
     exclusive: bool
     over: str | None
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The condition, to the service."""
         if self.exclusive:
             return _ABSENT
         return {} if self.over is None else {"If-Match": f'"{self.over}"'}
 
     def unmet(self, path: StorePath) -> StorePreconditionError:
-        """The error of what is not so."""
         return StorePreconditionError("another file is there, or none", operation="put", path=path)
 
 
 class SmallFiles:
-    """Writes them, in the way that the account turns out to allow.
-
-    Args:
-        wire: What sends requests.
-        store: The store it is for.
-    """
+    """Writer of small files, by "Put Blob" or, where the account refuses that, by writing and renaming."""
 
     def __init__(self, wire: AdlsWire, store: Store) -> None:
         self._wire = wire
@@ -115,7 +98,7 @@ class SmallFiles:
         over: str | None = None,
         temporary: StorePath | None,
     ) -> FileStatus:
-        """See `Store.put`, and with the identity of what it goes `over`, `SupportsConditionalReplace.replace_file`."""
+        """Writes a file: see `Store.put`, and for `over`, an etag, `SupportsConditionalReplace.replace_file`."""
         how = _How(exclusive, over)
         if self._blob_works is False:
             return await self._put_by_rename(path, data, how, temporary=temporary)
@@ -144,7 +127,7 @@ class SmallFiles:
             self._blob_works = False
             raise
         except StoreError as error:
-            # The first refusal is the one to mend, where the second is of the same kind.
+            # If both ways fail alike, the first refusal is the one to mend.
             if refusal is not None and type(error) is type(refusal):
                 raise refusal from None
             raise
@@ -156,7 +139,7 @@ class SmallFiles:
     ) -> FileStatus:
         if temporary is None:
             temporary = path.parent / f".{current_runtime().nonce()}.tmp"
-        # Replaces what a run that died left there.
+        # Replaces a file that a dead run left there.
         answer = await self._wire.send("put", "PUT", temporary, (("resource", "file"),))
         if answer.status in (409, 412):
             await explain_conflict(self._store, "put", temporary, exclusive=False)
@@ -189,7 +172,7 @@ class SmallFiles:
         except StoreNotFoundError as error:
             if error.path != str(path):
                 raise
-            # A rename makes no parent up; a put on this store does, so that its two ways are one.
+            # "Put Blob" creates missing parents and a rename does not: both ways must behave alike.
             await self._store.make_directory(path.parent, parents=True)
             await self._rename_once(temporary, path, exclusive=exclusive, identity=identity)
 
@@ -199,6 +182,7 @@ class SmallFiles:
         try:
             await self._store.rename_file(temporary, path, replace=not exclusive, identity=identity)
         except StoreNotFoundError as error:
-            # Unknown: what stands there has the etag of what was just written, which no other client can have brought.
+            # Unknown: the destination has the etag of the file just written, which only this client can have
+            # renamed.
             if error.outcome != "unknown":
                 raise

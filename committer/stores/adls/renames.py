@@ -1,4 +1,4 @@
-"""Renames of files and directories: one request each, on conditions, and what its refusal leaves open."""
+"""Conditional renames of files and directories on Azure Data Lake Storage Gen2."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ from committer.stores.http_answers import PageTokens
 
 
 class Renames:
-    """Renames files and directories of one container.
-
-    Args:
-        wire: What sends requests.
-        store: What looks.
-    """
+    """Rename calls of one container."""
 
     def __init__(self, wire: AdlsWire, store: Store) -> None:
         self._wire = wire
@@ -46,8 +41,9 @@ class Renames:
             return
         code = code_of(answer)
         if code == "RenameDestinationParentPathNotFound":
-            # The service may hold a stale view of the source, which looking at it repairs: Hadoop does so, once
-            # (AbfsClient.renamePath). Nothing was done, so it may be sent again.
+            # The service may have a stale view of the source, which reading its status repairs: Hadoop does so,
+            # once
+            # (AbfsClient.renamePath). The refused request had no effect, so it may be sent again.
             await status_or_none(self._store, source)
             answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
             if answer.status < 300:
@@ -72,9 +68,8 @@ class Renames:
         )
 
     async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
-        """Renames a directory; see `Store.rename_directory`. Two calls, and one more for each continuation.
-
-        One call less where it is known to be one: see `SupportsKnownDirectories`.
+        """Renames a directory: see `Store.rename_directory`. Two calls, one if it is `known` to be a directory
+        (see `SupportsKnownDirectories`), and one more for each continuation.
         """
         operation = "rename_directory"
         if not known and not (await self._store.status(source)).is_directory:
@@ -102,7 +97,8 @@ class Renames:
                     outcome="unknown",
                     next_step="look at what the destination holds",
                 )
-            # It was there a moment ago: another client took it, or this very request was sent twice on its way.
+            # The source existed a moment ago: another client renamed it, or this request was sent twice on its
+            # way.
             raise StoreOutcomeUnknownError(
                 "the source is gone and a directory stands at the destination",
                 operation=operation,
@@ -113,6 +109,6 @@ class Renames:
         raise error_of(answer, operation, destination, source=told)
 
     async def _may_be_done(self, destination: StorePath, identity: str | None) -> bool:
-        """Whether a rename whose source is missing was done, by this very request or another one."""
+        """Returns True if the destination holds the file: this request or another one may have renamed it."""
         found = await status_or_none(self._store, destination)
         return found is not None and identity is not None and found.identity == identity

@@ -1,8 +1,4 @@
-"""Properties of an account, by Azure's SDK and by trial.
-
-The package is an optional one. It is imported in a thread when it is first needed, and its clients are closed at the
-end of each examination.
-"""
+"""Probe of an account, and findings about it from Azure's optional SDK."""
 
 from __future__ import annotations
 
@@ -35,16 +31,17 @@ async def probe(store: Store, wire: AdlsWire, directory: StorePath) -> None:
     """See `Store.probe`."""
     await _refuse_flat(wire, directory)
     if await status_or_none(store, directory) is None:
-        # A put would make it up.
+        # Checked because a put would create it.
         raise StoreNotFoundError("the directory to probe is missing", operation="probe", path=directory)
     await probe_renames(store, directory, subject="this account", instead="write to an account of the service itself")
 
 
 async def _refuse_flat(wire: AdlsWire, directory: StorePath) -> None:
-    """Asks the filesystem what kind its account is; and where that is not allowed, as Hadoop does.
+    """Raises if the account has no hierarchical namespace.
 
-    (`AzureBlobFileSystemStore.getIsNamespaceEnabled`: on an account without hierarchical namespace, asking for an
-    access control list is a bad request.)
+    Where the filesystem's properties may not be read, asks as Hadoop does
+    (`AzureBlobFileSystemStore.getIsNamespaceEnabled`): a flat account refuses to list access control with
+    status 400.
     """
     answer = await wire.send("probe", "HEAD", directory, (("resource", "filesystem"),), changes=False, at="")
     said = answer.headers.get("x-ms-namespace-enabled", "").lower()
@@ -71,7 +68,7 @@ _SOFT_DELETE: Final = "blob soft delete"
 _OPTIONS: Final = {
     "connection_timeout": 10,
     "read_timeout": 15,
-    # Its own defaults would try for minutes.
+    # The SDK's defaults would retry for minutes.
     "retry_total": 1,
     "initial_backoff": 1,
     "increment_base": 1,
@@ -82,15 +79,7 @@ _SHOWN_ENTRIES: Final = 6
 
 
 class Sdk:
-    """Asks one account.
-
-    Args:
-        endpoint: The account's DFS endpoint.
-        blob_endpoint: Its blob endpoint.
-        container: The container.
-        access: How requests are authorised.
-        session: What sends them; None for a session of the package's own.
-    """
+    """Client of Azure's SDK for one account; without a session the SDK makes its own."""
 
     def __init__(
         self, endpoint: str, blob_endpoint: str, container: str, access: Access, session: aiohttp.ClientSession | None
@@ -112,7 +101,7 @@ class Sdk:
             credential = await self._access.for_sdk()
         except CommitterError as error:
             return [Finding("the account", "skipped", f"not asked: {error.message}", error.next_step)]
-        # In a thread: what goes into the User-Agent is asked of the operating system, by a process.
+        # In a thread: the SDK asks the operating system, by a process, for parts of its User-Agent.
         container_client, service_client = await run_blocking(lambda: self._clients(*kinds, credential))
         async with container_client as blobs, service_client as service:
             files = service.get_file_system_client(self._container)
@@ -152,7 +141,7 @@ async def _asked(name: str, question: Awaitable[Finding]) -> Finding:
     except CommitterError as error:
         return Finding(name, "skipped", f"not asked: {error.message}", error.next_step)
     except Exception as error:
-        # Its kind and its codes only: what the package puts into its messages is not known to be free of secrets.
+        # Only its kind and codes: the SDK's messages may hold secrets.
         code = getattr(error, "error_code", None)
         parts = [getattr(error, "status_code", None) or type(error).__name__, getattr(code, "value", code)]
         said = redact(" ".join(str(part) for part in parts if part))
@@ -162,7 +151,7 @@ async def _asked(name: str, question: Awaitable[Finding]) -> Finding:
 
 
 async def _kind(blobs: Any) -> Finding:
-    # Asked of the container: a signature for the container alone is not valid for the account's own URL.
+    # Asked of the container: a container's signature is not valid for the account's URL.
     told = await blobs.get_account_information()
     words = f"{told['account_kind']}, {told['sku_name']}; hierarchical namespace"
     hierarchical = told.get("is_hns_enabled")
@@ -187,7 +176,7 @@ async def _access_control(files: Any, directory: StorePath) -> Finding:
     place, told = await _nearest(files, directory)
     entries = [entry for entry in str(told.get("acl") or "").split(",") if entry]
     default = [entry for entry in entries if entry.startswith("default:")]
-    # What has no name (user::rwx) is in the permissions already.
+    # Entries without a name (user::rwx) are in the permissions already.
     named = [entry for entry in entries if entry not in default and entry.split(":")[1:2] not in ([""], [])]
     where = "the destination" if place == directory else f"{place.path}, the nearest directory there is"
     found = f"{where}: owner {told.get('owner')}, group {told.get('group')}, {told.get('permissions')}"

@@ -1,4 +1,4 @@
-"""Azure Data Lake Storage Gen2 as a store, for `abfs:` and `abfss:` paths."""
+"""Store for Azure Data Lake Storage Gen2: `abfs:` and `abfss:` paths."""
 
 from __future__ import annotations
 
@@ -51,34 +51,32 @@ _CAPABILITIES: Final = Capabilities(
 
 
 class AdlsStore(HttpStore):
-    """One container of an account with hierarchical namespace, over its REST interface.
+    """Store for one container of an account with hierarchical namespace, over its REST interface.
 
-    What its signatures do not show:
-
-    - A file's identity is its etag, which a rename keeps (`probe` proves it). A rename is sent with the etag of its
-      source; where the caller gives none, the source is looked at first, one call more, which also keeps a directory
-      from being renamed as a file.
-    - That the source of a rename is gone, while the very file stands at the destination, can mean that this request did
-      it: something on the way may have sent it twice. It is told as what it is, `StoreNotFoundError` of the source,
-      with the outcome ``unknown``.
-    - Deleting a file looks first and deletes exactly what it saw: the service's own delete would take a directory, too.
-    - ``put`` is one "Put Blob" on the account's blob endpoint; where that refuses, the file is written beside its place
-      and renamed, five calls in all.
-    - The service makes missing parents up. `make_directory` without `parents` looks for the parent first.
+    - A file's identity is its etag, which a rename keeps (`probe` verifies it). A rename carries the etag of
+      its source; without `identity` the store reads the source's status first, which also keeps it from
+      renaming a directory as a file.
+    - If the source of a rename is missing and the same file is at the destination, the request may have been
+      sent twice on its way: the store raises `StoreNotFoundError` of the source with the outcome ``unknown``.
+    - Deleting a file reads its status and deletes that very etag: the service's own delete would take a
+      directory, too.
+    - ``put`` is one "Put Blob" on the blob endpoint; where that is refused, the store writes a file beside it
+      and renames it, five calls in all.
+    - The service creates missing parents. `make_directory` without `parents` checks the parent first.
 
     Args:
-        scheme: ``abfss`` or ``abfs``; both speak TLS, as in Hadoop, unless `endpoint` begins with ``http:``.
+        scheme: ``abfss`` or ``abfs``; both use TLS, as in Hadoop, unless `endpoint` begins with ``http:``.
         authority: ``container@account.dfs.core.windows.net``.
-        endpoint: The account's DFS endpoint, where it is not ``https://`` and what follows the at sign.
+        endpoint: The account's DFS endpoint, if it is not ``https://`` and the host in `authority`.
         account_key: The account's key, or a reference: ``env:NAME``, ``file:PATH``.
         sas_token: A shared access signature, or a reference.
         connection_string: A connection string, or a reference; instead of the three above.
-        credential: Anything with ``get_token`` (azure-identity), or an ``AzureSasCredential`` or
+        credential: Any object with ``get_token`` (azure-identity), an ``AzureSasCredential`` or
             ``AzureNamedKeyCredential``. Without any of these, ``DefaultAzureCredential``.
-        http_session: An aiohttp session to use instead of its own.
+        http_session: An aiohttp session to use instead of an own one.
 
     Raises:
-        ConfigurationError: The options exclude one another, are none, or would send a token without TLS.
+        ConfigurationError: The options contradict one another, are malformed, or would send a token without TLS.
         InvalidPathError: The authority is not of the form above.
     """
 
@@ -119,11 +117,7 @@ class AdlsStore(HttpStore):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> AdlsStore:
-        """Makes the store for `path` from ``storage_options``, by any name that `storage_options` knows.
-
-        Raises:
-            ConfigurationError: An option is unknown or has a value it cannot have.
-        """
+        """Makes the store for `path` from storage options, under any name that `storage_options` knows."""
         container, account, _host = place_of(path.scheme, path.authority)
         found: Any = arguments_of(options, account, container, secure=path.scheme == "abfss")
         return cls(path.scheme, path.authority, **found)
@@ -133,30 +127,30 @@ class AdlsStore(HttpStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What an account with hierarchical namespace can do."""
+        """Capabilities of an account with hierarchical namespace."""
         return _CAPABILITIES
 
     async def probe(self, directory: StorePath) -> None:
-        """Asks what kind of account this is, and tries renames in `directory`; 8 calls.
+        """Checks the kind of account and tries renames in `directory`; 8 calls.
 
         Raises:
-            UnsupportedError: The account has no hierarchical namespace, or a rename changes etags here.
+            UnsupportedError: The account has no hierarchical namespace, or a rename changes etags.
         """
         await probe(self, self._wire, self._container.checked(directory))
 
     async def findings(self, directory: StorePath) -> list[Finding]:
-        """See `SupportsExamination.findings`; asks Azure's own package, where it is installed."""
+        """See `SupportsExamination.findings`; asks Azure's SDK, if it is installed."""
         return await self._sdk.findings(self._container.checked(directory))
 
     async def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path."""
+        """Reads the status of a path."""
         answer = await self._wire.done(
             "status", "HEAD", self._container.existing(path, "status"), _STATUS, changes=False
         )
         return status_in(answer.headers, path)
 
     def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over the children, 5,000 a page."""
+        """Lists the children, 5,000 a page."""
         return self._list("list", directory, recursive="false")
 
     def list_tree(self, directory: StorePath) -> AsyncIterator[FileStatus]:
@@ -204,19 +198,19 @@ class AdlsStore(HttpStore):
         temporary: StorePath | None = None,
         durable: bool = False,
     ) -> FileStatus:
-        """Puts a small file; what the service has acknowledged is durable."""
+        """Writes a small file; what the service acknowledged is durable."""
         self._container.new(path)
         return await self._small.put(path, bytes(data), exclusive=exclusive, temporary=temporary)
 
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
     ) -> FileStatus:
-        """See `SupportsConditionalReplace.replace_file`; by a rename on the condition where no blob can be put."""
+        """See `SupportsConditionalReplace.replace_file`; a conditional rename where "Put Blob" is refused."""
         self._container.new(path)
         return await self._small.put(path, bytes(data), over=seen.identity or "", temporary=temporary)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Creates the file, empty until the writer is closed; 8 MiB are kept before they are sent."""
+        """Creates a file, which is empty until the writer is closed; the writer buffers 8 MiB."""
         answer = await self._wire.send(
             "open_writer", "PUT", self._container.new(path), (("resource", "file"),), _ABSENT
         )
@@ -299,7 +293,7 @@ class AdlsStore(HttpStore):
             query.append(("recursive", "true" if recursive else "false"))
             answer = await self._wire.send(operation, "DELETE", path, query)
             if answer.status == 404:
-                # Another client deletes it, too; what this call deleted before counts.
+                # Another client deletes it, too; what earlier requests of this call deleted counts.
                 return bool(continuation)
             if answer.status >= 300:
                 raise error_of(answer, operation, path)

@@ -18,7 +18,7 @@ from committer.stores.http_answers import moment_of
 
 
 class AdlsWire(AzureWire):
-    """Makes, signs and sends requests, each once, to the DFS endpoint, or the blob endpoint."""
+    """Client of a filesystem's DFS and blob endpoints."""
 
     def rename(
         self,
@@ -65,11 +65,7 @@ _decode = msgspec.json.Decoder(_Page).decode
 
 
 def statuses_in(body: bytes, directory: StorePath) -> list[FileStatus]:
-    """The entries of a page of "Path - List".
-
-    Raises:
-        StoreUnavailableError: It is no such page.
-    """
+    """Decodes a page of "Path - List"."""
     scheme, authority = directory.scheme, directory.authority
     try:
         return [
@@ -89,13 +85,7 @@ def statuses_in(body: bytes, directory: StorePath) -> list[FileStatus]:
 
 
 def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None = None) -> FileStatus:
-    """What an answer's headers say of a path.
-
-    Args:
-        headers: Of the answer.
-        path: What it is about.
-        size: The length, where the answer is to a write and does not say it.
-    """
+    """Builds a status from response headers; `size` is for the response to a write, which has no length."""
     return _status(
         path,
         headers.get("x-ms-resource-type", "").lower() == "directory",
@@ -112,11 +102,7 @@ def _status(path: StorePath, is_directory: bool, size: int, modified: str, etag:
 
 
 def place_of(scheme: str, authority: str) -> tuple[str, str, str]:
-    """The container, the account's name and the host that a URI's authority names.
-
-    Raises:
-        InvalidPathError: It names none.
-    """
+    """Splits a URI's authority into container, account name and host."""
     container, at, host = authority.partition("@")
     if not (container and at and host):
         raise InvalidPathError(

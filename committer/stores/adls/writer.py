@@ -1,4 +1,4 @@
-"""A file on Azure Data Lake Storage Gen2 while it is written: created, appended to by the chunk, flushed."""
+"""Writer of a file on Azure Data Lake Storage Gen2: create, append by the chunk, flush."""
 
 from __future__ import annotations
 
@@ -19,23 +19,18 @@ from committer.stores.http import Answer, Body
 from committer.stores.sending_writer import SendingWriter
 
 CHUNK_BYTES: Final = 8 << 20
-"""What is kept before it is sent; a smaller file takes two calls in all: create, and append with flush."""
+"""Size of the buffer; a smaller file takes two calls in all: create, and append with flush."""
 
 _LARGEST_APPEND_BYTES: Final = 64 << 20
 _OCTETS: Final = {"Content-Type": "application/octet-stream"}
 
 
 class AdlsWriter(SendingWriter):
-    """Appends at the end of what it sent before; the file is empty until it is closed.
+    """Writer that appends to a file, which is empty until it is closed.
 
-    A refused `write` or `close` leaves the writer as it was, so that it can be called again with the same arguments. An
-    append whose answer was lost counts as refused: the same bytes at the same position, before a flush, are the same
-    append (Hadoop's ABFS client sends them again, too).
-
-    Args:
-        wire: What sends requests.
-        path: The file.
-        created: The answer to its creation.
+    A refused `write` or `close` leaves the writer as it was, so the call can be repeated with the same
+    arguments. An append whose response was lost counts as refused: the same bytes at the same position, before
+    a flush, are the same append (Hadoop's ABFS client sends them again, too).
     """
 
     def __init__(self, wire: AdlsWire, path: StorePath, created: Answer) -> None:
@@ -43,12 +38,12 @@ class AdlsWriter(SendingWriter):
         self._wire = wire
         self._created = status_in(created.headers, path, size=0)
         self._sent = 0
-        # Of a write that was refused midway: all that it was to send, and how much of that is there.
+        # A write that was refused midway: its bytes, and how many of them were sent.
         self._begun: bytearray | None = None
         self._begun_to = 0
 
     async def write(self, data: Body) -> None:
-        """Keeps it, or sends it with what was kept."""
+        """Buffers the data, or sends it with the buffer."""
         self._check_usable("write")
         view = bytes_of(data)
         if len(self._buffer) + len(view) < CHUNK_BYTES:
@@ -77,7 +72,7 @@ class AdlsWriter(SendingWriter):
         self._broken = False
 
     async def close(self) -> FileStatus:
-        """Sends what was kept, and flushes; an empty file is finished since it was created."""
+        """Sends the buffer and flushes; an empty file needs no call."""
         self._check_usable("close")
         self._check_same(None, "close")
         length = self._sent + len(self._buffer)
@@ -93,7 +88,7 @@ class AdlsWriter(SendingWriter):
         return status
 
     async def abort(self) -> None:
-        """Deletes the file; one that is closed stays."""
+        """Deletes the file unless it is closed."""
         if not self._open:
             return
         answer = await self._wire.send("abort", "DELETE", self._path, (("recursive", "false"),))
@@ -103,7 +98,7 @@ class AdlsWriter(SendingWriter):
         self._buffer = bytearray()
 
     async def _finished(self, length: int) -> FileStatus:
-        """Sends the last bytes with a flush, or a flush alone; a lost answer is looked for."""
+        """Sends the last bytes with a flush, or a flush alone; if the response is lost, checks the file."""
         data = bytes(self._buffer)
         if data:
             query = (("action", "append"), ("flush", "true"), ("position", str(self._sent)))
@@ -118,7 +113,7 @@ class AdlsWriter(SendingWriter):
         return await self._flushed(length, None)
 
     async def _flushed(self, length: int, lost: StoreOutcomeUnknownError | None) -> FileStatus:
-        """Looks whether the flush was done: this writer made the file, so a file of its length has its content."""
+        """Checks whether the flush was done: only this writer made the file, so its length proves its content."""
         message, found = "the file was flushed, and cannot be looked at", None
         try:
             answer = await self._wire.done("close", "HEAD", self._path, (("action", "getStatus"),), changes=False)
@@ -135,7 +130,7 @@ class AdlsWriter(SendingWriter):
         self._sent += len(data)
 
     def _check_same(self, body: bytearray | None, operation: str) -> None:
-        """Other bytes where some may be already would give a file that is neither."""
+        """Refuses other bytes after a partial write: they would make a file that is neither."""
         if self._begun not in (None, body):
             self._broken = True
             self._check_usable(operation)

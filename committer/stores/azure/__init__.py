@@ -1,1 +1,1 @@
-"""What the stores on Azure's storage accounts share: access, options, requests, refusals."""
+"""Parts that the stores on Azure's storage accounts share: access, options, requests, errors."""

@@ -1,6 +1,6 @@
-"""How requests to an Azure storage account are authorised: account key, shared access signature, OAuth token.
+"""Authorisation of requests to an Azure storage account: account key, shared access signature or OAuth token.
 
-A secret given as a reference is read when it is first needed, in every process anew.
+Every process reads a secret that is given as a reference when it first needs it.
 """
 
 from __future__ import annotations
@@ -38,58 +38,49 @@ Query = Sequence[tuple[str, str]]
 
 
 class Access(ABC):
-    """One way to authenticate."""
+    """Abstract base of the ways to authenticate requests."""
 
     needs_tls: bool = False
-    """Whether it sends a secret itself, not something derived from one."""
+    """True if it sends a secret itself, not something derived from one."""
 
     signature: str = ""
-    """What every URL, and the source of a rename, carries at the end of its query; known once `ready`."""
+    """Query string that ends every URL and rename source; set by `prepare`."""
 
     ready: bool = False
-    """Whether `prepare` has nothing to wait for."""
+    """True if `prepare` has nothing to wait for."""
 
     @abstractmethod
     async def prepare(self) -> None:
-        """Gets what `authorise` needs; called before a request unless `ready`.
+        """Fetches what `authorise` needs; called before a request unless `ready`.
 
         Raises:
-            ConfigurationError: The secret cannot be found, or is none.
-            StorePermissionError: No token was given.
-            StoreUnavailableError: The service that gives tokens cannot be reached.
+            ConfigurationError: The secret cannot be found or is malformed.
+            StorePermissionError: The credential gave no token.
+            StoreUnavailableError: The token service cannot be reached.
         """
 
     @abstractmethod
     def authorise(self, method: str, path: str, query: Query, headers: dict[str, str], length: int) -> None:
-        """Adds to a request's headers what lets it in.
+        """Adds the authorisation headers to a request.
 
         Args:
-            method: The HTTP method.
             path: As on the wire, with the account where the URL holds it.
-            query: Decoded parameters in the order of their names, all in lower case.
-            headers: All that are signed are there, but for ``x-ms-date``.
-            length: Of the body.
+            query: Decoded parameters, sorted by name; names in lower case.
+            headers: All headers that are signed, except ``x-ms-date``.
+            length: Length of the body.
         """
 
     @abstractmethod
     async def for_sdk(self) -> Any:
-        """What lets a client of Azure's own package in, which is installed, in a form that its clients take.
-
-        Raises:
-            CommitterError: As `prepare`.
-        """
+        """Returns a credential for clients of Azure's SDK; raises as `prepare`."""
 
     def refused(self) -> bool:
-        """Told that the service took a request for unauthenticated: what was cached is not used again.
-
-        Returns:
-            Whether another try, after `prepare`, may fare better.
-        """
+        """Discards a cached token after a 401; returns True if a retry after `prepare` may succeed."""
         return False
 
 
 class SharedKey(Access):
-    """Signs every request with the account's key ("Authorize with Shared Key")."""
+    """Access that signs every request with the account key ("Authorize with Shared Key")."""
 
     def __init__(self, account: str, key: Secret | Held) -> None:
         self._account = account
@@ -142,14 +133,14 @@ class SharedKey(Access):
         ]
         if query:
             lines += [f"{name}:{value}" for name, value in query]
-        # Half of what it costs to begin with the key.
+        # Copying the keyed HMAC costs half as much as making a new one.
         signature = self._keyed.copy()
         signature.update("\n".join(lines).encode())
         digest = signature.digest()
         headers["Authorization"] = f"SharedKey {self._account}:{binascii.b2a_base64(digest, newline=False).decode()}"
 
     async def for_sdk(self) -> Any:
-        """The account's name and its key."""
+        """Returns the account's name and key."""
         if not self.ready:
             await self.prepare()
         return {"account_name": self._account, "account_key": base64.b64encode(self._key).decode()}
@@ -157,12 +148,12 @@ class SharedKey(Access):
 
 @lru_cache(maxsize=256)
 def _signed(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Of a request's headers those that are signed by name, in order."""
+    """Returns the names of the signed (x-ms-) headers, sorted."""
     return tuple(sorted(name for name in names if name.startswith("x-ms-")))
 
 
 class SharedAccessSignature(Access):
-    """Puts a shared access signature at the end of every URL, and of the source of a rename."""
+    """Access that ends every URL and rename source with a shared access signature."""
 
     def __init__(self, token: Secret | Held) -> None:
         self._secret = token
@@ -186,10 +177,10 @@ class SharedAccessSignature(Access):
         self.ready = True
 
     def authorise(self, method: str, path: str, query: Query, headers: dict[str, str], length: int) -> None:
-        """Nothing: the URL has it."""
+        """Does nothing: the URL holds the signature."""
 
     async def for_sdk(self) -> Any:
-        """The signature, as a credential: of text the clients guess what it is."""
+        """Returns a credential object: of a plain string the clients would guess the kind."""
         from azure.core.credentials import AzureSasCredential
 
         if not self.ready:
@@ -198,11 +189,11 @@ class SharedAccessSignature(Access):
 
 
 class Token(Access):
-    """Sends an OAuth token, got from a credential, kept for the most of its life, and never sent without TLS.
+    """Access that sends an OAuth token, cached until shortly before it expires, and never without TLS.
 
     Args:
-        credential: Holds anything with ``get_token``, blocking (then called in a thread) or not; None for
-            ``DefaultAzureCredential``, made when it is first needed.
+        credential: Holds an object with ``get_token``, async or blocking (then called in a thread); None for
+            ``DefaultAzureCredential``, made when first needed.
     """
 
     needs_tls = True
@@ -222,7 +213,7 @@ class Token(Access):
         return Token, (self._given,)
 
     async def prepare(self) -> None:
-        """Gets a token when there is none, or five minutes before the old one ends; many callers get one together."""
+        """Fetches a token if there is none or it expires within five minutes; concurrent callers share one fetch."""
         loop = asyncio.get_running_loop()
         lock = self._locks.get(loop)
         if lock is None:
@@ -235,7 +226,7 @@ class Token(Access):
                 token, expires = await self._fetch()
             except (StorePermissionError, StoreUnavailableError):
                 if monotonic() < self._valid_until:
-                    # Not asked for again by every request until then: each would wait for the failure.
+                    # The next try waits: otherwise every request until then would wait for the failure.
                     self._fresh_until = min(self._valid_until, monotonic() + _AGAIN_S)
                     return
                 raise
@@ -250,11 +241,11 @@ class Token(Access):
         headers["Authorization"] = f"Bearer {self._token}"
 
     async def for_sdk(self) -> Any:
-        """A credential that gives the token that this sends; the source of tokens is asked once for both."""
+        """Returns a credential that shares this object's cached token."""
         return _TokensOf(self)
 
     async def current(self) -> _GotToken:
-        """The token, got anew when there is none."""
+        """Returns the token, fetching one if needed."""
         if not self.ready:
             await self.prepare()
         left = self._valid_until - current_runtime().monotonic()
@@ -262,11 +253,11 @@ class Token(Access):
 
     @property
     def ready(self) -> bool:  # type: ignore[override]
-        """Whether the token is good for some time."""
+        """True if the token is not about to expire."""
         return current_runtime().monotonic() < self._fresh_until
 
     def refused(self) -> bool:
-        """Forgets the token."""
+        """Discards the token."""
         self._fresh_until = self._valid_until = 0.0
         return True
 
@@ -288,9 +279,10 @@ class Token(Access):
         except Exception as error:
             name = type(self._credential).__name__
             unreachable = type(error).__name__ in {"ServiceRequestError", "ServiceResponseError", "TimeoutError"}
-            # A chain of credentials tells one after the other why it has nothing: pages of text.
+            # A chain of credentials gives a reason for each, pages of text: only the first line goes into the
+            # message.
             said, _, details = redact(f"{type(error).__name__}: {error}").partition("\n")
-        # Raised here and without its cause: what vendors put into theirs is not known to be free of secrets.
+        # Raised outside of the except block, without a cause: a vendor's exception may hold secrets.
         refused: StoreError
         if unreachable:
             refused = StoreUnavailableError(f"{name} cannot reach who gives tokens: {said}", operation="get_token")
@@ -307,7 +299,7 @@ class Token(Access):
 
 
 class _GotToken:
-    """A token as clients of the SDK read it; it shows nothing."""
+    """Access token as the SDK's clients read it; its repr shows no token."""
 
     __slots__ = ("expires_on", "token")
 
@@ -317,24 +309,17 @@ class _GotToken:
 
 
 class _TokensOf:
-    """A credential for clients of the SDK that are not blocking."""
+    """Async credential for the SDK's clients."""
 
     def __init__(self, access: Token) -> None:
         self._access = access
 
     async def get_token(self, *_scopes: str, **_options: object) -> _GotToken:
-        """The one scope there is, whatever is asked for."""
         return await self._access.current()
 
 
 class ServicePrincipal(Token):
-    """Sends tokens of a service principal, whose secret may be a reference.
-
-    Args:
-        tenant_id: Its tenant.
-        client_id: Its id.
-        secret: Its secret.
-    """
+    """Token access of a service principal; its secret may be a reference."""
 
     def __init__(self, tenant_id: str, client_id: str, secret: Secret) -> None:
         super().__init__()
@@ -361,12 +346,12 @@ def _default_credential() -> Any:
     kind = _identity(
         "DefaultAzureCredential", "neither account_key, sas_token, connection_string nor credential is given"
     )
-    # The blocking one, in threads: the other kind belongs to the event loop it was first used on.
+    # The blocking one, in threads: an async one belongs to the event loop that it was first used on.
     return kind()
 
 
 def _identity(name: str, why: str) -> Any:
-    """A kind of credential of azure-identity."""
+    """Returns a credential class of azure-identity."""
     try:
         import azure.identity
     except ImportError:

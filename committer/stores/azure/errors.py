@@ -1,4 +1,4 @@
-"""What the refusals of Azure's storage accounts mean: the one function from status and code to an error."""
+"""Errors for the refusals of Azure's storage accounts, by HTTP status and service code."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from committer.stores.http_answers import Refusal
 
 _SAYS_CODE: Final = re.compile(rb'"code"\s*:\s*"(\w{1,100})"|<Code>(\w{1,100})</Code>')
 
-# Codes of the pages of the Data Lake Storage Gen2 and Blob REST references. The blob endpoint has names of its own.
+# Codes of the Data Lake Storage Gen2 and Blob REST references; the blob endpoint has names of its own.
 _NO_FILESYSTEM: Final = frozenset({"FilesystemNotFound", "ContainerNotFound", "FilesystemBeingDeleted"})
 _NOT_EMPTY: Final = frozenset({"DirectoryNotEmpty", "DirectoryIsNotEmpty"})
 _BAD_NAMES: Final = frozenset({"InvalidResourceName", "InvalidUri", "InvalidSourceUri", "OutOfRangeInput"})
 _PARENT_IS_FILE: Final = frozenset({"InvalidDestinationPath", "ParentPathIsNotADirectory"})
-# What no write puts up with that may not replace; of one that may, it says that a directory stands there.
+# Conflicts of a write that must replace nothing; if the write may replace, they mean that a directory is there.
 _STANDS_THERE: Final = _NOT_EMPTY | {
     "PathAlreadyExists",
     "BlobAlreadyExists",
@@ -61,7 +61,7 @@ _CREDENTIALS: Final = (
 
 
 def code_of(answer: Answer) -> str:
-    """The service's code of a refusal; empty where something before the service answered."""
+    """Returns the service's error code; empty if something in front of the service answered."""
     code = answer.headers.get("x-ms-error-code")
     if code:
         return code
@@ -78,15 +78,12 @@ def error_of(
     changes: bool = True,
     replaces: bool = False,
 ) -> CommitterError:
-    """The error that a refusal is.
+    """Maps a refusal (status 300 or more) to an error.
 
     Args:
-        answer: The refusal: a status of 300 or more.
-        operation: The store call.
-        path: What it was made on; the destination of a rename.
-        source: The source of a rename.
+        path: Path of the call; the destination of a rename.
         changes: Whether the call may have changed anything.
-        replaces: Whether it may replace what stands at `path`: a conflict is then about its kind.
+        replaces: Whether the call may replace a file at `path`: a conflict is then about the kind of entry.
     """
     status, code = answer.status, code_of(answer)
     refusal = Refusal(status, code, answer.headers.get("x-ms-request-id", ""), operation, path, source)

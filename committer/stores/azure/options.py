@@ -1,7 +1,4 @@
-"""Storage options of Azure's storage accounts, and their names in other tools.
-
-adlfs.
-"""
+"""Storage options of Azure's storage accounts, and their names in Hadoop, adlfs and object_store."""
 
 from __future__ import annotations
 
@@ -151,19 +148,11 @@ _SCOPE: Final = re.compile(r"(?:([^.]+)\.)?([^.]+)\.(?:dfs|blob)\..+")
 def with_hadoop(
     options: Mapping[str, object], account: str, container: str, *, secure: bool = True
 ) -> dict[str, object]:
-    """The options with Hadoop's ``fs.azure.`` keys read as this library's; one for the account wins over a general one.
+    """Translates Hadoop's ``fs.azure.`` keys to this library's options; a key for the account wins over a
+    general one.
 
-    Where ``fs.azure.account.auth.type`` is given, it says which of them count.
-
-    Args:
-        options: As they were given.
-        account: The account's name.
-        container: The container.
-        secure: Whether the path's scheme, ``abfss``, asks for TLS whatever Hadoop's keys say.
-
-    Raises:
-        ConfigurationError: A key is unknown, is for another account alone, has a value it cannot have, or gives what
-            an option gives, too.
+    ``fs.azure.account.auth.type``, if given, selects the keys that count. `secure` (scheme ``abfss``) asks for
+    TLS whatever Hadoop's keys say.
     """
     own = {key: value for key, value in options.items() if not TABLE.is_hadoop(key)}
     found = _hadoop_of(options, account, container)
@@ -193,7 +182,8 @@ def with_hadoop(
             text = _tenant_in(text, base)
         elif option.name == "endpoint":
             if ":" not in text:
-                # As in Hadoop (``AzureBlobFileSystemStore.getURIBuilder``): it is for tests, and names a port.
+                # As in Hadoop (``AzureBlobFileSystemStore.getURIBuilder``): the key is for tests, and names a
+                # port.
                 continue
             text = f"{'https' if secure or tls != 'false' else 'http'}://{text}/{account}"
         own[option.name] = text
@@ -201,7 +191,7 @@ def with_hadoop(
 
 
 def _hadoop_of(options: Mapping[str, object], account: str, container: str) -> dict[str, str]:
-    """Hadoop's keys that are for this account, without its name."""
+    """Returns Hadoop's keys for this account, without its name, and their values."""
     found: dict[str, tuple[int, str]] = {}
     elsewhere: str | None = None
     for key, value in options.items():
@@ -245,15 +235,13 @@ _PRINCIPAL: Final = ("tenant_id", "client_id", "client_secret")
 
 
 class Service(NamedTuple):
-    """One of the two services that an account is reached by.
+    """One of the two services (DFS, blob) of a storage account.
 
     Attributes:
-        name: What stands in its host's name.
-        table: The storage options of its store.
-        service_client: The SDK's client of the account.
-        container_client: Its client of a container.
-        container_attribute: What that calls its container.
-        package: What they come with.
+        name: Its part of the host name.
+        service_client: Name of the SDK's client class of an account.
+        container_client: Name of the SDK's client class of a container.
+        container_attribute: Attribute of that client that names the container.
     """
 
     name: str
@@ -264,7 +252,7 @@ class Service(NamedTuple):
     package: str
 
     def endpoint_in(self, parts: Mapping[str, str]) -> str | None:
-        """The endpoint that the parts of a connection string name for it."""
+        """Returns the service's endpoint in a parsed connection string."""
         if parts.get(f"{self.name}endpoint"):
             return parts[f"{self.name}endpoint"]
         other = "blob" if self.name == "dfs" else "dfs"
@@ -281,12 +269,8 @@ DFS: Final = Service(
 def arguments_of(
     options: Mapping[str, object], account: str, container: str, *, secure: bool = True, service: Service = DFS
 ) -> dict[str, object]:
-    """Storage options under any name that the service's table knows, as arguments of the store.
-
-    May block, where a connection string or what is no secret is in a file.
-
-    Raises:
-        ConfigurationError: One is unknown, no text, for another account, or at odds with another.
+    """Converts storage options, under any name in the service's table, to arguments of the store; may block to
+    read files.
     """
     found = service.table.named(with_hadoop(options, account, container, secure=secure))
     for option in service.table.options:
@@ -317,7 +301,7 @@ def arguments_of(
 
 
 class _InConnectionString(Secret):
-    """A part of a connection string that an environment variable holds."""
+    """Secret that is a part of a connection string given as a reference."""
 
     def __init__(self, value: str | None, option: str, part: str) -> None:
         super().__init__(value, option)
@@ -327,20 +311,12 @@ class _InConnectionString(Secret):
         return _InConnectionString, (self._value, self.option, self._part)
 
     def reveal(self) -> str:
-        """See `Secret.reveal`."""
         return parse_connection_string(self._value).get(self._part, "")
 
 
 def access_of(account: str, options: Mapping[str, object]) -> Access:
-    """How the storage options say to authenticate.
-
-    Args:
-        account: The account's name.
-        options: At most one of ``account_key``, ``sas_token`` and ``credential`` that is not None; with none of them
-            `DefaultAzureCredential` finds its way.
-
-    Raises:
-        ConfigurationError: There are several, or one is no text and no credential.
+    """Returns the access for the given option (account_key, sas_token or credential), else
+    `DefaultAzureCredential`'s.
     """
     given = [name for name in ("account_key", "sas_token", "credential") if options.get(name) is not None]
     if len(given) > 1:
@@ -358,7 +334,7 @@ def access_of(account: str, options: Mapping[str, object]) -> Access:
 
 
 def _access_by_object(option: str, value: object) -> Access:
-    """What a credential of azure-identity or azure-core lets in, or what a client of the SDK made of one."""
+    """Returns the access for a credential of azure-identity or azure-core, or for that of an SDK client."""
     if callable(getattr(value, "get_token", None)):
         return Token(Held(value, option))
     # AzureSasCredential, AzureNamedKeyCredential, and the SDK's policy for a key.
@@ -378,11 +354,7 @@ def _access_by_object(option: str, value: object) -> Access:
 
 
 def from_client(client: Any, account: str, container: str, service: Service) -> dict[str, object]:
-    """The endpoint, and the credential, of a client of the SDK, blocking or not.
-
-    Raises:
-        ConfigurationError: It is none, is for another account or container, or has no credential.
-    """
+    """Returns the endpoint and credential of an SDK client, blocking or async, as options."""
     kinds = {kind.__name__ for kind in type(client).__mro__}
     if not kinds & {service.service_client, service.container_client}:
         raise ConfigurationError(
@@ -413,13 +385,8 @@ def from_client(client: Any, account: str, container: str, service: Service) -> 
 
 
 def parse_connection_string(text: object) -> dict[str, str]:
-    """The parts of a connection string, by their names in lower case.
-
-    Args:
-        text: The string, or a reference; reading a file blocks.
-
-    Raises:
-        ConfigurationError: It is none; what it says is not repeated.
+    """Parses a connection string, or a reference to one (a file blocks); names become lower case, errors never
+    quote it.
     """
     value = _text("connection_string", text)
     parts: dict[str, str] = {}
@@ -451,18 +418,11 @@ def reached_by(
     connection_string: str | None,
     **credentials: object,
 ) -> tuple[str, Access]:
-    """The endpoint of an account, and how requests to it authenticate.
+    """Returns an account's endpoint and access; refuses a token without TLS.
 
     Args:
-        service: Which of its services.
-        account: Its name.
-        host: What the path says of the endpoint, or what follows from the account's name.
-        endpoint: What was given instead.
-        connection_string: What was given instead of all that follows.
-        credentials: As for `access_of`.
-
-    Raises:
-        ConfigurationError: The options exclude one another, are none, or would send a token without TLS.
+        host: Host for the endpoint if none is given.
+        credentials: As for `access_of`; none beside a connection string.
     """
     if connection_string is not None:
         endpoint = from_connection_string(connection_string, account, endpoint, credentials, service)
@@ -480,11 +440,7 @@ def reached_by(
 def from_connection_string(
     text: object, account: str, endpoint: str | None, options: dict[str, object], service: Service = DFS
 ) -> str | None:
-    """Fills in the options that a connection string gives, and returns the endpoint it names, if it names one.
-
-    Raises:
-        ConfigurationError: It is none, or for another account, or what it gives is given beside it, too.
-    """
+    """Adds the secret of a connection string to `options`, and returns the endpoint that the string names, if any."""
     given = sorted(name for name, value in options.items() if value is not None)
     if given:
         raise exclusive("connection_string", given[0])

@@ -18,29 +18,23 @@ from committer.paths import StorePath
 from committer.stores.azure.access import Access, Query
 from committer.stores.http import Answer, Body, HttpClient, check_name
 
-# The first that knows `paginated`, without which deleting a large tree with a token fails after some thousand paths
-# ("Path - Delete").
+# The first version that knows `paginated`; without it, deleting a large tree with a token fails after some
+# thousand
+# paths ("Path - Delete").
 _VERSION: Final = "2023-08-03"
-# Not imported: the package's front is above everything. It is there, however this was reached.
+# Not imported: the layers forbid importing the package itself, which is always loaded.
 _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 NOTHING: Final[Query] = ()
 
-# Nearly all paths: twice as quick as having `quote` find that there is nothing to do.
+# Matches nearly all paths, twice as fast as `quote` does.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.\-~/=]*").fullmatch
 
 
 class AzureWire(ABC):
-    """Makes, signs and sends requests, each once.
-
-    Args:
-        endpoint: The account's endpoint, without a slash at its end.
-        blob_endpoint: Its blob endpoint.
-        filesystem: The container.
-        access: What lets requests in.
-        http: What sends them.
+    """Client of a container that makes, signs and sends requests, each once; endpoints have no trailing slash.
 
     Attributes:
-        container_url: The container's URL, without a signature.
+        container_url: URL of the container, without a signature.
     """
 
     def __init__(self, endpoint: str, blob_endpoint: str, filesystem: str, access: Access, http: HttpClient) -> None:
@@ -49,7 +43,7 @@ class AzureWire(ABC):
         self._access = access
         self._http = http
         self._filesystem = filesystem
-        # Request ids are unique without drawing randomness for each: that costs a tenth of a request.
+        # A counter makes request ids unique: a random id per request would cost a tenth of the request.
         self._prefix = current_runtime().nonce(8)
         self._numbers = itertools.count(1)
 
@@ -73,23 +67,16 @@ class AzureWire(ABC):
         source: StorePath | None = None,
         limit: int | None = None,
     ) -> Answer:
-        """Sends a request and gives back its answer, whatever the status.
+        """Sends a request and returns the response, whatever its status.
 
         Args:
-            operation: What errors call it.
-            method: The HTTP method.
-            path: What it is about.
-            query: Parameters in the order of their names.
-            headers: Beside those that every request has.
-            data: The body.
-            blob: To the blob endpoint.
-            changes: Whether it may change anything.
-            at: Another path in the URL than `path`, empty for the container itself.
-            source: What is renamed to `path`.
+            operation: Name of the store call, for errors.
+            query: Parameters, sorted by name.
+            blob: Whether to use the blob endpoint.
+            changes: Whether the request may change anything.
+            at: Path in the URL if it differs from `path`; empty for the container itself.
+            source: Source of a rename to `path`.
             limit: As for `HttpClient.send`.
-
-        Raises:
-            StoreError: As `HttpClient.send`, and as `Access.prepare`.
         """
         access, http = self._access, self._http
         if not access.ready:
@@ -99,7 +86,7 @@ class AzureWire(ABC):
             method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
         )
         if answer.status == 401 and access.refused():
-            # A token can end before its time. Nothing was done, so it may be sent again.
+            # A token can expire early. A 401 has no effect, so the request may be sent again.
             if not access.ready:
                 await access.prepare()
             url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob, source)
@@ -118,7 +105,6 @@ class AzureWire(ABC):
         blob: bool,
         source: StorePath | None,
     ) -> tuple[str, dict[str, str]]:
-        """A request's URL and headers."""
         access = self._access
         origin, prefix = self._places[blob]
         raw = prefix + encoded(path)
@@ -128,7 +114,7 @@ class AzureWire(ABC):
             "x-ms-version": _VERSION,
         }
         if source is not None:
-            # A URL too, which needs the signature where there is one.
+            # The source is a URL, too, and needs the signature.
             place = f"/{self._filesystem}{encoded(source.path)}"
             sent["x-ms-rename-source"] = f"{place}?{access.signature}" if access.signature else place
         if headers is not None:
@@ -155,10 +141,8 @@ class AzureWire(ABC):
         at: str | None = None,
         exclusive: bool = False,
     ) -> Answer:
-        """As `send`, for what has no refusal of its own meaning; `exclusive` on the condition that nothing is there.
-
-        Raises:
-            StoreError: The service refused.
+        """Sends a request and raises the error of a refusal; `exclusive` says that the request required no
+        entry there.
         """
         answer = await self.send(operation, method, path, query, headers, data=data, changes=changes, at=at)
         if answer.status >= 300:
@@ -169,11 +153,11 @@ class AzureWire(ABC):
     def _refusal(
         self, answer: Answer, operation: str, path: StorePath, *, changes: bool, exclusive: bool
     ) -> CommitterError:
-        """What a refusal means, as the service words it."""
+        """Maps a refusal to an error, by the service's own codes."""
 
 
 def encoded(path: str) -> str:
-    """A path as URLs hold it. (An equals sign stays, as in Hadoop's URLs: half of all partition names have one.)."""
+    """Percent-encodes a path; equals signs (frequent in partition names) stay, as in Hadoop's URLs."""
     return path if _PLAIN(path) else quote(path, safe="/=")
 
 
@@ -196,46 +180,28 @@ MAX_NAME_BYTES: Final = 1024
 
 
 class Container:
-    """One container of an account, by the schemes and the authority of its paths.
-
-    Args:
-        schemes: Those that lead to it.
-        authority: ``container@account.dfs.core.windows.net``, or what else names it.
-    """
+    """One container of an account; checks the paths that its store is given."""
 
     def __init__(self, schemes: Collection[str], authority: str) -> None:
         self._schemes = schemes
         self._authority = authority
 
     def checked(self, path: StorePath) -> StorePath:
-        """The path, where it belongs here.
-
-        Raises:
-            ConfigurationError: It belongs to another store.
-            InvalidPathError: The service takes no such name.
-        """
+        """Returns the path if it belongs to this store and the service allows its name."""
         if path.authority != self._authority or path.scheme not in self._schemes:
             raise ConfigurationError("the path belongs to another store", path=path)
         check_name(path, MAX_NAME_BYTES)
         return path
 
     def existing(self, path: StorePath, operation: str) -> StorePath:
-        """The path, where something can stand there.
-
-        Raises:
-            StoreNotFoundError: A name in it ends in a period.
-        """
-        # The service may drop the period, and look at, or delete, what has the name without it.
+        """Returns the checked path; raises `StoreNotFoundError` if a name in it ends in a period."""
+        # The service may drop the period, and read or delete the file whose name lacks it.
         if ends_in_period(self.checked(path)):
             raise StoreNotFoundError("no name here ends in a period", operation=operation, path=path)
         return path
 
     def new(self, path: StorePath) -> StorePath:
-        """The path, where something can be put there.
-
-        Raises:
-            InvalidPathError: A name in it ends in a period.
-        """
+        """Returns the checked path; raises `InvalidPathError` if a name in it ends in a period."""
         if ends_in_period(self.checked(path)):
             raise InvalidPathError(
                 "a name ends in a period, which the service does not keep",
@@ -246,5 +212,5 @@ class Container:
 
 
 def ends_in_period(path: StorePath) -> bool:
-    """Whether one of its names does."""
+    """Returns True if a name in the path ends in a period."""
     return "./" in path.path or path.path.endswith(".")

@@ -1,4 +1,4 @@
-"""Azure's storage accounts without hierarchical namespace."""
+"""Store for Azure's storage accounts without hierarchical namespace."""
 
 from committer.stores.azure_blob.store import AzureBlobStore
 

@@ -1,4 +1,4 @@
-"""Blocks of blobs, and the writer that sends them."""
+"""Block calls of Azure's blobs, and the writer that uses them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,7 @@ _MAX_ID_BYTES: Final = 64
 
 
 class BlockCalls:
-    """The store's side of `SupportsBlockLists`.
-
-    Args:
-        wire: What sends requests.
-        container: Which paths it takes.
-    """
+    """Implementation of `SupportsBlockLists`."""
 
     def __init__(self, wire: BlobWire, container: Container) -> None:
         self._wire = wire
@@ -83,7 +78,7 @@ class BlockCalls:
                 exclusive=exclusive,
             )
         except StoreNotFoundError as error:
-            # Of a condition on what is not there a service may say either.
+            # For a condition on a missing blob the service may answer 404 or 412.
             raise StorePreconditionError(error.message, operation="put_block_list", path=path) from error
         return answer.headers.get("ETag", "").strip('"') or None
 
@@ -103,8 +98,7 @@ class BlockCalls:
 
 
 def _list_of(block_ids: Sequence[str]) -> bytes:
-    # The service looks for each among the uncommitted ones alone: as `Latest` a second, late list could find those of
-    # the file that the first one made.
+    # Not `Latest`: a second, delayed list could find the blocks of the file that the first one made.
     blocks = "".join([f"<Uncommitted>{_encoded(block_id)}</Uncommitted>" for block_id in block_ids])
     return f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
 
@@ -117,18 +111,12 @@ def _decoded(text: str) -> str:
     try:
         return base64.b64decode(text, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        # Another program's.
+        # The id of another program.
         return text
 
 
 class BlobWriter(PartsWriter[str]):
-    """Sends blocks, and puts the list of them. What is given up is dropped by the service after a week.
-
-    Args:
-        store: The store, which has block lists.
-        path: The file.
-        put_file: Puts a file whole where nothing stands.
-    """
+    """Writer that sends blocks and then their list; the service drops abandoned blocks after a week."""
 
     # A list takes 50,000 blocks.
     parts_of_one_length = 5000
@@ -140,7 +128,7 @@ class BlobWriter(PartsWriter[str]):
         self._blocks = BLOCK_LISTS.required(store, "open_writer", path)
 
     async def abort(self) -> None:
-        """Gives up what was sent; a file that is closed stays. No call."""
+        """Abandons the blocks sent so far; a closed file stays. No call."""
         self._open = False
         self._buffer = bytearray()
 
@@ -148,7 +136,7 @@ class BlobWriter(PartsWriter[str]):
         return bool(self._parts)
 
     async def _begin(self) -> None:
-        """Nothing: blocks belong to their name."""
+        """Does nothing: blocks belong to their blob's name."""
 
     async def _send(self, number: int, data: bytes) -> str:
         block_id = f"{self._token}-{number:05d}"

@@ -1,4 +1,4 @@
-"""Storage options of Azure's blobs."""
+"""Storage options of Azure Blob Storage."""
 
 from __future__ import annotations
 
@@ -34,11 +34,7 @@ BLOB: Final = Service("blob", TABLE, "BlobServiceClient", "ContainerClient", "co
 
 
 def place_of(scheme: str, authority: str) -> tuple[str, str]:
-    """The container and the host that a URI's authority names; no host where it names the container alone.
-
-    Raises:
-        InvalidPathError: It names none.
-    """
+    """Splits a URI's authority into container and host; the host is empty if it names the container alone."""
     container, at, host = authority.partition("@")
     if container and (host if at else scheme == "az"):
         return container, host
@@ -50,13 +46,7 @@ def place_of(scheme: str, authority: str) -> tuple[str, str]:
 
 
 def account_of(options: Mapping[str, object], host: str) -> str:
-    """The account that a path's host names, or else the options.
-
-    May block, where it is in a file.
-
-    Raises:
-        ConfigurationError: Neither names one.
-    """
+    """Returns the account named by the path's host, else by the options; may block to read a file."""
     if host:
         return host.partition(".")[0]
     given = {option.name: options[key] for key in options if (option := _found(key)) is not None}

@@ -43,18 +43,14 @@ HIERARCHICAL_STEP: Final = "write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net
 
 
 async def refuse_hierarchical(wire: BlobWire, directory: StorePath) -> None:
-    """Asks what kind of account it is; where that is not allowed nothing is refused. One call.
-
-    Raises:
-        UnsupportedError: It has a hierarchical namespace.
-    """
+    """Raises `UnsupportedError` if the account has a hierarchical namespace and may be asked for it. One call."""
     told = await _told(wire, directory)
     if told.get("x-ms-is-hns-enabled", "").lower() == "true":
         raise UnsupportedError(HIERARCHICAL, operation="probe", path=directory, next_step=HIERARCHICAL_STEP)
 
 
 async def findings_of(wire: BlobWire, directory: StorePath) -> list[Finding]:
-    """What ``committer doctor`` shows of the account. One call."""
+    """Returns what ``committer doctor`` shows of the account. One call."""
     told = await _told(wire, directory)
     kind, sku = told.get("x-ms-account-kind"), told.get("x-ms-sku-name")
     if kind is None:
@@ -71,11 +67,7 @@ async def _told(wire: BlobWire, directory: StorePath) -> dict[str, str]:
 
 
 async def probe(store: Store, blocks: SupportsBlockLists, directory: StorePath) -> None:
-    """Tries each condition on a file of its own, which is deleted in the end.
-
-    Raises:
-        UnsupportedError: A condition did not hold, or a stamp was not kept.
-    """
+    """Tries each condition on a probe file and deletes it; raises `UnsupportedError` if one does not hold."""
     path = directory / f".probe-{current_runtime().nonce()}"
     try:
         first = await store.put(path, b"probe", exclusive=True)
@@ -122,7 +114,7 @@ _CAPABILITIES: Final = Capabilities(
     block_lists=True,
     examination=True,
     forbids_trailing_period=True,
-    # A name has no slash before it.
+    # A name lacks the path's leading slash.
     max_path_bytes=1 + MAX_NAME_BYTES,
     max_parts=MAX_BLOCKS,
     max_part_bytes=MAX_BLOCK_BYTES,
@@ -132,31 +124,29 @@ _CAPABILITIES: Final = Capabilities(
 
 
 class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
-    """One container of block blobs, over its REST interface. It renames nothing: files become visible by lists of their
-    blocks.
+    """Store for one container of block blobs, over its REST interface; block lists make files visible, nothing
+    is renamed.
 
-    What its signatures do not show:
-
-    - A file's identity is its etag, which no two writes share. Who wrote a file its stamp tells, which is metadata
-      (``committerattempt``) that lists of blocks are put with.
-    - There are no directories. A name is one where blobs lie below it, or where another tool left a marker; markers are
-      never listed, and are deleted with what is below them.
-    - Deleting a file deletes its snapshots with it.
+    - A file's identity is its etag, which no two writes share. Its stamp, which names its writer, is metadata
+      (``committerattempt``) that is sent with the block list.
+    - There are no directories. A name is one if blobs lie below it, or if another tool left a marker; markers
+      are never listed, and are deleted with the blobs below them.
+    - Deleting a file deletes its snapshots, too.
 
     Args:
-        scheme: ``az``, ``wasb`` or ``wasbs``; all speak TLS, unless `endpoint` begins with ``http:``.
+        scheme: ``az``, ``wasb`` or ``wasbs``; all use TLS, unless `endpoint` begins with ``http:``.
         authority: The container, or ``container@account.blob.core.windows.net``.
-        account_name: The account, where the authority names none.
-        endpoint: The account's blob endpoint, where it is not ``https://`` and the account's host.
+        account_name: The account, if the authority names none.
+        endpoint: The account's blob endpoint, if it is not ``https://`` and the account's host.
         account_key: The account's key, or a reference: ``env:NAME``, ``file:PATH``.
         sas_token: A shared access signature, or a reference.
         connection_string: A connection string, or a reference; instead of the three above.
-        credential: Anything with ``get_token`` (azure-identity), or an ``AzureSasCredential`` or
+        credential: Any object with ``get_token`` (azure-identity), an ``AzureSasCredential`` or
             ``AzureNamedKeyCredential``. Without any of these, ``DefaultAzureCredential``.
-        http_session: An aiohttp session to use instead of its own.
+        http_session: An aiohttp session to use instead of an own one.
 
     Raises:
-        ConfigurationError: The options exclude one another, are none, or would send a token without TLS.
+        ConfigurationError: The options contradict one another, are malformed, or would send a token without TLS.
         InvalidPathError: The authority is not of the form above.
     """
 
@@ -198,11 +188,7 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> AzureBlobStore:
-        """Makes the store for `path` from ``storage_options``, by any name that `storage_options` knows.
-
-        Raises:
-            ConfigurationError: An option is unknown or has a value it cannot have, or none names the account.
-        """
+        """Makes the store for `path` from storage options, under any name that `storage_options` knows."""
         container, host = place_of(path.scheme, path.authority)
         account = account_of(options, host)
         found: Any = arguments_of(options, account, container, service=BLOB)
@@ -213,15 +199,14 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What an account without hierarchical namespace can do."""
+        """Capabilities of an account without hierarchical namespace."""
         return _CAPABILITIES
 
     async def probe(self, directory: StorePath) -> None:
-        """Asks what kind of account this is, and tries every condition that a commit relies on, in `directory`; 9
-        calls.
+        """Checks the kind of account and tries every condition that a commit needs, in `directory`; 9 calls.
 
         Raises:
-            UnsupportedError: The account has a hierarchical namespace, or a condition does not hold here.
+            UnsupportedError: The account has a hierarchical namespace, or a condition does not hold.
         """
         await refuse_hierarchical(self._wire, self._container.checked(directory))
         await probe(self, self, directory)
@@ -247,7 +232,7 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         temporary: StorePath | None = None,
         durable: bool = False,
     ) -> FileStatus:
-        """Puts a file; `temporary` and `durable` are not needed: what was answered is whole, and stays."""
+        """Writes a small file; needs no `temporary` and `durable`: an acknowledged put is whole and durable."""
         return await self._put("put", self._container.new(path), data, _BLOB, exclusive=exclusive)
 
     async def replace_file(
@@ -258,9 +243,9 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         return await self._put("put", self._container.new(path), data, met, exclusive=False)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Looks whether something is there; the file appears when the writer is closed, if nothing is there then.
+        """Checks that the path is free; the file appears on close, if nothing is there then.
 
-        Up to 8 MiB are kept before they are sent: a shorter file is one put, a longer one a list of blocks.
+        The writer buffers 8 MiB: a shorter file is one put, a longer one a list of blocks.
         """
         await self._check_absent(path)
         return BlobWriter(self, path, self._put_file)
@@ -270,7 +255,7 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         return await self._delete("delete_file", self._container.checked(path))
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
-        """See `SupportsConditionalDelete.delete_file_if`; a second call where another file, or none, is there."""
+        """See `SupportsConditionalDelete.delete_file_if`; a second call if another file, or none, is there."""
         operation = "delete_file_if"
         try:
             return await self._delete(operation, self._container.checked(path), {"If-Match": f'"{identity}"'})
@@ -280,10 +265,10 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
             raise
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        """Deletes what lies below a name, one by one, many at a time. Else its marker, if it has one."""
+        """Deletes the blobs below a name, many at a time, or else the directory marker."""
         operation = "delete_directory"
         found = await self._delete_below(self._checked(path), recursive=recursive)
-        # A marker can have the directory's name without a slash, too.
+        # A marker can have the directory's name with or without a slash.
         standing = await self._object_at(operation, path)
         if standing is not None and standing.is_directory:
             return await self._delete(operation, path) or found
@@ -327,7 +312,7 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         raise error
 
     async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
-        """Puts what a writer kept where nothing stands, and looks for it when the answer is lost."""
+        """Puts a writer's buffer as a new file; if the response is lost, checks the file."""
         try:
             return await self._put("close", path, data, {**_BLOB, STAMP_HEADER: stamp}, exclusive=True)
         except StoreOutcomeUnknownError as lost:

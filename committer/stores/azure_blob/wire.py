@@ -1,7 +1,7 @@
 """Requests to a container of blobs, their errors, and the statuses in their responses.
 
-Hadoop's file system for such accounts (`wasb:`), and others, leave an empty blob for a directory, with the metadata
-``hdi_isfolder``, under its name or under that with a slash. Such a marker is no file.
+Hadoop's `wasb:` file system and other tools mark a directory by an empty blob with the metadata
+``hdi_isfolder``, under its name with or without a slash. Such a marker is not a file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from committer.stores.http import Answer
 from committer.stores.http_answers import Answered, PageTokens, Refusal, moment_of, parsed
 from committer.stores.object_store import directory_prefix, is_odd, listed_directory, odd_status
 
-# "Put Block", "Put Block List": a block that is not there, an id of another length than those that wait, too many.
+# "Put Block", "Put Block List": a missing block, an id of another length than the uncommitted ones, too many
+# blocks.
 _PARTS: Final = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "InvalidBlockId", "BlockListTooLong"})
 _TOO_MANY: Final = frozenset({"BlockCountExceedsLimit", "UncommittedBlockCountExceedsLimit"})
 _KINDS: Final = frozenset({"InvalidBlobType"})
@@ -42,15 +43,7 @@ _KEPT: Final = frozenset({"BlobImmutableDueToPolicy", "BlobImmutableDueToLegalHo
 def error_of(
     answer: Answer, operation: str, path: StorePath, *, changes: bool = True, exclusive: bool = False
 ) -> CommitterError:
-    """The error that a refusal is.
-
-    Args:
-        answer: The refusal: a status of 300 or more.
-        operation: The store call.
-        path: What it was made on.
-        changes: Whether the call may have changed anything.
-        exclusive: Whether it was made on the condition that nothing is there.
-    """
+    """Maps a refusal (status 300 or more) to an error; `exclusive` says that the request required no blob there."""
     code = code_of(answer)
     refusal = Refusal(answer.status, code, answer.headers.get("x-ms-request-id", ""), operation, path)
     if code in _PARTS:
@@ -79,7 +72,7 @@ def error_of(
 
 
 class BlobWire(AzureWire):
-    """Makes, signs and sends requests, each once."""
+    """Client of a container of blobs."""
 
     def _refusal(
         self, answer: Answer, operation: str, path: StorePath, *, changes: bool, exclusive: bool
@@ -93,13 +86,7 @@ _MARKER: Final = "hdi_isfolder"
 
 
 def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None = None) -> FileStatus:
-    """What an answer's headers say of a blob; of a marker that it is a directory.
-
-    Args:
-        headers: Of the answer.
-        path: What it is about.
-        size: The length, where the answer is to a write and does not say it.
-    """
+    """Builds a status from response headers, a directory's for a marker; `size` is for the response to a write."""
     if headers.get(f"x-ms-meta-{_MARKER}", "").lower() == "true":
         return FileStatus(path, True, 0)
     return FileStatus(
@@ -121,7 +108,7 @@ async def pages(
     markers: bool = False,
     most: int | None = None,
 ) -> AsyncIterator[list[FileStatus]]:
-    """As `Pages`, by "List Blobs"."""
+    """Lists blobs with "List Blobs"; see `Pages`."""
     prefix = directory_prefix(directory)
     continuation, tokens = "", PageTokens(operation, directory)
     while True:
@@ -147,7 +134,7 @@ async def pages(
         if blobs or below:
             yield [status for status in found if status is not None]
         more = page.text("NextMarker")
-        # Pages can be empty, or shorter than asked for, and go on.
+        # A page can be empty or short, and not the last.
         if not more or (most is not None and (blobs or below)):
             return
         continuation = tokens.following(more)
