@@ -1,4 +1,4 @@
-"""Google Cloud Storage."""
+"""Store for Google Cloud Storage."""
 
 from committer.stores.gcs.store import GcsStore
 

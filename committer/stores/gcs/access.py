@@ -1,4 +1,4 @@
-"""How requests to Google Cloud Storage are authorised: not at all, by a token that was given, or by one that is got."""
+"""Authorisation of requests to Google Cloud Storage: anonymous, by a given OAuth token, or by fetched ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from committer.options.references import Secret
 from committer.stores.http import redact
 
 SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"
-# A token is asked for again this often at least: gcloud-aio gets the next one at half the life of the one it has.
+# Longest use of a token before asking again: gcloud-aio fetches the next one at half the life of the current one.
 _KEPT_S: Final = 60.0
 _WAYS: Final = (
     "log in (gcloud auth application-default login), give the machine a service account, or give service_file or token"
@@ -21,37 +21,37 @@ _WAYS: Final = (
 
 
 class Access(ABC):
-    """One way to authenticate."""
+    """Abstract base of the ways to authenticate requests."""
 
     sends_token: bool = False
-    """Whether it sends a secret itself."""
+    """True if it sends a secret itself."""
 
     ready: bool = False
-    """Whether `prepare` has nothing to wait for."""
+    """True if `prepare` has nothing to wait for."""
 
     token: str = ""
-    """What every request carries; known once `ready`, empty for none."""
+    """Token that every request carries; set by `prepare`, empty for none."""
 
     @abstractmethod
     async def prepare(self) -> None:
-        """Gets the token; called before a request unless `ready`.
+        """Fetches the token; called before a request unless `ready`.
 
         Raises:
-            ConfigurationError: It cannot be found, or is none.
-            StorePermissionError: No token was given.
-            StoreUnavailableError: No server that gives tokens can be reached.
+            ConfigurationError: The token cannot be found or is malformed.
+            StorePermissionError: The credentials gave no token.
+            StoreUnavailableError: The token server cannot be reached.
         """
 
     def refused(self) -> bool:
-        """Told that the service took a request for unauthenticated; whether another try may fare better."""
+        """Discards a cached token after a 401; returns True if a retry may succeed."""
         return False
 
     async def close(self) -> None:  # noqa: B027 - most ways have no connections
-        """Closes the running loop's connections to the server that gives tokens."""
+        """Closes the running loop's connections to the token server."""
 
 
 class Anonymous(Access):
-    """Sends no token, as emulators take it."""
+    """Access without a token, as for emulators."""
 
     ready = True
 
@@ -62,11 +62,11 @@ class Anonymous(Access):
         return Anonymous, ()
 
     async def prepare(self) -> None:
-        """Nothing is needed."""
+        """Does nothing."""
 
 
 class GivenToken(Access):
-    """Sends an OAuth token that was given, and is not renewed."""
+    """Access that sends a given OAuth token, which is not renewed."""
 
     sends_token = True
 
@@ -80,7 +80,7 @@ class GivenToken(Access):
         return GivenToken, (self._secret,)
 
     async def prepare(self) -> None:
-        """Reads it."""
+        """Reads the token."""
         text = await current_runtime().run_blocking(self._secret.reveal)
         if not text or not text.isascii() or not text.isprintable() or " " in text:
             raise ConfigurationError(
@@ -93,7 +93,7 @@ class GivenToken(Access):
 
 
 class GotTokens(Access):
-    """Sends tokens that gcloud-aio-auth gets: of a service account or a user, or of the machine.
+    """Access that fetches tokens with gcloud-aio-auth: of a service account, a user or the machine.
 
     Args:
         service_file: A credentials file; None for application default credentials.
@@ -116,11 +116,11 @@ class GotTokens(Access):
 
     @property
     def ready(self) -> bool:  # type: ignore[override]
-        """Whether the token is good for some time."""
+        """True if the token is not about to expire."""
         return current_runtime().monotonic() < self._fresh_until
 
     async def prepare(self) -> None:
-        """Gets a token; many callers get one together."""
+        """Fetches a token; concurrent callers share one fetch."""
         loop = asyncio.get_running_loop()
         lock = self._locks.get(loop)
         if lock is None:
@@ -133,7 +133,7 @@ class GotTokens(Access):
             self._fresh_until = current_runtime().monotonic() + min(_KEPT_S, source.access_token_duration / 4)
 
     def refused(self) -> bool:
-        """Forgets the token."""
+        """Discards the token."""
         self._fresh_until = 0.0
         for source in self._sources.values():
             source.access_token = None
@@ -149,7 +149,7 @@ class GotTokens(Access):
     async def _source(self, loop: asyncio.AbstractEventLoop) -> Any:
         source = self._sources.get(loop)
         if source is None:
-            # In a thread: it reads files.
+            # In a thread, because it reads files.
             source = self._sources[loop] = await current_runtime().run_blocking(self._made)
         return source
 
@@ -168,7 +168,7 @@ class GotTokens(Access):
             return Token(service_file=self._service_file, scopes=[SCOPE])
         except Exception as error:
             said = type(error).__name__
-        # Without its cause: it may repeat what is in the file.
+        # Raised without its cause, which may quote the file.
         raise ConfigurationError(
             f"the credentials file {self._service_file or 'of the environment'} cannot be used: {said}",
             operation="open_store",
@@ -176,7 +176,8 @@ class GotTokens(Access):
         )
 
     async def _get(self, source: Any) -> str:
-        # Cancelling one waiter of Token.get() would cancel all of them, whose task it awaits: it is kept out of reach.
+        # All callers of Token.get() await one task, which cancelling one of them would cancel: `shield`
+        # prevents that.
         asking = asyncio.ensure_future(source.get())
         self._asked.add(asking)
         asking.add_done_callback(self._asked.discard)
@@ -189,7 +190,7 @@ class GotTokens(Access):
         except Exception as error:
             status = getattr(error, "status", None)
             unreachable = status is None or status >= 500
-            # Its kind and status only: what is in the error may hold the request with its secrets.
+            # Only its kind and status: the error may hold the request with its secrets.
             said = redact(" ".join(str(part) for part in (type(error).__name__, status) if part))
         if unreachable:
             raise StoreUnavailableError(

@@ -1,4 +1,4 @@
-"""Deletes of objects: one, one on a condition, or many in one request."""
+"""Deletes of objects: single, conditional, or many in one request."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from committer.stores.gcs.wire import IDEMPOTENCY, GcsWire
 from committer.stores.http import Answer
 
 BATCH: Final = 100
-"""Calls in one request, at most ("Sending batch requests")."""
+"""Most calls in one request ("Sending batch requests")."""
 
-# Where a server knows no batches.
+# Concurrent deletes on a server without batches.
 _AT_ONCE: Final = 16
 _NOT_KNOWN: Final = frozenset({400, 404, 405, 501})
 _NUMBER: Final = re.compile(rb"^Content-ID:[ \t]*<?response-<?(\d+)>?", re.IGNORECASE | re.MULTILINE)
@@ -32,22 +32,14 @@ _BLANK_LINE: Final = re.compile(rb"\r?\n\r?\n")
 
 
 class Deletes:
-    """Deletes objects of one bucket.
-
-    Args:
-        wire: What sends requests.
-    """
+    """Delete calls of one bucket."""
 
     def __init__(self, wire: GcsWire) -> None:
         self._wire = wire
         self._batches = True
 
     async def delete(self, operation: str, path: StorePath) -> bool:
-        """Deletes an object; whether there was one. One call.
-
-        Raises:
-            StoreError: The service refused.
-        """
+        """Deletes an object; returns True if it existed. One call."""
         answer = await self._wire.send(operation, "DELETE", path, self._wire.object_url(path))
         if answer.status == 404 and not says_no_bucket(answer):
             return False
@@ -56,11 +48,11 @@ class Deletes:
         return True
 
     async def delete_if(self, path: StorePath, identity: str) -> bool:
-        """Deletes the object that has an identity; whether there was one. A look, and a delete of what was seen.
+        """Deletes the object of an identity; returns True if it existed. Two calls: reads the path, and deletes
+        that generation.
 
         Raises:
             StorePreconditionError: Another object is there.
-            StoreError: The service refused.
         """
         operation = "delete_file_if"
         seen = await object_at(self._wire, operation, path)
@@ -71,7 +63,7 @@ class Deletes:
             answer = await self._wire.send(operation, "DELETE", path, self._wire.object_url(path), query)
             if answer.status < 300:
                 return True
-            # Some servers say 412, too, where nothing is there any more.
+            # Some servers answer 412, too, if nothing is there any more.
             gone = answer.status == 412 and await object_at(self._wire, operation, path) is None
             if gone or (answer.status == 404 and not says_no_bucket(answer)):
                 return False
@@ -80,14 +72,11 @@ class Deletes:
         raise StorePreconditionError("another file is there", operation=operation, path=path)
 
     async def delete_many(self, operation: str, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        """Deletes objects, whether they are there or not; what was not deleted, and why. One call, without any none.
+        """Deletes objects, existing or not, and returns the errors of those not deleted. One call; none without
+        paths.
 
-        A server that knows no batches gets a call for each, sixteen at a time.
-
-        Raises:
-            ConfigurationError: There are too many.
-            StoreOutcomeUnknownError: The answer does not speak of all.
-            StoreError: The call as a whole failed.
+        A server without batches gets a call for each path, 16 at a time. `StoreOutcomeUnknownError` is raised
+        for a response that lacks a path.
         """
         if len(paths) > BATCH:
             raise ConfigurationError(f"{len(paths)} names: a call takes {BATCH}", operation=operation)
@@ -131,7 +120,8 @@ class Deletes:
         answers = _answers_by_path(operation, paths, answer)
         again = [path for path, found in answers.items() if found.status == 401]
         if again and self._wire.refused():
-            # A token can end between the calls of a batch. Nothing was done of those, so they may be sent again.
+            # A token can expire between the calls of a batch. A 401 has no effect, so those calls may be sent
+            # again.
             answer = await self._sent(operation, again)
             if answer.status >= 300:
                 raise error_of(answer, operation, again[0])
@@ -147,11 +137,7 @@ class Deletes:
 
 
 def _answers_by_path(operation: str, paths: Sequence[StorePath], answer: Answer) -> dict[StorePath, Answer]:
-    """What a batch's answer says of each path.
-
-    Raises:
-        StoreOutcomeUnknownError: It does not speak of all.
-    """
+    """Returns the responses in a batch's by path; raises `StoreOutcomeUnknownError` if one is missing."""
     answers = _answers_in(answer)
     for number, path in enumerate(paths):
         if number not in answers:
@@ -160,7 +146,7 @@ def _answers_by_path(operation: str, paths: Sequence[StorePath], answer: Answer)
 
 
 def _answers_in(answer: Answer) -> dict[int, Answer]:
-    """The answers in a batch's, by the number of the call; those that can be read."""
+    """Parses the responses in a batch's, by number of the call; skips unreadable ones."""
     boundary = answer.headers.get("Content-Type", "").partition("boundary=")[2].partition(";")[0].strip().strip('"')
     found: dict[int, Answer] = {}
     for part in answer.body.split(f"--{boundary}".encode()) if boundary else ():

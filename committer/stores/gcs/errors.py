@@ -1,4 +1,4 @@
-"""What the refusals of Google Cloud Storage mean: the one function from status and reason to an error."""
+"""Errors for the refusals of Google Cloud Storage, by HTTP status and reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from committer.stores.http_answers import Refusal
 
 _SAYS_REASON: Final = re.compile(rb'"reason"\s*:\s*"(\w{1,100})"')
 _SAYS_MESSAGE: Final = re.compile(rb'"message"\s*:\s*"((?:[^"\\]|\\.){1,300})')
-# "HTTP status and error codes for JSON"; 403 for rates is what projects with a quota of their own answer.
+# "HTTP status and error codes for JSON"; projects with a quota of their own answer 403 for rates.
 _TOO_FAST: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded"})
 _LOCKED: Final = frozenset({"retentionPolicyNotMet", "objectUnderActiveHold"})
 
@@ -35,7 +35,7 @@ _CREDENTIALS: Final = (
 )
 
 NAME_PAUSE_S: Final = 1.0
-"""How long after a change of an object name the service takes the next one ("Quotas and limits"): about a second."""
+"""Pause between two changes of one object name, about a second ("Quotas and limits")."""
 
 RIGHTS: Final = (
     "needed is the role Storage Object User (roles/storage.objectUser) on the bucket, which may create, get, list,"
@@ -44,26 +44,23 @@ RIGHTS: Final = (
 
 
 def reason_of(answer: Answer) -> str:
-    """The service's reason for a refusal; empty where something before the service answered, and for downloads."""
+    """Returns the service's reason; empty for downloads, and if something in front of the service answered."""
     found = _SAYS_REASON.search(answer.body[:4096])
     return found[1].decode() if found else ""
 
 
 def says_no_bucket(answer: Answer) -> bool:
-    """Whether a 404 is about the bucket."""
+    """Returns True if a 404 is about the bucket."""
     return b"bucket does not exist" in answer.body[:4096]
 
 
 def error_of(
     answer: Answer, operation: str, path: StorePath, *, source: StorePath | None = None, changes: bool = True
 ) -> CommitterError:
-    """The error that a refusal is.
+    """Maps a refusal (status 300 or more) to an error.
 
     Args:
-        answer: The refusal: a status of 300 or more.
-        operation: The store call.
-        path: What it was made on; the destination of a rename.
-        source: The source of a rename.
+        path: Path of the call; the destination of a rename.
         changes: Whether the call may have changed anything.
     """
     status, reason = answer.status, reason_of(answer)
@@ -98,7 +95,7 @@ def error_of(
 
 
 def unsupported(what: str, path: StorePath) -> UnsupportedError:
-    """The error of a service that lacks what a commit relies on."""
+    """Builds the error for a service that lacks what a commit needs."""
     return UnsupportedError(
         f"this service {what}, so nothing keeps jobs from destroying each other's files",
         operation="probe",
@@ -109,11 +106,11 @@ def unsupported(what: str, path: StorePath) -> UnsupportedError:
 
 
 def check_heeded(answer: Answer, condition: str, operation: str, path: StorePath) -> None:
-    """Checks the answer to a request on a condition that was not met.
+    """Checks that a request with a false condition was refused for the condition.
 
     Raises:
-        UnsupportedError: The service did what it was told not to do.
-        StoreError: It did not look at the condition: it asks to slow down, or failed. The trial can be made again.
+        UnsupportedError: The service did what the condition forbids.
+        StoreError: The service refused for another reason; the trial can be repeated.
     """
     if answer.status < 300:
         raise unsupported(f"ignores a condition ({condition})", path)

@@ -1,4 +1,4 @@
-"""Properties of a bucket, from its metadata and by trial."""
+"""Findings about a bucket for ``committer doctor``, and the probe of its renames."""
 
 from __future__ import annotations
 
@@ -50,8 +50,6 @@ class _Switch(msgspec.Struct, frozen=True):
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """What the three calls say, as far as it matters here."""
-
     namespace: _Switch | None = msgspec.field(default=None, name="hierarchicalNamespace")
     retention: _Period | None = msgspec.field(default=None, name="retentionPolicy")
     soft_delete: _Period | None = msgspec.field(default=None, name="softDeletePolicy")
@@ -59,13 +57,13 @@ class _Told(msgspec.Struct, frozen=True):
     permissions: list[str] = []
 
 
-# Numbers of 64 bits are texts in this API.
+# The API writes 64-bit numbers as strings.
 _TOLD: Final = msgspec.json.Decoder(_Told, strict=False)
 
 
 async def examine(wire: GcsWire, renames: Renames, directory: StorePath) -> list[Finding]:
     """See `SupportsExamination.findings`; four calls."""
-    # First: which permissions are needed follows from it.
+    # First, because the needed permissions depend on it.
     moves = await _asked("renames", lambda: _moves(renames, directory))
     others = await asyncio.gather(
         _asked("namespace", lambda: _layout(wire, directory)),
@@ -150,13 +148,13 @@ async def _permissions(wire: GcsWire, directory: StorePath, *, copied: bool) -> 
 
 
 async def probe(store: Store, renames: Renames, directory: StorePath) -> None:
-    """See `Store.probe`: renames a file of its own, and tries every condition of a commit where it is not met.
+    """Renames a probe file, and tries every condition of a commit with a false one; see `Store.probe`.
 
     Raises:
-        UnsupportedError: The service renames nothing, ignores a condition, or keeps no metadata.
+        UnsupportedError: The service has no renames, ignores a condition, or keeps no metadata.
     """
     nonce = current_runtime().nonce()
-    # No name changes twice, but to go: the service allows one change of a name in about a second.
+    # No name changes twice, except by its delete: the service allows one change of a name in about a second.
     one, other, third, fourth = (directory / f".probe-{nonce}-{number}" for number in range(1, 5))
     made = [one, other]
     try:
@@ -164,7 +162,7 @@ async def probe(store: Store, renames: Renames, directory: StorePath) -> None:
         with suppress(StoreExistsError):
             await store.put(one, b"other", exclusive=True)
             raise unsupported("lets a put replace what it was told not to replace (ifGenerationMatch=0)", directory)
-        # A lost answer is no verdict: what is there afterwards tells.
+        # A lost response decides nothing: the destination does.
         with suppress(StoreOutcomeUnknownError, StoreNotFoundError):
             await store.rename_file(one, other, identity=put.identity)
         if (await store.status(other)).identity != put.identity:

@@ -1,6 +1,6 @@
 """Storage options of Google Cloud Storage, and their names in other tools.
 
-The environment is looked at when a store is made, in each process for itself: nothing of it travels in a pickle.
+Each process reads the environment when it makes a store: a pickle holds nothing of it.
 """
 
 from __future__ import annotations
@@ -91,11 +91,7 @@ _PAYS: Final = {"ENABLED", "AUTO", "CUSTOM"}
 
 
 def with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]:
-    """The options with the ``fs.gs.`` keys of Google's connector read as this library's.
-
-    Raises:
-        ConfigurationError: A key is unknown, has a value it cannot have, or gives what an option gives, too.
-    """
+    """Translates the ``fs.gs.`` keys of Google's connector to this library's options."""
     own = {key: value for key, value in options.items() if not TABLE.is_hadoop(key)}
     found: dict[str, str] = {}
     for key, value in options.items():
@@ -130,22 +126,14 @@ def _bad(message: str, next_step: str = "") -> ConfigurationError:
 
 SERVICE: Final = "https://storage.googleapis.com"
 ANONYMOUS: Final = "anonymous"
-# What gcsfs takes as a token beside one.
+# Values other than tokens that gcsfs takes as its option token.
 _FOUND: Final = frozenset({"google_default", "cloud", "cache", "browser"})
 _PATHS: Final = ("/", "~", "./", "../")
 _LOCAL: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What was given, checked; secrets are hidden, references to them are not.
-
-    Attributes:
-        endpoint: Where the service is; None for Google's.
-        token: An OAuth token.
-        anonymous: Whether no token is sent.
-        service_file: A credentials file.
-        user_project: The project that pays.
-    """
+    """Checked storage options of one store; their repr shows references, but no secrets."""
 
     endpoint: str | None = None
     token: Secret | None = None
@@ -155,11 +143,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, options: Mapping[str, object], bucket: str) -> GcsOptions:
-        """Reads storage options, under any name that `TABLE` knows.
-
-        Raises:
-            ConfigurationError: One is unknown, has a value it cannot have, or is at odds with another.
-        """
+        """Reads storage options, under any name that `TABLE` knows."""
         found = TABLE.named(with_hadoop(options, bucket))
         if found.pop("bucket", bucket) != bucket:
             raise not_of_the_path("bucket", bucket)
@@ -177,7 +161,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
                     "leave it out: application default credentials are found by themselves",
                 )
             elif value.startswith(_PATHS) or value.endswith(".json"):
-                # As gcsfs takes one. A token never looks like that.
+                # gcsfs takes such a path. A token never looks like one.
                 raise _bad(
                     "the option token is an OAuth token, not the path of a file", "give the path as service_file"
                 )
@@ -186,11 +170,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(cls(), **values).checked()
 
     def checked(self) -> GcsOptions:
-        """The same, endpoint without slashes at its end.
-
-        Raises:
-            ConfigurationError: An option has a value it cannot have, or is at odds with another.
-        """
+        """Checks the options against one another, and removes trailing slashes of the endpoint."""
         if self.service_file is not None and (self.token is not None or self.anonymous):
             raise exclusive("service_file", "token")
         if self.user_project is not None and not (self.user_project.isascii() and self.user_project.isprintable()):
@@ -200,11 +180,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, endpoint=checked_endpoint(self.endpoint, "endpoint", SERVICE))
 
     def place(self) -> str:
-        """The service's URL: what was given, what the environment names, or Google's.
-
-        Raises:
-            ConfigurationError: The environment's is no URL.
-        """
+        """Returns the service's URL: the option's, the environment's, or Google's."""
         if self.endpoint is not None:
             return self.endpoint
         named = os.environ.get("STORAGE_EMULATOR_HOST", "").strip()
@@ -213,11 +189,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
         return checked_endpoint(named if "://" in named else f"http://{named}", "STORAGE_EMULATOR_HOST", SERVICE)
 
     def access(self) -> Access:
-        """What lets requests in.
-
-        Raises:
-            ConfigurationError: A token would go to another machine without TLS.
-        """
+        """Returns the access for the options; refuses to send a token to another machine without TLS."""
         place = self.place()
         given: Access
         if self.token is not None:
@@ -225,7 +197,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
         elif self.service_file is not None:
             given = GotTokens(self.service_file)
         elif self.anonymous or place.startswith("http:"):
-            # As Google's clients do with an emulator.
+            # Google's clients do the same with an emulator.
             given = Anonymous()
         else:
             given = GotTokens()
@@ -238,11 +210,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked_bucket(scheme: str, authority: str) -> str:
-    """The bucket that a URI names.
-
-    Raises:
-        InvalidPathError: It names none.
-    """
+    """Checks the bucket that a URI names."""
     if not authority or set(authority) & set("@:/?#%"):
         raise InvalidPathError(f"{scheme}://{authority} names no bucket", next_step=f"write {scheme}://bucket/path")
     return authority

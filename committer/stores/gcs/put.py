@@ -1,4 +1,4 @@
-"""Writes whole objects in one multipart insert, with their checksums."""
+"""Writer of whole objects, each in one multipart insert with its checksum."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ try:
 except ImportError:
     _extend = None
 
-# Longer bodies are summed in a thread.
+# The checksum of a longer body is computed in a thread.
 LONG_BODY_BYTES: Final = 1 << 20
 
 
 class Checksum:
-    """A checksum of bytes that come one after the other.
+    """Running checksum: CRC32C if google-crc32c is installed, else MD5.
 
     Attributes:
-        field: The field of an object's resource that holds it.
+        field: Its field in an object's resource.
         header: Its name in ``X-Goog-Hash``.
     """
 
@@ -48,7 +48,7 @@ class Checksum:
 
     @classmethod
     def of(cls, begun: Checksum, data: Body) -> Checksum:
-        """A checksum that was begun, with bytes that end it; the other stays as it is."""
+        """Returns the checksum `begun` extended by `data`; `begun` stays unchanged."""
         made = cls()
         made._crc = begun._crc
         made._md5 = None if begun._md5 is None else begun._md5.copy()
@@ -63,7 +63,7 @@ class Checksum:
             self._crc = _extend(self._crc, bytes(data))
 
     def text(self) -> str:
-        """It, in base64."""
+        """Returns the checksum in base64."""
         raw = self._md5.digest() if self._md5 is not None else self._crc.to_bytes(4, "big")
         return base64.b64encode(raw).decode()
 
@@ -73,12 +73,7 @@ _TYPE: Final = "application/octet-stream"
 
 
 class Inserts:
-    """Makes them, each with a stamp of its own.
-
-    Args:
-        wire: What sends requests.
-        store: The store they are for.
-    """
+    """Insert calls, each with its own stamp."""
 
     def __init__(self, wire: GcsWire, store: Store) -> None:
         self._wire = wire
@@ -87,14 +82,14 @@ class Inserts:
         self._numbers = itertools.count(1)
 
     def stamp(self) -> str:
-        """What no other file has: the task attempt, where one is at work, and a number in this process."""
+        """Returns a unique stamp: the current task attempt, if any, and a number of this process."""
         attempt = current_audit().get("ta", "")
-        # A forked process begins where its parent was.
+        # The process id, because a forked process continues its parent's numbers.
         mark = f"{self._prefix}-{os.getpid():x}-{next(self._numbers):x}"
         return f"{attempt[:200]}/{mark}" if attempt else mark
 
     def resource(self, path: StorePath, stamp: str, metadata: Mapping[str, str] | None = None) -> dict[str, object]:
-        """What the service is told of an object beside its data."""
+        """Builds an object's resource, which is sent beside its data."""
         return {"name": path.path[1:], "contentType": _TYPE, "metadata": {**(metadata or {}), STAMP: stamp}}
 
     async def put(
@@ -111,18 +106,10 @@ class Inserts:
         """Makes an object.
 
         Args:
-            operation: What errors call it.
-            path: Where it goes.
-            data: Its content.
-            exclusive: Only where nothing is.
-            generation: Only over the object of that generation, if given.
-            stamp: As `stamp` gives one; None for a new one.
-            metadata: What to keep beside it.
-
-        Raises:
-            StoreExistsError: `exclusive` and something is there.
-            StorePreconditionError: Nothing of that generation is there.
-            StoreError: The service refused.
+            exclusive: Require that no object exists.
+            generation: If given, generation that the existing object must have.
+            stamp: A result of `stamp`; None for a new one.
+            metadata: Further metadata to keep.
         """
         stamp = stamp or self.stamp()
         checksum = Checksum()
@@ -151,12 +138,12 @@ class Inserts:
         if answer.status >= 300:
             raise error_of(answer, operation, path)
         if not answer.body:
-            # Its end was lost: what was made is there to be looked at.
+            # The end of the response was lost, but the object exists.
             return await self._store.status(path)
         return status_of(parsed(answer.body, operation, path, changes=True), path)
 
     async def put_new(self, path: StorePath, data: Body, stamp: str) -> FileStatus:
-        """Makes a file where nothing stands, and looks for it when the answer is lost; a writer's last call."""
+        """Makes a new file as a writer's last call; if the response is lost, looks for the file."""
         try:
             return await self.put("close", path, data, exclusive=True, stamp=stamp)
         except StoreOutcomeUnknownError as lost:
@@ -166,6 +153,6 @@ class Inserts:
 def _boundary_for(data: Body) -> str:
     while True:
         boundary = _BOUNDARY.format(current_runtime().nonce(16))
-        # Drawn after the data was made, so that nothing but chance could put it there.
+        # Drawn after the data was made, so only chance could put it there.
         if len(data) >= LONG_BODY_BYTES or boundary.encode() not in bytes(data):
             return boundary

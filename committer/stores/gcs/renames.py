@@ -1,7 +1,7 @@
-"""Renames objects: by one atomic move, or by a copy and a delete.
+"""Renames of objects: by one atomic move, or by a copy and a delete.
 
-The copy stands whole or not at all, and before its source goes. In between, and after a driver that died there, both
-names hold the file, as where a rename on a disk is a link and an unlink.
+A copy appears whole or not at all, before its source is deleted. In between, and after a driver that died
+there, both names hold the file, as on a disk that renames by a link and an unlink.
 """
 
 from __future__ import annotations
@@ -44,11 +44,7 @@ _REWRITTEN: Final = msgspec.json.Decoder(_Rewritten)
 
 
 class Copies:
-    """Copies objects of one bucket within it, and deletes what was copied.
-
-    Args:
-        wire: What sends requests.
-    """
+    """Renames by copy and delete within one bucket."""
 
     def __init__(self, wire: GcsWire) -> None:
         self._wire = wire
@@ -62,22 +58,18 @@ class Copies:
         *,
         replace: bool,
     ) -> Answer | None:
-        """Copies an object with its metadata, so that it keeps its identity; None where the copy stands.
+        """Copies an object with its metadata, so that it keeps its identity.
 
-        A copy that stands there already, of this very object, counts: a call that got half way is gone on with. After a
-        lost answer the destination is looked at. One call, and one for each further part that the service asks for; one
-        before it where the copy may replace what stands there, for no condition keeps it from being made twice.
+        A copy of this object that already exists counts, so that a half-done call can be repeated. After a lost
+        response the destination is read. One call, one for each further part that the service asks for, and one
+        before it with `replace`, where no condition keeps the copy from being made twice.
 
         Args:
-            source: The object.
-            destination: The copy.
-            seen: What was seen at the source.
-            conditions: The preconditions, that the source is what was seen among them.
-            replace: Whether none of them is of the destination.
+            conditions: Preconditions, among them that the source is the object `seen`.
+            replace: True if none of the conditions is about the destination.
 
-        Raises:
-            StoreOutcomeUnknownError: The answer was lost, and the copy is not to be seen.
-            UnsupportedError: The service knows no copies either.
+        Returns:
+            None if the copy exists, else the refusal.
         """
         if replace and await self._stands(destination, seen):
             return None
@@ -96,13 +88,10 @@ class Copies:
         return answer
 
     async def delete_source(self, source: StorePath, destination: StorePath, seen: ObjectResource) -> None:
-        """Deletes what was copied; another object that has its name by now stays.
+        """Deletes the object that was copied; another object with its name stays.
 
-        The request names the generation, so that it can be sent again where it is seen not to have been done.
-
-        Raises:
-            StoreOutcomeUnknownError: Answers were lost, and it still stands there.
-            StoreError: The service refused. The copy stands; the same rename, made again, goes on from there.
+        The request names the generation, so it can be repeated. If the service refuses, the copy stays and the
+        same rename can be repeated.
         """
         url, query = self._wire.object_url(source), (("ifGenerationMatch", seen.generation),)
         for tries_left in reversed(range(_DELETES)):
@@ -128,16 +117,8 @@ class Copies:
                 raise
 
     async def prove(self, path: StorePath, unused: StorePath) -> None:
-        """Tries that the service heeds the conditions of a copy and a delete; two calls.
-
-        Args:
-            path: An object that may be lost.
-            unused: A name that nothing has.
-
-        Raises:
-            UnsupportedError: It does not.
-        """
-        # No object has this generation: they are counted in microseconds.
+        """Tries the conditions of a copy and a delete on an expendable object and an unused name; two calls."""
+        # No object has generation 1: they are counted in microseconds.
         answer = await self._rewritten(path, unused, [("ifSourceGenerationMatch", "1"), ("ifGenerationMatch", "0")])
         check_heeded(answer, "ifSourceGenerationMatch of rewriteTo", _OPERATION, path)
         answer = await self._wire.send(
@@ -146,7 +127,7 @@ class Copies:
         check_heeded(answer, "ifGenerationMatch of a delete", _OPERATION, path)
 
     async def _rewritten(self, source: StorePath, destination: StorePath, conditions: list[tuple[str, str]]) -> Answer:
-        """The last answer of a copy, which the service may make in parts ("Objects: rewrite")."""
+        """Returns the last response to a copy, which the service may make in parts ("Objects: rewrite")."""
         url = self._wire.rewrite_url(source, destination)
         query = [*conditions, ("fields", "done,rewriteToken,totalBytesRewritten")]
         token, before = "", -1
@@ -175,7 +156,7 @@ class Copies:
     async def _stands(
         self, destination: StorePath, seen: ObjectResource, lost: StoreOutcomeUnknownError | None = None
     ) -> bool:
-        """Whether a copy of the very object stands there; one without a stamp proves nothing."""
+        """Returns True if the destination is a copy of the very object; without a stamp nothing proves that."""
         try:
             found = await object_at(self._wire, _OPERATION, destination)
         except CommitterError as hidden:
@@ -189,23 +170,20 @@ class Copies:
 
 OPERATION: Final = "rename_file"
 
-# "Objects: move". A generation is a number of 64 bits.
+# "Objects: move". A generation is a 64-bit number.
 _NEW: Final = (("ifGenerationMatch", "0"),)
 _UNCHANGED: Final = (("ifSourceMetagenerationMatch", "1"),)
 _GENERATION: Final = re.compile(r"[1-9][0-9]{0,17}")
 
 
 class Renames:
-    """Renames objects of one bucket.
+    """Renames within one bucket.
 
-    Whether the service knows moves is seen by the first one: a server that does not know the call does nothing. From
-    then on it is remembered, in this process.
-
-    Args:
-        wire: What sends requests.
+    The first rename finds out whether the service has moves (a server without the call does nothing), and this
+    process remembers it.
 
     Attributes:
-        copies: What renames where the service knows no moves.
+        copies: Renames for a service without moves.
     """
 
     def __init__(self, wire: GcsWire) -> None:
@@ -215,15 +193,11 @@ class Renames:
 
     @property
     def copied(self) -> bool:
-        """Whether files are known to be renamed by copies."""
+        """True if the service is known to have no moves."""
         return self._moves is False
 
     async def has_moves(self, directory: StorePath) -> bool:
-        """Whether the service knows moves; asks it, where that is not known, to move what is not there. One call.
-
-        Raises:
-            StoreError: The service refused.
-        """
+        """Returns True if the service has moves; if unknown, asks it to move a missing object. One call."""
         if self._moves is None:
             nonce = current_runtime().nonce()
             source, destination = directory / f".no-object-{nonce}-1", directory / f".no-object-{nonce}-2"
@@ -234,19 +208,11 @@ class Renames:
         return self._moves
 
     async def prove(self, path: StorePath, unused: StorePath) -> None:
-        """Tries that the service heeds the conditions that a rename sets for its source; two calls.
-
-        Args:
-            path: An object that was just made, and may be lost.
-            unused: A name that nothing has.
-
-        Raises:
-            UnsupportedError: It does not.
-        """
+        """Tries the conditions of a rename on an expendable new object and an unused name; two calls."""
         if self.copied:
             await self.copies.prove(path, unused)
             return
-        # No object has this generation: they are counted in microseconds. A new object's metageneration is 1.
+        # No object has generation 1: they are counted in microseconds. A new object's metageneration is 1.
         for name, false in (("ifSourceGenerationMatch", "1"), ("ifSourceMetagenerationMatch", "2")):
             answer = await self._move(path, unused, [*_NEW, (name, false)])
             check_heeded(answer, f"{name} of moveTo", OPERATION, path)
@@ -262,15 +228,8 @@ class Renames:
     ) -> None:
         """Renames an object; see `Store.rename_file`.
 
-        One call, and one more where `identity` is given. Without moves three, four where it may replace, and one more
-        for each further part of a copy that the service makes in parts.
-
-        Args:
-            source: The object.
-            destination: Its new name.
-            replace: Whether it may replace what stands there.
-            identity: What it must be.
-            version: The generation that it must have, where no identity is known.
+        One call, and one more with `identity`. Without moves three, four with `replace`, and one more for each
+        further part of a copy. `version` is the generation that the source must have if no identity is given.
         """
         seen = None
         proved = identity is not None or version is not None
@@ -311,11 +270,12 @@ class Renames:
     async def rename_version(
         self, source: StorePath, destination: StorePath, version: str, identity: str | None
     ) -> None:
-        """Renames an object that has a generation, replacing nothing; see `SupportsVersions.rename_version`.
+        """Renames an object of a known generation, replacing nothing; see `SupportsVersions.rename_version`.
 
-        The writer of the object was told the generation with the identity, and an object that still has its first
-        metageneration has the metadata that it was made with. So the conditions of this one request prove what a look
-        proves, at the moment of the move. A second arrival of the request moves nothing: a move changes the generation.
+        The writer got the generation together with the identity, and an object at its first metageneration has
+        its original metadata: the conditions of this one request prove at the moment of the move what reading
+        the source would. A delayed duplicate of the request moves nothing, because a move changes the
+        generation.
         """
         if self.copied or source == destination or _GENERATION.fullmatch(version) is None:
             await self.rename(source, destination, replace=False, identity=identity, version=version)
@@ -340,16 +300,16 @@ class Renames:
         return await self._wire.send(OPERATION, "POST", destination, url, (*conditions, ("fields", "generation")))
 
     async def _knows_no_moves(self, answer: Answer, source: StorePath) -> bool:
-        """Whether a refusal is of the call itself. Once a move was done, it never is."""
+        """Returns True if the service refused the call itself, which it never does after a move has succeeded."""
         if self._moves or not _is_not_known(answer):
             return False
-        # Some say 404, as of an object that is not there.
+        # Some servers answer 404, as for a missing object.
         return answer.status != 404 or await object_at(self._wire, OPERATION, source) is not None
 
     async def _source_is_gone(
         self, source: StorePath, destination: StorePath, identity: str | None
     ) -> StoreNotFoundError:
-        """What a rename whose source is missing says: it may be done, by this very request or another one."""
+        """Returns the error for a missing source; this request or another one may have done the rename."""
         found = await object_at(self._wire, OPERATION, destination) if identity is not None else None
         if found is not None and identity_of(found) == identity:
             return StoreNotFoundError(
@@ -364,7 +324,7 @@ class Renames:
     async def _not_met(
         self, source: StorePath, destination: StorePath, identity: str | None, *, proved: bool, replace: bool
     ) -> StoreNotFoundError | StoreExistsError | StorePreconditionError:
-        """Which condition of a rename failed: the service does not say, so both ends are looked at."""
+        """Finds out which condition of a rename failed, from both ends: the service does not say."""
         taken = None if replace else await object_at(self._wire, OPERATION, destination)
         if taken is not None and (identity is None or identity_of(taken) != identity):
             return StoreExistsError("something stands there", operation=OPERATION, path=destination)
@@ -373,7 +333,7 @@ class Renames:
         if taken is not None:
             return StoreExistsError("something stands there", operation=OPERATION, path=destination)
         if not proved:
-            # What stood there is gone again: nothing was done, and a caller that asks again may do better.
+            # The object at the destination is gone again. Nothing was done, and a repeated call may succeed.
             return StoreExistsError("something stood there", operation=OPERATION, path=destination)
         return _is_another(source)
 
@@ -387,7 +347,7 @@ def _says_no_object(answer: Answer) -> bool:
 
 
 def _is_not_known(answer: Answer) -> bool:
-    """Whether a refusal may be of the call, and not of what it names."""
+    """Returns True if the refusal may be of the call rather than of what it names."""
     if answer.status in (404, 405, 501):
         return not (_says_no_object(answer) or says_no_bucket(answer))
     said = answer.body[:4096].lower()

@@ -1,4 +1,4 @@
-"""Objects as the service tells them, as statuses, and what proves that one is the very file that was written."""
+"""Objects of Google Cloud Storage as statuses, their identities, and listings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ASKED: Final = (("fields", FIELDS),)
 
 
 class ObjectResource(msgspec.Struct, frozen=True, gc=False):
-    """What a call says of an object, as far as it was asked for (`FIELDS`)."""
+    """Fields of an object that a call asks for (`FIELDS`)."""
 
     name: str = ""
     generation: str = ""
@@ -52,18 +52,7 @@ _PAGE: Final = msgspec.json.Decoder(_Page)
 
 
 def parsed(body: bytes, operation: str, path: StorePath, *, changes: bool = False) -> ObjectResource:
-    """The resource in an answer.
-
-    Args:
-        body: The answer's.
-        operation: The store call.
-        path: What it was made on.
-        changes: Whether the call may have changed anything.
-
-    Raises:
-        StoreUnavailableError: It is none, as of something on the way that answers for the service.
-        StoreOutcomeUnknownError: The same of a call that changes something.
-    """
+    """Decodes an object in a response; with `changes`, an unreadable response raises `StoreOutcomeUnknownError`."""
     try:
         found = _OBJECT.decode(body)
         int(found.size)
@@ -74,12 +63,7 @@ def parsed(body: bytes, operation: str, path: StorePath, *, changes: bool = Fals
 
 
 async def object_at(wire: GcsWire, operation: str, path: StorePath) -> ObjectResource | None:
-    """The object at a path; None where there is none. One call.
-
-    Raises:
-        DestinationNotFoundError: There is no such bucket.
-        StoreError: The service refused.
-    """
+    """Reads the object at a path; None if there is none. One call."""
     if path.path == "/":
         return None
     answer = await wire.send(operation, "GET", path, wire.object_url(path), _ASKED, changes=False)
@@ -91,9 +75,10 @@ async def object_at(wire: GcsWire, operation: str, path: StorePath) -> ObjectRes
 
 
 def identity_of(resource: ObjectResource) -> str | None:
-    """What proves the file: its stamp with its checksum, which moves and rewrites keep; the generation they change.
+    """Returns a file's identity: its stamp and checksum, which moves and rewrites keep; they change the
+    generation.
 
-    Without a stamp, as of what Java wrote, the checksum alone, which proves the bytes and not who wrote them.
+    Without a stamp (a file written by Java) the checksum alone, which proves the bytes and not the writer.
     """
     checksum = resource.crc32c or resource.md5
     stamp = (resource.metadata or {}).get(STAMP, "")
@@ -101,7 +86,7 @@ def identity_of(resource: ObjectResource) -> str | None:
 
 
 def status_of(resource: ObjectResource, path: StorePath) -> FileStatus:
-    """The status that a resource is."""
+    """Converts an object to a status."""
     stamp = (resource.metadata or {}).get(STAMP)
     modified, identity = iso_moment_of(resource.updated), identity_of(resource)
     refusals, version = _refusals(resource), resource.generation or None
@@ -119,7 +104,7 @@ async def pages(
     markers: bool = False,
     most: int | None = None,
 ) -> AsyncIterator[list[FileStatus]]:
-    """As `Pages`, by "Objects: list"."""
+    """Lists objects with "Objects: list"; see `Pages`."""
     prefix = directory_prefix(directory)
     query = [("prefix", prefix), ("fields", f"items({FIELDS}),prefixes,nextPageToken")]
     if delimiter:
@@ -167,7 +152,7 @@ def _odd(directory: StorePath, name: str) -> FileStatus | None:
 
 
 def _refusals(resource: ObjectResource) -> Refusals | None:
-    """What holds and retention forbid ("Object holds", "Bucket Lock", "Object Retention Lock")."""
+    """Returns what holds and retention forbid ("Object holds", "Bucket Lock", "Object Retention Lock")."""
     if resource.temporary_hold or resource.event_hold:
         return Refusals(move="it is under a hold")
     if not resource.retained_until:

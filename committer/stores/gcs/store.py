@@ -1,4 +1,4 @@
-"""Google Cloud Storage as a store, for `gs:` paths."""
+"""Store for Google Cloud Storage: `gs:` paths."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ from committer.stores.object_store import ObjectStore
 
 _MAX_NAME_BYTES: Final = 1024
 
-# "Object names"; "Request rate and access distribution guidelines": about 1,000 writes a second of a bucket at first.
+# "Object names"; "Request rate and access distribution guidelines": a bucket first takes about 1,000 writes a
+# second.
 _CAPABILITIES: Final = Capabilities(
     directories=False,
     atomic_directory_rename=False,
@@ -48,34 +49,33 @@ _CAPABILITIES: Final = Capabilities(
     max_batch_delete=BATCH,
     metadata=True,
     examination=True,
-    # A name has no slash before it.
+    # A name lacks the path's leading slash.
     max_path_bytes=1 + _MAX_NAME_BYTES,
     default_io_rate=1000,
 )
 
 
 class GcsStore(HttpStore, ObjectStore):
-    """One bucket, over the JSON API. A file is renamed by one atomic move of its object, on a condition.
+    """Store for one bucket, over the JSON API; a rename is one atomic, conditional move of the object.
 
-    What its signatures do not show:
-
-    - A file's identity is metadata (``committer-attempt``) that it was made with, and its checksum: moves keep both.
-      What others wrote has no such metadata, and its identity proves the bytes alone.
-    - A rename with an identity looks at the source first, and moves exactly the generation it saw. What was just
-      written needs no look: the version in its status is its generation.
-    - There are no directories. A name is one where names lie below it, or where another tool left a placeholder, an
-      empty object whose name ends in a slash; placeholders are never listed, and are deleted with what is below them.
+    - A file's identity is its stamp (metadata ``committer-attempt``) and its checksum: moves keep both. Files
+      of other writers have no stamp, and their identity proves only the bytes.
+    - A rename with an identity reads the source first, and moves the generation that it saw. A new file needs
+      no read: the version in its status is its generation.
+    - There are no directories. A name is one if objects lie below it, or if another tool left a placeholder, an
+      empty object whose name ends in a slash; placeholders are never listed, and are deleted with the objects
+      below them.
     - The service verifies the checksum of everything that is written.
 
     Args:
         scheme: ``gs``.
         authority: The bucket.
-        options: What was given as storage options.
-        http_session: An aiohttp session to use instead of its own.
+        options: The storage options.
+        http_session: An aiohttp session to use instead of an own one.
 
     Raises:
-        ConfigurationError: An option has a value it cannot have.
-        InvalidPathError: The authority is no bucket.
+        ConfigurationError: An option has an invalid value.
+        InvalidPathError: The authority is not a bucket.
     """
 
     def __init__(
@@ -103,11 +103,8 @@ class GcsStore(HttpStore, ObjectStore):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> GcsStore:
-        """Makes the store for `path` from ``storage_options``: the fields of `GcsOptions`, by any name that
-        `storage_options` knows.
-
-        Raises:
-            ConfigurationError: An option is unknown or has a value it cannot have.
+        """Makes the store for `path` from storage options (`GcsOptions`), under any name that `storage_options`
+        knows.
         """
         given = dict(options)
         http_session: Any = given.pop("http_session", None)
@@ -118,14 +115,14 @@ class GcsStore(HttpStore, ObjectStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What Google Cloud Storage can do."""
+        """Capabilities of Google Cloud Storage."""
         return _CAPABILITIES
 
     async def probe(self, directory: StorePath) -> None:
-        """Tries renames and conditions in `directory`; 15 calls, 20 on a service that knows no moves.
+        """Tries renames and conditions in `directory`; 15 calls, 20 on a service without moves.
 
         Raises:
-            UnsupportedError: The service cannot do what a commit relies on, as most emulators.
+            UnsupportedError: The service lacks what a commit needs, as most emulators do.
         """
         await probe(self, self._renames, self._checked(directory))
 
@@ -151,7 +148,7 @@ class GcsStore(HttpStore, ObjectStore):
         temporary: StorePath | None = None,
         durable: bool = False,
     ) -> FileStatus:
-        """Puts a file; `temporary` and `durable` are not needed: what was answered is whole, and stays."""
+        """Writes a small file; needs no `temporary` and `durable`: an acknowledged put is whole and durable."""
         self._check_file("put", self._checked(path))
         return await self._inserts.put("put", path, data, exclusive=exclusive)
 
@@ -170,9 +167,9 @@ class GcsStore(HttpStore, ObjectStore):
         return await self._inserts.put("put", path, data, generation=seen.version)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Looks whether something is there; the file appears when the writer is closed, if nothing is there then.
+        """Checks that the path is free; the file appears on close, if nothing is there then.
 
-        Up to 8 MiB are kept before they are sent: a shorter file is one insert, a longer one a resumable upload.
+        The writer buffers 8 MiB: a shorter file is one insert, a longer one a resumable upload.
         """
         self._check_file("open_writer", self._checked(path))
         await self._check_absent(path)
@@ -181,10 +178,10 @@ class GcsStore(HttpStore, ObjectStore):
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
-        """Moves an object; one call, and one more where `identity` is given.
+        """Moves an object; one call, and one more with `identity`.
 
-        Three on a service that knows no moves: a look, a copy and a delete, each on the condition that the object is
-        the one that was seen.
+        On a service without moves three: read, copy and delete, each on the condition that the object is the
+        one read.
         """
         self._check_file("rename_file", self._checked(source))
         self._check_file("rename_file", self._checked(destination))
@@ -193,7 +190,7 @@ class GcsStore(HttpStore, ObjectStore):
     async def rename_version(
         self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
     ) -> None:
-        """See `SupportsVersions.rename_version`; one call, and those of `rename_file` where it is refused."""
+        """See `SupportsVersions.rename_version`; one call, and those of `rename_file` if it is refused."""
         self._check_file("rename_file", self._checked(source))
         self._check_file("rename_file", self._checked(destination))
         await self._renames.rename_version(source, destination, version, identity)
@@ -203,11 +200,11 @@ class GcsStore(HttpStore, ObjectStore):
         return self._checked(path).path != "/" and await self._deletes.delete("delete_file", path)
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
-        """See `SupportsConditionalDelete.delete_file_if`; two calls, a third where the file was changed meanwhile."""
+        """See `SupportsConditionalDelete.delete_file_if`; two calls, a third if the file was changed meanwhile."""
         return self._checked(path).path != "/" and await self._deletes.delete_if(path, identity)
 
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsBatchDelete.delete_files`; a server that knows no batches gets a call for each."""
+        """See `SupportsBatchDelete.delete_files`; a server without batches gets a call for each path."""
         return await self._deletes.delete_many(
             "delete_files", [path for path in paths if self._checked(path).path != "/"]
         )
@@ -236,7 +233,7 @@ class GcsStore(HttpStore, ObjectStore):
             raise ConfigurationError("the path belongs to another store", path=path)
         check_name(path, _MAX_NAME_BYTES)
         name = path.path
-        # "Object names": these the service does not take.
+        # "Object names" forbids these.
         if "\r" in name or "\n" in name or name.startswith("/.well-known/acme-challenge/"):
             raise InvalidPathError(
                 "the service can hold no such name",

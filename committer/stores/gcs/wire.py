@@ -1,4 +1,4 @@
-"""Requests to one bucket over the JSON API, as they go over the wire."""
+"""Requests to a bucket of Google Cloud Storage over the JSON API."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from committer.stores.gcs.access import Access
 from committer.stores.gcs.errors import error_of
 from committer.stores.http import Answer, Body, HttpClient
 
-# Not imported: the package's front is above everything. It is there, however this was reached.
+# Not imported: the layers forbid importing the package itself, which is always loaded.
 _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 
-# The service repeats its earlier answer to a change that something on the way sends again (google-cloud-cpp, issue
+# For a change that is sent again on its way, the service repeats its first response (google-cloud-cpp, issue
 # 12347).
 IDEMPOTENCY: Final = "x-goog-gcs-idempotency-token"
 
@@ -32,23 +32,15 @@ def _quoted(text: str) -> str:
 
 
 def _name_in_url(path: StorePath) -> str:
-    """The name of an object as a URL holds it: one segment. Called once or twice for every file of a job, and files
-    share their directories: to escape a slash makes the library go through a text letter by letter.
+    """Escapes an object's name as one URL segment; the cached directory saves time, because escaping goes by
+    letters.
     """
     above, slash, last = path.path[1:].rpartition("/")
     return f"{_quoted(above)}%2F{quote(last, safe='')}" if slash else quote(last, safe="")
 
 
 class GcsWire:
-    """Makes, authorises and sends requests, each once.
-
-    Args:
-        endpoint: Where the service is, without a slash at its end.
-        bucket: The bucket.
-        user_project: The project that pays; None for the bucket's.
-        access: What lets requests in.
-        http: What sends them.
-    """
+    """Client of a bucket that makes, authorises and sends requests, each once; the endpoint has no trailing slash."""
 
     def __init__(self, endpoint: str, bucket: str, user_project: str | None, access: Access, http: HttpClient) -> None:
         name = quote(bucket, safe="")
@@ -60,49 +52,50 @@ class GcsWire:
         self._pays: Query = (("userProject", user_project),) if user_project else ()
         self._access = access
         self._http = http
-        # Tokens are unique without drawing randomness for each; a forked process begins where its parent was.
+        # A counter makes tokens unique without drawing randomness for each; the process id tells forked
+        # processes apart.
         self._prefix = current_runtime().nonce(16)
         self._numbers = itertools.count(1)
 
     def object_url(self, path: StorePath) -> str:
-        """The URL of an object."""
+        """Returns an object's URL."""
         return f"{self._objects}/{_name_in_url(path)}"
 
     def move_url(self, source: StorePath, destination: StorePath) -> str:
-        """The URL that gives an object another name."""
+        """Returns the URL that renames an object."""
         return f"{self.object_url(source)}/moveTo/o/{_name_in_url(destination)}"
 
     def rewrite_url(self, source: StorePath, destination: StorePath) -> str:
-        """The URL that copies an object within the bucket."""
+        """Returns the URL that copies an object within the bucket."""
         return f"{self.object_url(source)}/rewriteTo/b/{self._name}/o/{_name_in_url(destination)}"
 
     def target_of(self, path: StorePath) -> str:
-        """The URL of an object as a call in a batch names it: without the service's."""
+        """Returns an object's URL for a call in a batch, without the endpoint."""
         parameters = "".join(f"?{name}={quote(value, safe='')}" for name, value in self._pays)
         return f"{self.object_url(path).removeprefix(self._endpoint)}{parameters}"
 
     def token(self) -> str:
-        """An idempotency token that no other call has."""
+        """Returns a unique idempotency token."""
         return f"{self._prefix}-{os.getpid():x}-{next(self._numbers):x}"
 
     @property
     def batch_url(self) -> str:
-        """The URL of batches of calls."""
+        """URL of batch requests."""
         return f"{self._endpoint}/batch/storage/v1"
 
     @property
     def listing_url(self) -> str:
-        """The URL of the bucket's objects."""
+        """URL of the bucket's objects."""
         return self._objects
 
     @property
     def upload_url(self) -> str:
-        """The URL that makes objects."""
+        """URL of uploads."""
         return self._uploads
 
     @property
     def bucket_url(self) -> str:
-        """The URL of the bucket."""
+        """URL of the bucket."""
         return self._bucket
 
     async def send(
@@ -118,21 +111,13 @@ class GcsWire:
         changes: bool = True,
         limit: int | None = None,
     ) -> Answer:
-        """Sends a request and gives back its answer, whatever the status.
+        """Sends a request and returns the response, whatever its status.
 
         Args:
-            operation: What errors call it.
-            method: The HTTP method.
-            path: What it is about.
-            url: Where it goes, without parameters.
-            query: Parameters.
-            headers: Beside those that every request has.
-            data: The body.
-            changes: Whether it may change anything.
+            operation: Name of the store call, for errors.
+            url: URL without parameters.
+            changes: Whether the request may change anything.
             limit: As for `HttpClient.send`.
-
-        Raises:
-            StoreError: As `HttpClient.send`, and as `Access.prepare`.
         """
         parameters = "&".join([f"{name}={quote(value, safe='')}" for name, value in (*query, *self._pays)])
         target = f"{url}?{parameters}" if parameters else url
@@ -153,7 +138,7 @@ class GcsWire:
         changes: bool = True,
         limit: int | None = None,
     ) -> Answer:
-        """As `send`, with a URL and headers that are whole but for the token."""
+        """As `send`, with a full URL and headers, to which it adds the authorisation."""
         access = self._access
         if not access.ready:
             await access.prepare()
@@ -162,7 +147,7 @@ class GcsWire:
             method, target, headers, operation=operation, path=path, changes=changes, data=data, limit=limit
         )
         if answer.status == 401 and self.refused():
-            # A token can end before its time. Nothing was done, so it may be sent again.
+            # A token can expire early. A 401 has no effect, so the request may be sent again.
             await access.prepare()
             self._authorise(headers)
             answer = await self._http.send(
@@ -182,18 +167,14 @@ class GcsWire:
         data: Body | None = None,
         changes: bool = True,
     ) -> Answer:
-        """As `send`, for what has no refusal of its own meaning.
-
-        Raises:
-            StoreError: The service refused.
-        """
+        """Sends a request and raises the store error of a refusal."""
         answer = await self.send(operation, method, path, url, query, headers, data=data, changes=changes)
         if answer.status >= 300:
             raise error_of(answer, operation, path, changes=changes)
         return answer
 
     def refused(self) -> bool:
-        """Told of a 401, of a call in a batch too; whether what was refused may be sent again, with another token."""
+        """Discards the token after a 401; returns True if the refused call may be sent again, with another token."""
         return self._access.refused()
 
     def _authorise(self, headers: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""A file on Google Cloud Storage while it is written: sent by the chunk, and nowhere to be seen until it is closed."""
+"""Writer of a file on Google Cloud Storage, which is invisible until it is closed."""
 
 from __future__ import annotations
 
@@ -27,24 +27,19 @@ from committer.stores.object_store import written_file
 from committer.stores.sending_writer import SendingWriter
 
 CHUNK_BYTES: Final = 8 << 20
-"""What is kept before it is sent; a shorter file is one insert. ("Resumable uploads": a multiple of 256 KiB.)."""
+"""Size of the buffer, a multiple of 256 KiB ("Resumable uploads"); a shorter file is one insert."""
 
 _PERSISTED: Final = re.compile(r"bytes=0-(\d+)")
 _CANCELLED: Final = frozenset({404, 410, 499})
 
 
 class GcsWriter(SendingWriter):
-    """Sends chunk after chunk of a resumable upload, whose end makes the file if nothing stands there; or inserts it.
+    """Writer that sends the chunks of a resumable upload, whose end makes the file if none exists; a short file
+    is inserted.
 
-    A refused `write` or `close` leaves the writer as it was, so that it can be called again with the same arguments:
-    the upload then says how much of the chunk has come, and the rest is sent. The upload's URL authorises by itself,
-    so it shows in no error.
-
-    Args:
-        store: The store, which is asked where an answer was lost.
-        wire: What sends requests.
-        inserts: What makes short files.
-        path: The file.
+    A refused `write` or `close` leaves the writer as it was, so the call can be repeated with the same
+    arguments: the service then reports how much of the chunk has arrived, and the writer sends the rest. The
+    upload's URL is a secret, because it authorises by itself: no error shows it.
     """
 
     def __init__(self, store: Store, wire: GcsWire, inserts: Inserts, path: StorePath) -> None:
@@ -56,12 +51,12 @@ class GcsWriter(SendingWriter):
         self._session = ""
         self._checksum = Checksum()
         self._sent = 0
-        # Of a write that was refused midway: its length, and how much of it is in the buffer or sent.
+        # A write that was refused midway: its length, and how much of it is in the buffer or sent.
         self._begun: tuple[int, int] | None = None
         self._in_doubt = False
 
     async def write(self, data: Body) -> None:
-        """Keeps it, and sends every chunk that is full."""
+        """Buffers the data, and sends every full chunk."""
         self._check_usable("write")
         with memoryview(bytes_of(data)) as view:
             start = 0
@@ -86,10 +81,10 @@ class GcsWriter(SendingWriter):
         self._broken = False
 
     async def close(self) -> FileStatus:
-        """Sends what was kept, and makes the file visible.
+        """Sends the buffer and makes the file visible.
 
         Raises:
-            StoreExistsError: Something stands there by now.
+            StoreExistsError: Another file exists by now.
         """
         self._check_usable("close")
         self._broken = True
@@ -106,7 +101,7 @@ class GcsWriter(SendingWriter):
         return status
 
     async def abort(self) -> None:
-        """Gives up what was sent; a file that is closed stays."""
+        """Cancels the upload; a closed file stays."""
         if not self._open:
             return
         if self._session:
@@ -115,8 +110,6 @@ class GcsWriter(SendingWriter):
                 raise error_of(answer, "abort", self._path)
         self._open = False
         self._buffer = bytearray()
-
-    # --- The upload -----------------------------------------------------------------------------------------------
 
     async def _start(self, operation: str) -> None:
         resource = self._inserts.resource(self._path, self._stamp)
@@ -127,7 +120,7 @@ class GcsWriter(SendingWriter):
                 operation, "POST", self._path, self._wire.upload_url, query, headers, data=json.dumps(resource).encode()
             )
         except StoreOutcomeUnknownError as error:
-            # An upload that no client knows holds nothing, and ends by itself.
+            # An upload whose URL was lost holds nothing, and expires.
             raise StoreUnavailableError(error.message, operation=operation, path=self._path) from None
         if answer.status == 412:
             raise StoreExistsError("something stands there", operation=operation, path=self._path)
@@ -138,7 +131,7 @@ class GcsWriter(SendingWriter):
             raise StoreUnavailableError("the answer names no upload", operation=operation, path=self._path)
 
     async def _send_chunk(self, operation: str) -> None:
-        """Sends the full buffer, which is not the end."""
+        """Sends the full buffer as a chunk that is not the last."""
         if not self._session:
             await self._start(operation)
         data = bytes(self._buffer)
@@ -184,7 +177,7 @@ class GcsWriter(SendingWriter):
             return await self._looked_up(size, lost)
 
     async def _looked_up(self, size: int, lost: StoreOutcomeUnknownError) -> FileStatus:
-        """What became of the end, whose answer was lost: the upload says it, or the file does."""
+        """Finds out, from the upload or the file, whether an end whose response was lost was done."""
         try:
             answer = await self._put("close", b"", f"bytes */{size}")
             if answer.status < 300:
@@ -205,7 +198,7 @@ class GcsWriter(SendingWriter):
         return status_of(parsed(answer.body, "close", self._path, changes=True), self._path)
 
     async def _done_already(self, operation: str) -> int:
-        """How much of the buffer has come."""
+        """Returns how many bytes of the buffer have arrived."""
         answer = await self._put(operation, b"", "bytes */*")
         if answer.status != 308:
             raise self._refusal(answer, operation)
@@ -226,7 +219,7 @@ class GcsWriter(SendingWriter):
         return answer
 
     def _refusal(self, answer: Answer, operation: str) -> CommitterError:
-        """What a refusal of the upload is; one that is known no more can only be begun anew."""
+        """Maps a refusal of the upload to an error; for an unknown upload the task must run again."""
         if answer.status in _CANCELLED and self._session:
             return TaskError(
                 "the upload is known no more", operation=operation, path=self._path, next_step="run the task again"
