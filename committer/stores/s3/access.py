@@ -1,8 +1,8 @@
-"""How requests to S3 are signed: AWS Signature Version 4, with keys that were given or that botocore's chain finds.
+"""Signatures of requests to S3: AWS Signature Version 4, with given keys or those of botocore's chain.
 
-The signature is made here and not by botocore's signer, which costs ten times as much and writes every canonical
-request, session token included, to its debug log. (The rules: "Signature Version 4 signing process" in the IAM user
-guide, "Authenticating Requests" in the S3 API reference.)
+botocore's signer takes ten times as long and writes every canonical request, session token included, to its
+debug log. Rules: "Signature Version 4 signing process" (IAM user guide), "Authenticating Requests" (S3 API
+reference).
 """
 
 from __future__ import annotations
@@ -22,22 +22,20 @@ from committer.stores.http import redact
 
 NOTHING_SHA256: Final = hashlib.sha256(b"").hexdigest()
 
-# Keys that end are asked for anew this often; botocore fetches others fifteen minutes before their end.
+# Temporary keys are asked for again this often; botocore renews them fifteen minutes before they expire.
 _KEPT_S: Final = 60.0
 _UNREACHABLE: Final = frozenset({"ConnectTimeoutError", "EndpointConnectionError", "ReadTimeoutError"})
 
 
 class S3Access:
-    """Keys, the region, and what signs with them.
+    """Keys and region, and the signatures made with them.
 
     Args:
-        access_key_id: The id of a key; None for botocore's chain (environment, shared files, web identity, containers,
-            instance metadata).
-        secret_access_key: The key itself.
-        session_token: Of temporary keys.
+        access_key_id: The id of a key; None for botocore's chain (environment, shared files, web identity,
+            containers, instance metadata).
         profile: A profile of the shared files, for the chain.
-        session: Holds a boto3 or botocore session, whose keys and region these are.
-        region: None for what the profile says, and ``us-east-1`` where it says nothing.
+        session: Holds a boto3 or botocore session that gives keys and region.
+        region: None for the profile's, or ``us-east-1`` if it has none.
     """
 
     def __init__(
@@ -55,7 +53,7 @@ class S3Access:
         self._session = session
         self._given_region = region
         self.region: str = region or ""
-        # Grows whenever keys or region become other ones: tells what a request was signed with.
+        # Counts changes of keys or region, and so tells what a request was signed with.
         self.generation: int = 0
         self._chain: Any = None
         self._region_found = ""
@@ -64,7 +62,7 @@ class S3Access:
         self._fetched_at = 0.0
         self._second = 0
         self._moment = ""
-        # What a signature begins with, and its key: they hold for a day and a region.
+        # Scope and key of signatures, valid for one day and region.
         self._scope = ""
         self._signing = hmac.new(b"", digestmod=hashlib.sha256)
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
@@ -77,16 +75,16 @@ class S3Access:
         return f"S3Access(profile={self._profile!r})" if self._profile else "S3Access(botocore)"
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Not a region that was learnt, nor keys that were found: each process looks for itself.
+        # Without a region that was learnt and keys that were found: each process looks for its own.
         return _make, (*self._given, self._profile, self._session, self._given_region)
 
     @property
     def ready(self) -> bool:
-        """Whether `prepare` has nothing to wait for."""
+        """True if `prepare` has nothing to wait for."""
         return current_runtime().monotonic() < self._fresh_until
 
     async def prepare(self) -> None:
-        """Gets keys and region; called before a request unless `ready`. Many callers get them together.
+        """Fetches keys and region; called before a request unless `ready`. Concurrent callers share one fetch.
 
         Raises:
             ConfigurationError: A secret cannot be found.
@@ -111,11 +109,7 @@ class S3Access:
             self._fresh_until = self._fetched_at + (_KEPT_S if end else float("inf"))
 
     def refused(self) -> bool:
-        """Told that the service took the keys for ended or wrong.
-
-        Returns:
-            Whether another try, after `prepare`, may fare better: only keys that end can be other ones by then.
-        """
+        """Discards temporary keys that the service refused; returns True if a retry after `prepare` may succeed."""
         now = current_runtime().monotonic()
         if self._fresh_until == float("inf") or now < self._fetched_at + 1.0:
             return False
@@ -124,7 +118,7 @@ class S3Access:
         return True
 
     def moved(self, region: str) -> None:
-        """Told that the bucket is in another region."""
+        """Sets the region that the service named for the bucket."""
         self.region = region
         self._scope = ""
         self.generation += 1
@@ -132,18 +126,13 @@ class S3Access:
     def sign(
         self, method: str, host: str, path: str, query: str, headers: dict[str, str], payload_sha256: str
     ) -> dict[str, str]:
-        """Adds what lets a request in; all headers given are signed.
+        """Adds the signature to `headers` and returns them; all given headers are signed.
 
         Args:
-            method: The HTTP method.
-            host: The ``Host`` header.
-            path: As on the wire: each byte but letters, digits and ``-_.~/`` escaped, once.
-            query: As on the wire, escaped likewise, in the order of names, each with an equals sign.
-            headers: By names in lower case.
-            payload_sha256: Of the body, in hexadecimal.
-
-        Returns:
-            The same headers.
+            path: As on the wire: each byte except letters, digits and ``-_.~/`` escaped, once.
+            query: As on the wire, escaped likewise, sorted by name, each with an equals sign.
+            headers: Names in lower case.
+            payload_sha256: Digest of the body, in hexadecimal.
         """
         key_id, _secret, token = self._keys
         second = int(time.time())
@@ -160,7 +149,7 @@ class S3Access:
         request = f"{method}\n{path}\n{query}\n{lines}\n{signed}\n{payload_sha256}"
         digest = hashlib.sha256(request.encode()).hexdigest()
         text = f"AWS4-HMAC-SHA256\n{self._moment}\n{self._scope}\n{digest}"
-        # Half of what it costs to begin with the key.
+        # Copying the keyed HMAC costs half as much as making a new one.
         signing = self._signing.copy()
         signing.update(text.encode())
         signature = signing.hexdigest()
@@ -180,12 +169,12 @@ class S3Access:
             self._scope, self._signing = scope, hmac.new(key, digestmod=hashlib.sha256)
 
     def _fetch(self) -> tuple[tuple[str, str, str], str, bool]:
-        """Keys, region, and whether the keys end; blocks."""
+        """Returns the keys, the region, and whether the keys expire; blocks."""
         key_id, secret, token = self._given
         if key_id is not None and secret is not None:
             keys = (key_id.reveal(), secret.reveal(), token.reveal() if token is not None else "")
             return _checked(keys), self.region or _region_of(self._profile), False
-        # The loop may forget the chain while this thread asks it.
+        # A local name: the loop may clear the chain while this thread uses it.
         chain = self._chain
         if chain is None:
             session = self._session.reveal() if self._session is not None else _session(self._profile)
@@ -222,7 +211,7 @@ def _make(
 
 
 def _checked(keys: tuple[str, str, str]) -> tuple[str, str, str]:
-    # They go into a header and must not end it.
+    # Keys go into a header, which they must not end.
     if not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
         raise ConfigurationError(
             "what was given as keys for S3 are none: they are ASCII text",
@@ -236,22 +225,18 @@ def _region_of(profile: str | None) -> str:
     try:
         return _region_in(_session(profile))
     except UnsupportedError:
-        # With keys that were given, botocore is not needed.
+        # Given keys do not need botocore.
         return "us-east-1"
 
 
 def _region_in(session: Any) -> str:
-    """The region of a botocore session, or of boto3's around one."""
+    """Returns the region of a botocore or boto3 session."""
     ask = getattr(session, "get_config_variable", None)
     return str((ask("region") if ask is not None else session.region_name) or "us-east-1")
 
 
 def checked_session(session: Any) -> Any:
-    """A boto3 or botocore session.
-
-    Raises:
-        ConfigurationError: It is none.
-    """
+    """Checks the option session: a boto3 or botocore session."""
     get = getattr(session, "get_credentials", None)
     if not callable(get) or inspect.iscoroutinefunction(get):
         raise ConfigurationError(
@@ -276,13 +261,13 @@ def _session(profile: str | None) -> Any:
 
 
 def _asked(failure: str, ask: Any) -> Any:
-    """What botocore answers; its errors become this library's."""
+    """Calls botocore and converts its errors."""
     try:
         return ask()
     except Exception as error:
         unreachable = type(error).__name__ in _UNREACHABLE
         said = redact(f"{type(error).__name__}: {error}")
-    # Raised here and without its cause: what vendors put into theirs is not known to be free of secrets.
+    # Raised outside of the except block, without a cause: a vendor's exception may hold secrets.
     if unreachable:
         raise StoreUnavailableError(f"botocore cannot reach who gives keys: {said}", operation="open_store")
     raise StorePermissionError(
@@ -293,5 +278,5 @@ def _asked(failure: str, ask: Any) -> Any:
 
 
 def sha256_of(data: bytes | bytearray | memoryview) -> str:
-    """The digest of a body, in hexadecimal; of a long one to be made in a thread."""
+    """Returns the hexadecimal digest of a body; for a long one to be called in a thread."""
     return hashlib.sha256(data).hexdigest()

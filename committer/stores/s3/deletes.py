@@ -1,4 +1,4 @@
-"""Deletes of objects: one where something stands, one on a condition, and a thousand at once, on conditions or not."""
+"""Deletes of objects: single or up to 1,000 in a call, conditional or not."""
 
 from __future__ import annotations
 
@@ -22,25 +22,22 @@ from committer.stores.s3.wire import S3Wire
 from committer.stores.s3.xml import can_be_text, deletion, is_etag, md5_of
 
 BATCH: Final = 1000
-"""Names that one call deletes at most ("DeleteObjects")."""
+"""Most names in one call ("DeleteObjects")."""
 
-# What services answer that do not know "DeleteObjects".
+# Statuses of services without "DeleteObjects".
 _NOT_THERE: Final = (405, 501)
-# What one answers that does not know a condition in it.
+# Code of a service that does not know its conditions.
 _NOT_KNOWN: Final = "MalformedXML"
 _WORKERS: Final = 8
 
-# Addresses of services that were seen not to hear the conditions of a call for many files. Behind one address there may
-# be servers of several versions, so this holds for all stores of the process, and as long as it lives.
+# Endpoints seen to ignore the conditions of a call for many files. One endpoint may have servers of several
+# versions, so
+# this holds for all stores of the process, as long as it lives.
 _ignoring: set[str | None] = set()
 
 
 class Deletes:
-    """Deletes objects of one bucket.
-
-    Args:
-        wire: What sends requests.
-    """
+    """Delete calls of one bucket."""
 
     def __init__(self, wire: S3Wire) -> None:
         self._wire = wire
@@ -48,11 +45,11 @@ class Deletes:
 
     @property
     def ignores_conditions(self) -> bool:
-        """Whether it was seen that a call for many files does not hear conditions; each object goes by itself then."""
+        """True if the endpoint was seen to ignore conditions in a call for many; each object then gets its own call."""
         return self._wire.endpoint in _ignoring
 
     def saw_condition_ignored(self) -> None:
-        """Has no store of this process delete many objects on conditions at this address any more."""
+        """Keeps all stores of this process from conditional deletes of many objects at this endpoint."""
         _ignoring.add(self._wire.endpoint)
 
     async def delete(self, path: StorePath) -> bool:
@@ -63,7 +60,7 @@ class Deletes:
         return True
 
     async def delete_if(self, path: StorePath, identity: str) -> bool:
-        """Deletes an object if it is the one that is meant; see `SupportsConditionalDelete.delete_file_if`."""
+        """Deletes an object if it has the identity; see `SupportsConditionalDelete.delete_file_if`."""
         operation = "delete_file_if"
         answer = await self._wire.send(operation, "HEAD", path, changes=False)
         if answer.status == 404:
@@ -84,17 +81,16 @@ class Deletes:
     async def delete_many(self, paths: Sequence[StorePath]) -> dict[StorePath, StoreError]:
         """Deletes objects in one call; see `SupportsBatchDelete.delete_files`.
 
-        A name that XML cannot hold is deleted by a call of its own, and so is every name where the service has no such
-        call.
+        A name that XML cannot hold gets its own call, and so does every name if the service lacks the batch call.
         """
         if len(paths) > BATCH:
             raise _too_many(len(paths))
         return await self._delete_all(dict.fromkeys(paths))
 
     async def delete_many_if(self, files: Mapping[StorePath, str]) -> dict[StorePath, StoreError]:
-        """Deletes those objects that are the ones that are meant; see `SupportsConditionalBatchDelete.delete_files_if`.
+        """As `delete_many`, for objects of given etags; see `SupportsConditionalBatchDelete.delete_files_if`.
 
-        As `delete_many`; what goes by calls of its own is looked at first, as by `delete_if`.
+        Single calls read the status first, as `delete_if`.
         """
         if len(files) > BATCH:
             raise _too_many(len(files))
@@ -118,10 +114,11 @@ class Deletes:
         return failed | await self._delete_each({path: etags[path] for path in etags if path not in together})
 
     async def delete_at_once(self, etags: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
-        """Deletes objects in one call, whose names and etags XML can hold; None for an etag: whatever is there.
+        """Deletes objects in one call; XML must hold their names and etags, and None as etag stands for any
+        object.
 
         Raises:
-            UnsupportedError: The service has no such call, or knows no conditions in it; nothing was deleted.
+            UnsupportedError: The service lacks the call or its conditions; nothing was deleted.
         """
         by_key = {path.path[1:]: path for path in etags}
         refused = await self._delete_keys("delete_files", by_key, {path.path[1:]: etag for path, etag in etags.items()})
@@ -167,14 +164,14 @@ class Deletes:
             key, code = refused.text("Key"), refused.text("Code")
             if key not in keys:
                 raise unclear
-            # Of a name that is not there S3 says nothing; other services may say so.
+            # S3 does not report a missing name, other services may.
             if code != "NoSuchKey":
                 failed[key] = error_of_code(code, operation, keys[key])
         return failed
 
 
 def _fits(path: StorePath, etag: str | None) -> bool:
-    """Whether a file can be named in a call for many."""
+    """Returns True if a call for many can name the file."""
     return can_be_text(path.path) and (etag is None or is_etag(etag))
 
 

@@ -1,4 +1,4 @@
-"""What the refusals of S3 mean: the one function from status and code to an error."""
+"""Errors for the refusals of S3, by HTTP status and code."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from committer.stores.http import Answer
 from committer.stores.http_answers import Refusal
 from committer.stores.s3.xml import element_in
 
-# Codes of "Error responses" in the S3 API reference, and of the pages of single operations; what is not there is said
-# where it stands.
+# Codes of "Error responses" in the S3 API reference and of the pages of single operations; others name their
+# source.
 _SLOW: Final = frozenset({
     "SlowDown", "SlowDownRead", "SlowDownWrite", "Busy", "TooManyRequests", "RequestLimitExceeded", "Throttling",
     "ThrottlingException", "BandwidthLimitExceeded",
@@ -56,11 +56,11 @@ _NEEDED: Final = (
 )
 _SERVICES: Final = page("stores/s3.md#services-that-speak-like-s3")
 SERVICES: Final = f"{_NEEDED}; committer doctor says what is lacking ({_SERVICES})"
-"""What a job needs of a service that speaks like S3."""
+"""What a job needs of a service with S3's protocol."""
 TRIED: Final = f"{_NEEDED} ({_SERVICES})"
-"""The same where a service was tried."""
+"""The same for a service that was tried."""
 DIFFERS: Final = f"jobs run here all the same; what each ability is for: {_SERVICES}"
-"""What is said of a service that lacks what no job needs."""
+"""Next step for a service that lacks only what no job needs."""
 _UNKNOWN_KEYS: Final = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity"})
 _CHECK_KEYS: Final = (
     "check access_key_id, secret_access_key and, of keys that end, session_token, or where the profile and the"
@@ -70,12 +70,12 @@ _NEW_KEYS: Final = (
     "get new keys: log in anew (aws sso login), or give access_key_id, secret_access_key and session_token as they are"
     " now"
 )
-# Of keys that end; another try with new ones may do.
+# Codes of expired temporary keys; a request with new keys may succeed.
 ENDED: Final = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId"})
 
 
 def code_of(answer: Answer) -> str:
-    """The service's code of a refusal; empty of an answer to HEAD, or of something before the service."""
+    """Returns the service's error code; empty for HEAD, and if something in front of the service answered."""
     return element_in(answer.body[:4096], "Code")
 
 
@@ -88,15 +88,12 @@ def error_of(
     exclusive: bool = False,
     upload: bool = False,
 ) -> CommitterError:
-    """The error that a refusal is.
+    """Maps a refusal (status 300 or more, or 200 with an error as its body) to an error.
 
     Args:
-        answer: The refusal: a status of 300 or more, or 200 with an error for a body.
-        operation: The store call.
-        path: What it was made on.
         changes: Whether the call may have changed anything.
-        exclusive: Whether its condition was that nothing is there; else a condition is about what is there.
-        upload: Whether it was about an upload: then that is what is not found.
+        exclusive: Whether the call required that no object exists; else its condition is about the existing one.
+        upload: Whether a missing thing is the upload.
     """
     status, code = answer.status, code_of(answer)
     refusal = Refusal(status, code, answer.headers.get("x-amz-request-id", ""), operation, path)
@@ -128,7 +125,7 @@ def error_of(
 
 
 def error_of_code(code: str, operation: str, path: StorePath) -> StoreError:
-    """The error of one name in an answer to "DeleteObjects", which tells a code and no status."""
+    """Maps a code in a response to "DeleteObjects", which has no status, to an error."""
     known = {"AccessDenied": 403, "PreconditionFailed": 412, "InternalError": 500, "ServiceUnavailable": 503}
     status = known.get(code, 409)
     error = error_of(Answer(status, {}, f"<Code>{escape(code)}</Code>".encode()), operation, path)
@@ -136,7 +133,7 @@ def error_of_code(code: str, operation: str, path: StorePath) -> StoreError:
 
 
 def _redirected(refusal: Refusal, location: str) -> CommitterError:
-    # Of the Location no more than the origin: the rest may hold a signature.
+    # Only the origin of the Location: the rest may hold a signature.
     found = _ORIGIN.match(location)
     if found is None:
         return refusal.as_error(
@@ -175,8 +172,9 @@ def _missing(refusal: Refusal, *, upload: bool) -> CommitterError:
 
 
 def _conflict(refusal: Refusal, *, exclusive: bool) -> CommitterError:
-    # 412 speaks of what stands there, 409 of another request that was under way ("Conditional writes").
-    # OSS says 409 of what stands there ("0026-00000002").
+    # 412 is about the object there, 409 about another request in progress ("Conditional writes"); OSS answers
+    # 409 for the
+    # object there ("0026-00000002").
     if refusal.status == 409 and not (exclusive and refusal.code in _EXISTS):
         return refusal.as_error(StoreConflictError, "another change of it was under way")
     if exclusive:

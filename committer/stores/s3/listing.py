@@ -1,4 +1,4 @@
-"""Statuses as S3 tells them: in the headers of an answer, and in the pages of a listing."""
+"""Statuses of objects, from response headers and listings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STAMP_HEADER: Final = "x-amz-meta-committer-attempt"
 
 
 def status_in(headers: Mapping[str, str], path: StorePath) -> FileStatus:
-    """What an answer's headers say of a file."""
+    """Builds a status from response headers."""
     return FileStatus(
         path,
         False,
@@ -33,7 +33,7 @@ def status_in(headers: Mapping[str, str], path: StorePath) -> FileStatus:
 
 
 def etag_in(headers: Mapping[str, str]) -> str | None:
-    """The etag without its quotes."""
+    """Returns the etag without its quotes."""
     return headers.get("ETag", "").strip('"') or None
 
 
@@ -46,7 +46,7 @@ async def pages(
     markers: bool = False,
     most: int | None = None,
 ) -> AsyncIterator[list[FileStatus]]:
-    """As `Pages`, by "ListObjectsV2"."""
+    """Lists objects with "ListObjectsV2"; see `Pages`."""
     prefix = directory_prefix(directory)
     token, tokens = "", PageTokens(operation, directory)
     while True:
@@ -101,7 +101,7 @@ def _file(
 
 
 async def object_at(wire: S3Wire, operation: str, path: StorePath) -> FileStatus | None:
-    """The file of that very name; None where there is none. One call, none for the root."""
+    """Reads the status of an object; None if there is none. One call, none for the root."""
     if path.path == "/":
         return None
     answer = await wire.send(operation, "HEAD", path, changes=False)

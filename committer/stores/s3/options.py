@@ -1,7 +1,6 @@
 """Storage options of S3, and their names in other tools.
 
-The environment is looked at when a store is made,
-in each process for itself: nothing of it travels in a pickle.
+Each process reads the environment when it makes a store: a pickle holds nothing of it.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _CONDITIONS: Final = "leave it out: every write that must not replace is a condi
 _WEB_IDENTITY: Final = "leave it out: botocore's chain reads AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN by itself"
 _NOT_ANONYMOUS: Final = "leave it out, and give keys, or let botocore find some: a commit writes"
 
-# What s3fs nests, and what of it is understood.
+# Nested options of s3fs, with the names that are understood.
 _NESTED: Final[Mapping[str, frozenset[str]]] = {
     "client_kwargs": frozenset(
         {"endpoint_url", "region_name", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "use_ssl"}
     ),
     "s3_additional_kwargs": frozenset({"StorageClass", "ServerSideEncryption", "SSEKMSKeyId"}),
 }
-# Whether http: may be used, the endpoint says here.
+# Switches of other tools; whether http: may be used is the endpoint's matter here.
 _BEARING: Final = {"virtual_hosted_style_request": "addressing_style", "allow_http": "", "use_ssl": ""}
 
 TABLE: Final = OptionTable(
@@ -153,17 +152,13 @@ TABLE: Final = OptionTable(
     hadoop_scope="fs.s3a.bucket.",
 )
 
-# As hadoop-aws names them (S3AEncryptionMethods).
+# Names of hadoop-aws (S3AEncryptionMethods).
 _HADOOP_ENCRYPTION: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 ENCRYPTION: Final = tuple(_HADOOP_ENCRYPTION.values())
 
 
 def flattened(options: Mapping[str, object]) -> dict[str, object]:
-    """The options with what s3fs nests beside the others, and switches of other tools read.
-
-    Raises:
-        ConfigurationError: Something in it is not understood, or given twice.
-    """
+    """Flattens s3fs's nested options, and reads the switches of other tools."""
     flat: dict[str, object] = {}
 
     def add(name: str, value: object, at: str) -> None:
@@ -209,7 +204,7 @@ def _addressing_of(key: str, value: object) -> object:
 
 
 def _with_switches(given: Mapping[str, object]) -> dict[str, object]:
-    """Reads the switches of other tools that bear on options of ours."""
+    """Reads the switches of other tools that bear on this library's options."""
     options = {key: value for key, value in given.items() if _bearing(key) not in _BEARING}
     names = {option.name: key for key in options if _is_known(key) and (option := TABLE.find(key))}
     endpoint = str(options.get(names.get("endpoint_url", ""), ""))
@@ -241,12 +236,7 @@ def _is_known(key: str) -> bool:
 
 
 def with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]:
-    """The options with Hadoop's keys read as this library's; what is given under both names is an error.
-
-    Raises:
-        ConfigurationError: A key of Hadoop's is unknown, or has a value that it cannot have.
-        UnsupportedError: It asks for what this store cannot do.
-    """
+    """Translates Hadoop's keys to this library's options; a key for the bucket wins over a general one."""
     own = {key: value for key, value in options.items() if not TABLE.is_hadoop(key)}
     hadoop: dict[str, object] = {}
     for key, value in sorted(options.items(), key=lambda item: _of_bucket(_plain(item[0]), bucket) is not None):
@@ -276,7 +266,7 @@ def with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]
 
 
 def _of_bucket(plain: str, bucket: str) -> str | None:
-    """Hadoop's key without this bucket; None where it is not this bucket's: names of buckets have periods, too."""
+    """Returns Hadoop's key without this bucket, or None if it is another's; bucket names may have periods."""
     base = TABLE.hadoop_base(plain)
     if base is None or plain != f"{TABLE.hadoop_scope}{bucket}.{base.removeprefix(TABLE.hadoop_prefix)}":
         return None
@@ -317,7 +307,7 @@ _PROVIDER: Final = "fs.s3a.aws.credentials.provider"
 
 
 def _check_provider(hadoop: Mapping[str, object]) -> None:
-    """Refuses providers of keys that neither keys that are given nor botocore's chain stand for."""
+    """Refuses key providers that neither given keys nor botocore's chain can replace."""
     classes = [name.strip() for name in str(hadoop.get(_PROVIDER, "")).split(",") if name.strip()]
     if not classes:
         return
@@ -329,11 +319,7 @@ def _check_provider(hadoop: Mapping[str, object]) -> None:
 
 
 def boolean(key: str, value: object) -> bool:
-    """What a switch says.
-
-    Raises:
-        ConfigurationError: Neither true nor false.
-    """
+    """Parses a switch."""
     text = str(value).strip().lower()
     if text not in ("true", "false"):
         raise _bad(f"the option {key} is {text!r}; it must be true or false")
@@ -349,23 +335,18 @@ _SECRETS: Final = tuple(option.name for option in TABLE.options if option.secret
 
 
 class S3Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What was given, checked; secrets are hidden, references to them are not.
+    """Checked storage options of one store; their repr shows references, but no secrets.
 
     Attributes:
-        endpoint_url: Where the service is; None for AWS.
-        region: The region; None for what botocore's chain says.
+        endpoint_url: URL of the service; None for AWS.
+        region: None for the region of botocore's chain.
         addressing_style: ``path``, ``virtual``, or ``auto``: virtual on AWS for names that allow it, else path.
-        access_key_id: See `S3Access`; so the next three.
-        secret_access_key: See `S3Access`.
-        session_token: See `S3Access`.
-        profile: See `S3Access`.
-        session: Holds a boto3 or botocore session.
         storage_class: Of files that tasks write; None for the bucket's.
         server_side_encryption: ``AES256``, ``aws:kms`` or ``aws:kms:dsse``; None for the bucket's.
         kms_key_id: The key for the last two.
-        checksum_algorithm: What parts and files are proved with; None for none but the signature.
-        service: ``minio`` or ``oss``: a service whose deletes hear no condition; None for one that does all that S3
-            does.
+        checksum_algorithm: Checksum of parts and files; None for the signature alone.
+        service: ``minio`` or ``oss``, whose deletes ignore conditions; None for a service with all of S3's
+            abilities.
     """
 
     endpoint_url: str | None = None
@@ -384,12 +365,7 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, options: Mapping[str, object], bucket: str) -> S3Options:
-        """Reads storage options, under any name that `TABLE` knows.
-
-        Raises:
-            ConfigurationError: One is unknown, has a value it cannot have, or is at odds with another.
-            UnsupportedError: It asks for what this store cannot do.
-        """
+        """Reads storage options, under any name that `TABLE` knows."""
         found = TABLE.named(with_hadoop(flattened(options), bucket))
         if found.pop("bucket", bucket) != bucket:
             raise not_of_the_path("bucket", bucket)
@@ -404,11 +380,7 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(cls(), **values).checked()
 
     def checked(self) -> S3Options:
-        """The same, endpoint without slashes at its end.
-
-        Raises:
-            ConfigurationError: An option has a value it cannot have, or is at odds with another.
-        """
+        """Checks the options against one another, and removes trailing slashes of the endpoint."""
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise _bad("the options access_key_id and secret_access_key go together", "give both, or neither")
         if self.session_token is not None and self.access_key_id is None:
@@ -444,19 +416,15 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, endpoint_url=checked_endpoint(self.endpoint_url, "endpoint_url", example))
 
     def of_scheme(self, scheme: str) -> S3Options:
-        """The same for a path of a scheme: `oss:` declares the service."""
+        """Returns the options for a path's scheme: `oss:` implies the service."""
         return msgspec.structs.replace(self, service=self.service or "oss") if scheme == "oss" else self
 
     def style(self) -> str:
-        """The addressing style; OSS takes no other than ``virtual`` (its page "Compatibility with Amazon S3")."""
+        """Returns the addressing style; OSS takes only ``virtual`` (its page "Compatibility with Amazon S3")."""
         return "virtual" if (self.service, self.addressing_style) == ("oss", "auto") else self.addressing_style
 
     def endpoint(self) -> str | None:
-        """The endpoint that was given, or that the environment names; None for AWS.
-
-        Raises:
-            ConfigurationError: The environment's is no URL.
-        """
+        """Returns the option's endpoint, or the environment's; None for AWS."""
         if self.endpoint_url is not None:
             return self.endpoint_url
         if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
@@ -468,7 +436,7 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def access(self) -> S3Access:
-        """Keys and region, or where to find them."""
+        """Returns the keys and region, or where to find them."""
         region = self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
         return S3Access(
             access_key_id=self.access_key_id,
@@ -481,12 +449,7 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked_bucket(scheme: str, authority: str) -> str:
-    """The bucket that a URI names.
-
-    Raises:
-        InvalidPathError: It names none.
-        UnsupportedError: It is a directory bucket, which has other signatures and listings.
-    """
+    """Checks the bucket that a URI names; directory buckets are refused, which have other signatures and listings."""
     if not authority or set(authority) & set("@:/?#"):
         raise InvalidPathError(f"{scheme}://{authority} names no bucket", next_step=f"write {scheme}://bucket/path")
     if authority.endswith("--x-s3"):
@@ -505,12 +468,12 @@ def _one_of(name: str, value: str | None, allowed: tuple[str, ...]) -> None:
 
 
 def is_host_name(bucket: str) -> bool:
-    """Whether a bucket's name can be part of a host's: then its own address works, with TLS if it has no dot."""
+    """Returns True if a bucket's name can be part of a host name; a dot would break TLS."""
     return "." not in bucket and bucket.replace("-", "a").isalnum() and bucket.isascii() and bucket == bucket.lower()
 
 
 def host_of(origin: str) -> str:
-    """The ``Host`` header that goes with an origin: without a port that follows from the scheme."""
+    """Returns the ``Host`` header for an origin, without the scheme's standard port."""
     parts = urlsplit(origin)
     standard = ":443" if parts.scheme == "https" else ":80"
     return parts.netloc.lower().removesuffix(standard)

@@ -1,4 +1,4 @@
-"""Whether a service that speaks like S3 keeps what a commit relies on: what a trial shows."""
+"""Probe of the conditions that a commit needs of a service with S3's protocol."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NO_ETAG: Final = '"00000000000000000000000000000000"'
 
 
 class Probed(NamedTuple):
-    """What a job can do without, and was tried.
+    """Abilities of a service that a job can do without, as tried.
 
     Attributes:
-        spares_one: Whether a delete on a condition spares what does not meet it.
-        spares_of_many: Whether a call that deletes many files spares one that does not meet its condition.
+        spares_one: Whether a conditional delete spares another file.
+        spares_of_many: Whether a call for many files spares one that does not meet its condition.
     """
 
     spares_one: bool
@@ -32,20 +32,20 @@ class Probed(NamedTuple):
 
 
 async def probe(store: Store, wire: S3Wire, directory: StorePath) -> Probed:
-    """Tries each condition on a file of its own, which is deleted in the end.
+    """Tries each condition on a probe file and deletes it.
 
     Raises:
-        UnsupportedError: A put or a completion replaced what it was told to spare, the service knows no put on the
-            condition of an etag, a stamp was not kept, or it does not list uploads.
+        UnsupportedError: A put or completion replaced what it had to spare, the service knows no put on the
+            condition of an etag, lost a stamp, or does not list uploads.
     """
     path = directory / f".probe-{current_runtime().nonce()}"
     try:
         await store.put(path, b"probe", exclusive=True)
         await _refuses(store, path)
-        # The one changes nothing but the file, the other looks at uploads only.
+        # The first changes only the probe file, the second only lists uploads.
         spares_of_many, _listed = await both(_spares_of_many(store, wire, path), _lists(store, path))
         if not spares_of_many:
-            # It may have been deleted. What is tried next is what happens to a file that stands.
+            # The call may have deleted it, and the next trials need an existing file.
             await store.put(path, b"probe")
         await _completes(store, path)
         can = store.capabilities
@@ -58,7 +58,7 @@ async def probe(store: Store, wire: S3Wire, directory: StorePath) -> Probed:
 
 
 async def _spares(wire: S3Wire, method: Literal["PUT", "DELETE"], path: StorePath) -> bool:
-    """Whether a call is refused whose condition the file does not meet."""
+    """Returns True if the service refuses a call whose condition is false."""
     answer = await wire.send("probe", method, path, (), {"if-match": _NO_ETAG})
     if answer.status in (401, 403):
         raise error_of(answer, "probe", path)
@@ -66,10 +66,10 @@ async def _spares(wire: S3Wire, method: Literal["PUT", "DELETE"], path: StorePat
 
 
 async def _spares_of_many(store: Store, wire: S3Wire, path: StorePath) -> bool:
-    """Whether a call for many files refuses to delete the file, whose condition it does not meet, and says so.
+    """Returns True if a call for many files spares the file, whose condition is false, and says so.
 
-    Some services know the call and not its conditions (moto 5.2). No job needs it: whatever else goes wrong with the
-    call counts as a no. One that was seen to ignore them once is not asked again.
+    moto 5.2 knows the call and not its conditions. No job needs them: any other failure counts as False. A
+    service that ignored conditions once is not asked again.
     """
     deletes = Deletes(wire)
     if deletes.ignores_conditions or not store.capabilities.conditional_delete:
@@ -94,14 +94,14 @@ async def _refuses(store: Store, path: StorePath) -> None:
 async def _lists(store: Store, path: StorePath) -> None:
     uploads = UPLOADS.required(store, "probe", path)
     try:
-        # What is pending a service may show late; one that lists nothing refuses.
+        # A service may list a pending upload late; one without the call refuses it.
         _listed = [one async for one in uploads.list_uploads(path.parent)]
     except UnsupportedError:
         raise _unsupported("does not list the uploads that are pending", path) from None
 
 
 async def _completes(store: Store, path: StorePath) -> None:
-    """Completes an upload over the file: refused where that is asked for, with its stamp where it is not."""
+    """Completes an upload over the file: first on a false condition, then without one, which must keep the stamp."""
     uploads = UPLOADS.required(store, "probe", path)
     upload_id = await uploads.create_upload(path, stamp=_STAMP)
     try:

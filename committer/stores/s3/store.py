@@ -1,4 +1,4 @@
-"""Amazon S3 and what speaks like it as a store, for `s3:`, `s3a:` and `oss:` paths."""
+"""Store for Amazon S3 and services with its protocol: `s3:`, `s3a:` and `oss:` paths."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _CAPABILITIES: Final = Capabilities(
     batch_delete=True,
     metadata=True,
     trials=True,
-    # A key has no slash before it.
+    # A key lacks the path's leading slash.
     max_path_bytes=1 + _MAX_KEY_BYTES,
     max_parts=10_000,
     min_part_bytes=5 << 20,
@@ -61,7 +61,7 @@ _CAPABILITIES: Final = Capabilities(
     max_batch_delete=BATCH,
     default_io_rate=3500,
 )
-# Services that a user can declare (`S3Options.service`), and what each lacks. Its deletes hear no condition.
+# Services that a user can declare (`S3Options.service`); their deletes ignore conditions.
 _SERVICES: Final = {
     None: _CAPABILITIES,
     "minio": msgspec.structs.replace(_CAPABILITIES, conditional_delete=False, deletes_by_name=True),
@@ -72,31 +72,29 @@ _SERVICES: Final = {
 
 
 class S3Store(UploadCalls, HttpStore, ObjectStore):
-    """One bucket, over S3's REST interface. It renames nothing: files become visible by completing their uploads.
+    """Store for one bucket, over S3's REST interface; completed uploads make files visible, nothing is renamed.
 
-    What its signatures do not show:
-
-    - A file's identity is its etag, which is made of its content: it proves the bytes. Who wrote a file its stamp
-      tells, which is metadata (``committer-attempt``) that uploads are created with.
-    - There are no directories. A name is one where keys lie below it, or where another tool left a marker, an empty
-      object whose key ends in a slash; markers are never listed, and are deleted with what is below them.
-    - Deleting a file looks first, one call more: the service says the same of a file and of nothing.
-    - Deleting on a condition looks first, too: a service that does not know the condition would delete anything.
-      `probe` finds out, and `capabilities` then says so.
-    - Deleting many on conditions looks at none of them first. So it is done only once `probe` has seen that this
-      service spares, of many, a file that does not meet its condition.
-    - What a request is asked to do is signed with its body, so that nothing damaged on the way is kept.
+    - A file's identity is its etag, which depends on its content alone: it proves the bytes. Its stamp, which
+      names its writer, is metadata (``committer-attempt``) that an upload is created with.
+    - There are no directories. A name is one if keys lie below it, or if another tool left a marker, an empty
+      object whose key ends in a slash; markers are never listed, and are deleted with the objects below them.
+    - Deleting a file reads its status first, one call more: the service answers alike for a file and for nothing.
+    - Deleting on a condition reads the status first, too: a service that ignores the condition would delete any
+      file. `probe` finds out, and `capabilities` then says so.
+    - Deleting many files on conditions reads no status, and is allowed only after `probe` has seen this service
+      spare, of many, a file that does not meet its condition.
+    - The signature covers the body, so the service keeps nothing that was damaged on its way.
 
     Args:
         scheme: ``s3``, ``s3a``, or ``oss`` for Alibaba Cloud OSS.
         authority: The bucket.
-        options: What was given as storage options.
-        http_session: An aiohttp session to use instead of its own.
+        options: The storage options.
+        http_session: An aiohttp session to use instead of an own one.
 
     Raises:
-        ConfigurationError: An option has a value it cannot have.
-        InvalidPathError: The authority is no bucket.
-        UnsupportedError: It is a directory bucket.
+        ConfigurationError: An option has an invalid value.
+        InvalidPathError: The authority is not a bucket.
+        UnsupportedError: The bucket is a directory bucket.
     """
 
     def __init__(
@@ -124,11 +122,8 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> S3Store:
-        """Makes the store for `path` from ``storage_options``: the fields of `S3Options`, by any name that
-        `storage_options` knows.
-
-        Raises:
-            ConfigurationError: An option is unknown or has a value it cannot have.
+        """Makes the store for `path` from storage options (`S3Options`), under any name that `storage_options`
+        knows.
         """
         given = dict(options)
         http_session: Any = given.pop("http_session", None)
@@ -139,22 +134,20 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What S3 can do; `probe` may find that another service can do less, and whether many files can be deleted on
-        conditions.
-        """
+        """Capabilities of S3; `probe` may find fewer, and whether files can be deleted on conditions in one call."""
         if self._capabilities.conditional_batch_delete and self._deletes.ignores_conditions:
-            # Seen by another store of this process.
+            # Another store of this process saw it.
             self._capabilities = msgspec.structs.replace(self._capabilities, conditional_batch_delete=False)
         return self._capabilities
 
     async def probe(self, directory: StorePath) -> None:
-        """Tries every condition that a commit relies on, in `directory`; 12 calls in 11 round trips.
+        """Tries every condition that a commit needs, in `directory`; 12 calls in 11 round trips.
 
         Raises:
             UnsupportedError: The service keeps no stamps, or ignores a condition of a put or a completion.
         """
         found = await probe(self, self._wire, self._checked(directory))
-        # Behind one name there may be servers of several versions: what one of them ignored is not relied on again.
+        # One name may have servers of several versions: a condition that one of them ignored is not used again.
         spares = self._capabilities.conditional_delete and found.spares_one
         self._capabilities = msgspec.structs.replace(
             self._capabilities, conditional_delete=spares, conditional_batch_delete=spares and found.spares_of_many
@@ -179,12 +172,12 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         temporary: StorePath | None = None,
         durable: bool = False,
     ) -> FileStatus:
-        """Puts a file; `temporary` and `durable` are not needed: what was answered is whole, and stays."""
+        """Writes a small file; needs no `temporary` and `durable`: an acknowledged put is whole and durable."""
         headers = await self._objects.headers_with(data, stored=False)
         return await self._put("put", self._checked(path), data, headers, exclusive=exclusive)
 
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-        """See `SupportsMetadata.put_described`; names and texts as HTTP headers take them."""
+        """See `SupportsMetadata.put_described`; names and values must be valid in HTTP headers."""
         headers = await self._objects.headers_with(data, stored=False)
         headers.update((f"x-amz-meta-{name}", text) for name, text in metadata.items())
         return await self._put("put", self._checked(path), data, headers, exclusive=False)
@@ -192,21 +185,21 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
     ) -> FileStatus:
-        """See `SupportsConditionalReplace.replace_file`; without the condition where the service refuses to hear it."""
+        """See `SupportsConditionalReplace.replace_file`; without the condition if the service refuses the header."""
         headers = await self._objects.headers_with(data, stored=False)
         met = {**headers, "if-match": f'"{seen.identity}"'}
         try:
             return await self._put("put", self._checked(path), data, met, exclusive=False)
         except StoreNotFoundError as error:
-            # "Conditional writes": 404 where no object is.
+            # "Conditional writes": 404 if no object exists.
             raise StorePreconditionError("no file is there", operation="put", path=path, causes=[error]) from error
         except (ConfigurationError, UnsupportedError):
             return await self._put("put", path, data, headers, exclusive=False)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Looks whether something is there; the file appears when the writer is closed, if nothing is there then.
+        """Checks that the path is free; the file appears on close, if nothing is there then.
 
-        Up to 8 MiB are kept before they are sent: a shorter file is one put, a longer one an upload.
+        The writer buffers 8 MiB: a shorter file is one put, a longer one an upload.
         """
         await self._check_absent(path)
         return S3Writer(self, path, self._put_file)
@@ -216,25 +209,17 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         return await self._deletes.delete(self._checked(path))
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
-        """See `SupportsConditionalDelete.delete_file_if`; two calls, a third where the file was changed meanwhile.
-
-        Raises:
-            UnsupportedError: `probe` found that this service ignores the condition.
-        """
+        """See `SupportsConditionalDelete.delete_file_if`; two calls, a third if the file was changed meanwhile."""
         if not self._capabilities.conditional_delete:
             raise UnsupportedError("this service deletes whatever is there", operation="delete_file_if", path=path)
         return await self._deletes.delete_if(self._checked(path), identity)
 
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsBatchDelete.delete_files`; a name that XML cannot hold is deleted by a call of its own."""
+        """See `SupportsBatchDelete.delete_files`; a name that XML cannot hold gets a call of its own."""
         return await self._deletes.delete_many([self._checked(path) for path in paths])
 
     async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; a name that XML cannot hold goes by itself.
-
-        Raises:
-            UnsupportedError: `probe` did not see that this service hears the conditions.
-        """
+        """See `SupportsConditionalBatchDelete.delete_files_if`; a name that XML cannot hold gets a call of its own."""
         if not self.capabilities.conditional_batch_delete:
             raise UnsupportedError(
                 "this service may delete whatever is there",
@@ -244,7 +229,7 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         return await self._deletes.delete_many_if({self._checked(path): etag for path, etag in files.items()})
 
     async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
-        """Puts what a writer kept where nothing stands, and looks for it when the answer is lost."""
+        """Puts a writer's buffer as a new file; if the response is lost, looks for the file."""
         headers = await self._objects.headers_with(data, stamp=stamp)
         try:
             return await self._put("close", path, data, headers, exclusive=True, stamp=stamp)
@@ -268,7 +253,7 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
             if answer.status < 300:
                 return FileStatus(path, False, len(data), None, etag_in(answer.headers), stamp=stamp)
             error = error_of(answer, operation, path, exclusive=exclusive)
-            # Another request for the name was under way, and this one was not done ("Conditional writes").
+            # Another request for the name was in progress, and this one had no effect ("Conditional writes").
             if not (isinstance(error, StoreConflictError) and tries_left):
                 raise error
             await current_runtime().sleep(0.05 * (_TRIES - tries_left) * current_runtime().random())

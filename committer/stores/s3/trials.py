@@ -1,4 +1,4 @@
-"""Trials by `committer doctor` of a service that speaks S3's protocol."""
+"""Trials of a service with S3's protocol, for ``committer doctor``."""
 
 from __future__ import annotations
 
@@ -31,17 +31,11 @@ from committer.stores.uploads import UPLOADS, SupportsUploads, UploadPart
 
 STAMP: Final = "committer-trial"
 NO_ETAG: Final = '"00000000000000000000000000000000"'
-"""As a header has it, of no file."""
+"""Quoted etag that no file has."""
 
 
 class TrialBench:
-    """One service, and a directory that the caller removes.
-
-    Args:
-        store: The store.
-        wire: Its requests.
-        directory: Where; nothing is there.
-    """
+    """Store and an empty directory for trials; the caller removes the directory."""
 
     def __init__(self, store: Store, wire: S3Wire, directory: StorePath) -> None:
         self.store = store
@@ -51,7 +45,7 @@ class TrialBench:
         self._begun: list[tuple[StorePath, str]] = []
 
     async def begin(self, path: StorePath, headers: dict[str, str] | None = None) -> str:
-        """Begins an upload, stamped, that is ended with the trials."""
+        """Begins a stamped upload, which `end` aborts."""
         sent = {STAMP_HEADER: STAMP, **(headers or {})}
         answer = await self.wire.done("trials", "POST", path, (("uploads", ""),), sent)
         upload_id = element_in(answer.body, "UploadId")
@@ -59,14 +53,14 @@ class TrialBench:
         return upload_id
 
     async def end(self) -> None:
-        """Ends every upload that was begun."""
+        """Aborts every upload of `begin`."""
         for path, upload_id in self._begun:
             with suppress(StoreError):
                 await self.uploads.abort_upload(path, upload_id)
 
 
 async def deletes_on_condition(bench: TrialBench) -> str:
-    """Whether a delete on a condition deletes the file that meets it, and no other."""
+    """Tries whether a conditional delete deletes only the file that meets its condition."""
     path = bench.directory / "deleted"
     identity = (await bench.store.put(path, b"data")).identity
     answer = await bench.wire.send("trials", "DELETE", path, (), {"if-match": NO_ETAG})
@@ -79,7 +73,7 @@ async def deletes_on_condition(bench: TrialBench) -> str:
 
 
 async def deletes_many(bench: TrialBench) -> str:
-    """Whether one call deletes many files."""
+    """Tries whether one call deletes many files."""
     paths = [bench.directory / "many" / str(number) for number in range(2)]
     for path in paths:
         await bench.store.put(path, b"")
@@ -93,7 +87,7 @@ async def deletes_many(bench: TrialBench) -> str:
 
 
 async def deletes_many_on_condition(bench: TrialBench) -> str:
-    """Whether a call for many files deletes those that meet their conditions, and no others."""
+    """Tries whether a call for many files deletes only those that meet their conditions."""
     spared, meant = (bench.directory / "many-on-condition" / name for name in ("spared", "meant"))
     identities = [str((await bench.store.put(path, path.name.encode())).identity) for path in (spared, meant)]
     deletes = Deletes(bench.wire)
@@ -115,10 +109,10 @@ _LEFT: Final = (
 
 
 class Trials(TrialBench):
-    """Tries one service, in a directory that the caller removes; one object a run."""
+    """Runs the trials of one service; each object runs once."""
 
     async def run(self) -> list[Finding]:
-        """Tries all that the service was not declared to lack, some 100 calls; nothing is pending afterwards."""
+        """Tries everything that the service was not declared to lack, some 100 calls, and aborts all uploads."""
         can = self.store.capabilities
         lacking = {"conditional delete", "conditional batch delete"} if can.deletes_by_name else set()
         if not can.conditional_replace:
@@ -144,20 +138,18 @@ class Trials(TrialBench):
 
 
 Call: TypeAlias = Callable[[TrialBench], Awaitable[str]]
-"""Tries one ability; says what is wrong, nothing where it is there."""
+"""Trial of one ability; returns what is wrong, or an empty text."""
 
 
 class Trial(NamedTuple):
-    """One ability.
+    """One ability, and how to try it.
 
     Attributes:
-        name: What it is called.
-        call: Tries it.
-        holds: What is seen where it is there.
-        without: What this library does where it is not.
-        verdict: What it is not to be there.
-        needed: Whether a job is refused where the service does not know the call.
-        steady: Whether a service shows the same each time; else to see nothing wrong proves little.
+        holds: Text for a service with the ability.
+        without: What this library does without it.
+        verdict: Verdict on a service without it.
+        needed: Whether jobs are refused if the service does not know the call.
+        steady: Whether each trial has the same result; else a success proves little.
     """
 
     name: str
@@ -216,7 +208,7 @@ async def _completes_at_once(bench: TrialBench) -> str:
 
 
 async def _winners(call: Callable[[int], Awaitable[None]]) -> int:
-    """How many of several calls on the condition that nothing is there succeed at the same moment."""
+    """Counts how many of several simultaneous calls succeed, each on the condition that nothing exists."""
     won = 0
 
     async def one(number: int) -> None:
@@ -293,7 +285,7 @@ async def _lists_by_pages(bench: TrialBench) -> str:
 async def _page(
     bench: TrialBench, directory: StorePath, query: dict[str, str]
 ) -> tuple[list[str], dict[str, str] | None]:
-    """One page of the uploads below a directory: keys, and where the next one begins."""
+    """Reads one page of the uploads below a directory: keys, and markers of the next page."""
     asked = sorted({"uploads": "", "prefix": f"{directory.path[1:]}/", **query}.items())
     answer = await bench.wire.done("trials", "GET", directory, asked, changes=False, key="")
     page_ = parsed(answer.body, "ListMultipartUploadsResult", "trials", directory)
@@ -431,4 +423,4 @@ TRIALS: Final = (
         "the old files of a job that replaces some are deleted one by one, two calls a file",
     ),
 )
-"""What is tried, in order; the page of S3 shows it of the services that are known."""
+"""All trials in order; the documentation page on S3 shows their results for known services."""

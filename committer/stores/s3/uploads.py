@@ -31,19 +31,16 @@ _XML: Final = {"content-type": "application/xml"}
 
 
 class Objects:
-    """What new objects are told to be.
-
-    Args:
-        options: Storage class, encryption, checksum and service.
+    """Headers of requests that make objects.
 
     Attributes:
-        algorithm: Of checksums.
-        exclusive: The header of a request that replaces nothing.
+        algorithm: Checksum algorithm; None for no checksums.
+        exclusive: Header of a request that must replace nothing.
     """
 
     def __init__(self, options: S3Options) -> None:
         self.algorithm: str | None = options.checksum_algorithm
-        # Alibaba Cloud's page "PutObject"; it answers 501 to If-None-Match.
+        # Alibaba Cloud's page "PutObject"; OSS answers 501 to If-None-Match.
         of_oss = options.service == "oss"
         self.exclusive: Mapping[str, str] = {"x-oss-forbid-overwrite": "true"} if of_oss else {"if-none-match": "*"}
         self._encryption: dict[str, str] = {}
@@ -51,26 +48,20 @@ class Objects:
             self._encryption["x-amz-server-side-encryption"] = options.server_side_encryption
         if options.kms_key_id is not None:
             self._encryption["x-amz-server-side-encryption-aws-kms-key-id"] = options.kms_key_id
-        # Of what tasks write. Records are read again at once, which an archive's class does not allow.
+        # Only for files that tasks write: records are read again at once, which archive classes do not allow.
         self._class: dict[str, str] = {}
         if options.storage_class is not None:
             self._class["x-amz-storage-class"] = options.storage_class
 
     def begun(self, stamp: str) -> dict[str, str]:
-        """Headers of "CreateMultipartUpload", which is the only call of an upload that takes these."""
+        """Returns the headers of "CreateMultipartUpload", the only call of an upload that takes these."""
         headers = {**self._encryption, **self._class, STAMP_HEADER: stamp, "content-type": "application/octet-stream"}
         if self.algorithm is not None:
             headers["x-amz-checksum-algorithm"] = self.algorithm
         return headers
 
     async def headers_with(self, data: Body, *, stamp: str | None = None, stored: bool = True) -> dict[str, str]:
-        """Headers of "PutObject".
-
-        Args:
-            data: The content.
-            stamp: What the file is stamped with.
-            stored: Whether it is a file that tasks write, and no record.
-        """
+        """Returns the headers of "PutObject"; `stored` for files that tasks write, False for records."""
         headers = {"content-type": "application/octet-stream", **self._encryption, **await self.proof(data)}
         if stored:
             headers |= self._class
@@ -79,7 +70,7 @@ class Objects:
         return headers
 
     async def proof(self, data: Body) -> dict[str, str]:
-        """The header that proves a body, where there is to be one."""
+        """Returns the checksum header of a body, if an algorithm is set."""
         algorithm = self.algorithm
         if algorithm is None:
             return {}
@@ -89,12 +80,7 @@ class Objects:
 
 
 class UploadCalls:
-    """The calls of `committer.stores.uploads.SupportsUploads`.
-
-    Args:
-        wire: What sends requests.
-        objects: What new objects are told to be.
-    """
+    """Calls of `SupportsUploads`."""
 
     def __init__(self, wire: S3Wire, objects: Objects) -> None:
         self._wire = wire
@@ -103,13 +89,13 @@ class UploadCalls:
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """The store's."""
+        """Capabilities of the store."""
 
     @abstractmethod
     def _checked(self, path: StorePath) -> StorePath: ...
 
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
-        """Begins an upload, with the storage class, encryption and checksum of the options."""
+        """Begins an upload with the options' storage class, encryption and checksum."""
         operation = "create_upload"
         check_stamp(stamp, operation, path)
         headers = self._objects.begun(stamp)
@@ -126,7 +112,7 @@ class UploadCalls:
         return upload_id
 
     async def put_part(self, path: StorePath, upload_id: str, number: int, data: Body) -> UploadPart:
-        """Sends a part; the service keeps it only as it was sent."""
+        """Sends a part; the service refuses a damaged one."""
         operation, can = "put_part", self.capabilities
         view = memoryview(data).cast("B") if isinstance(data, memoryview) else data
         check_part(number, len(view), can.max_parts, can.max_part_bytes, operation, path)
@@ -141,9 +127,9 @@ class UploadCalls:
     async def complete_upload(
         self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool = False
     ) -> str | None:
-        """Makes an upload a file. An answer of 200 is read to its end: it may hold an error, or be cut off."""
+        """Completes an upload. A response of 200 is read to its end: it may hold an error, or be cut off."""
         operation = "complete_upload"
-        # Looked at here: S3 refuses it, other services take a part twice and say nothing.
+        # Checked here: S3 refuses such parts, but other services accept a part twice.
         numbers = [part.number for part in parts]
         if not parts or any(number >= after for number, after in pairwise(numbers)):
             raise StorePartsError("no parts are named, or not by rising numbers", operation=operation, path=path)
@@ -163,7 +149,7 @@ class UploadCalls:
         return element_in(answer.body, "ETag").strip('"') or None
 
     async def abort_upload(self, path: StorePath, upload_id: str) -> bool:
-        """Drops an upload; some services say of one that is gone what they say of one that they dropped."""
+        """Aborts an upload; for a missing upload some services report success."""
         operation = "abort_upload"
         answer = await self._wire.send(operation, "DELETE", self._checked(path), (("uploadId", upload_id),))
         if answer.status == 404:
@@ -176,12 +162,12 @@ class UploadCalls:
         return True
 
     async def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
-        """Iterates over the uploads whose keys begin with the directory's name and a slash, 1,000 a page."""
+        """Lists the uploads whose keys begin with the directory's name and a slash, 1,000 a page."""
         operation = "list_uploads"
         prefix = directory_prefix(self._checked(directory))
         key_marker = id_marker = ""
         tokens = PageTokens(operation, directory)
-        # Only where a key cannot be said in XML: SeaweedFS says that it encodes keys, and does not.
+        # Only for keys that XML cannot hold: SeaweedFS claims to encode keys, and does not.
         encodes = False
         while True:
             query = [("encoding-type", "url")] if encodes else []
@@ -204,7 +190,7 @@ class UploadCalls:
                 key = key_in(entry.text("Key"), encoding)
                 initiated = moment_in(entry.text("Initiated"))
                 if initiated is None:
-                    # No caller may take it for an old one.
+                    # Refused, so that no caller takes the upload for an old one.
                     raise StoreUnavailableError(
                         "a page says not when an upload was begun", operation=operation, path=directory
                     )
@@ -222,7 +208,7 @@ class UploadCalls:
             tokens.following((key_marker, id_marker) if key_marker else ())
 
     async def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
-        """Iterates over the parts, 1,000 a page."""
+        """Lists the parts of an upload, 1,000 a page."""
         operation = "list_parts"
         marker, tokens = "", PageTokens(operation, path)
         while True:
@@ -250,7 +236,7 @@ def _part(told: Mapping[str, str]) -> UploadPart:
     )
 
 
-# What an error in an answer that began with 200 would have had for a status.
+# Statuses for the errors in responses that began with 200.
 _STATUSES: Final = {"InternalError": 500, "ServiceUnavailable": 503, "NoSuchUpload": 404, "PreconditionFailed": 412,
                     "ConditionalRequestConflict": 409, "OperationAborted": 409, "AccessDenied": 403}  # fmt: skip
 
@@ -258,19 +244,13 @@ _STATUSES: Final = {"InternalError": 500, "ServiceUnavailable": 503, "NoSuchUplo
 def _judged(answer: Answer) -> Answer:
     if answer.status >= 300:
         return answer
-    # An unknown code leaves open what was done: the service had begun.
+    # An unknown code counts as 500, outcome unknown: the service had begun.
     status = _STATUSES.get(element_in(answer.body, "Code"), 500)
     return Answer(status, answer.headers, answer.body)
 
 
 class S3Writer(PartsWriter[UploadPart]):
-    """Sends the parts of an upload, and completes it.
-
-    Args:
-        store: The store, which has uploads.
-        path: The file.
-        put_file: Puts a file whole where nothing stands.
-    """
+    """Writer that sends the parts of an upload and completes it."""
 
     # S3 takes 10,000 parts.
     parts_of_one_length = 1000
@@ -282,7 +262,7 @@ class S3Writer(PartsWriter[UploadPart]):
         self._upload_id = ""
 
     async def abort(self) -> None:
-        """Gives up what was sent; a file that is closed stays."""
+        """Aborts the upload; a closed file stays."""
         if not self._open:
             return
         if self._upload_id:

@@ -1,4 +1,4 @@
-"""Requests to one bucket, as they go over the wire."""
+"""Requests to a bucket of S3."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from committer.stores.s3.errors import ENDED, code_of, error_of
 from committer.stores.s3.options import host_of, is_host_name
 from committer.stores.s3.xml import element_in
 
-# Not imported: the package's front is above everything. It is there, however this was reached.
+# Not imported: the layers forbid importing the package itself, which is always loaded.
 _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 _NO_QUERY: Final[Sequence[tuple[str, str]]] = ()
 
-# Nearly all keys. `quote` goes letter by letter through those that hold an equals sign, as partitions do.
+# Matches nearly all keys; `quote` is slow for keys with an equals sign, as partitions have.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.\-~/=]*").fullmatch
 
 _REGION: Final = re.compile("[a-z0-9-]{1,40}")
 
-# Of what was signed with the wrong keys, or for the wrong region.
+# Statuses of requests signed with expired keys or for the wrong region.
 _MENDABLE: Final = (301, 307, 400, 401, 403)
 
 # Longer bodies are hashed in a thread: a part of 64 MiB takes some 50 ms.
@@ -36,17 +36,11 @@ _LONG_BODY_BYTES: Final = 256 << 10
 
 
 class S3Wire:
-    """Makes, signs and sends requests, each once.
+    """Client of a bucket that makes, signs and sends requests, each once.
 
     Args:
-        bucket: The bucket.
-        endpoint: Where the service is, without a slash at its end; None for AWS.
+        endpoint: URL of the service without a trailing slash; None for AWS.
         style: ``path``, ``virtual`` or ``auto``.
-        access: What signs.
-        http: What sends.
-
-    Attributes:
-        endpoint: As given.
     """
 
     def __init__(self, bucket: str, endpoint: str | None, style: str, access: S3Access, http: HttpClient) -> None:
@@ -71,23 +65,19 @@ class S3Wire:
         digest: str | None = None,
         limit: int | None = None,
     ) -> Answer:
-        """Sends a request and gives back its answer, whatever the status.
+        """Sends a request and returns the response, whatever its status.
 
         Args:
-            operation: What errors call it.
-            method: The HTTP method.
-            path: What it is about.
-            query: Parameters in the order of their names.
-            headers: Beside those that every request has, by names in lower case.
-            data: The body.
-            changes: Whether it may change anything.
-            key: Another key in the URL than that of `path`, empty for the bucket itself.
-            digest: What is signed for the body's SHA-256 instead of its own.
+            operation: Name of the store call, for errors.
+            query: Parameters, sorted by name.
+            headers: Further headers; names in lower case.
+            changes: Whether the request may change anything.
+            key: Key in the URL if it differs from `path`; empty for the bucket itself.
+            digest: SHA-256 to sign instead of the body's own.
             limit: As for `HttpClient.send`.
 
         Raises:
-            StoreError: As `HttpClient.send`, and as `S3Access.prepare`.
-            StoreIsADirectoryError: `path` is the bucket itself, which PUT and DELETE would make and delete.
+            StoreIsADirectoryError: `path` is the bucket, which PUT and DELETE would create and delete.
         """
         if key is None and path.path == "/":
             raise StoreIsADirectoryError("the bucket itself is no file", operation=operation, path=path)
@@ -105,7 +95,7 @@ class S3Wire:
         generation = access.generation
         answer = await self._send(operation, method, path, query, headers, data, changes, key, digest, limit)
         if answer.status >= 300 and self._mended(answer, generation):
-            # Nothing was done, so it may be sent again.
+            # The refused request had no effect, so it may be sent again.
             if not access.ready:
                 await access.prepare()
             answer = await self._send(operation, method, path, query, headers, data, changes, key, digest, limit)
@@ -124,11 +114,7 @@ class S3Wire:
         key: str | None = None,
         upload: bool = False,
     ) -> Answer:
-        """As `send`, for what has no refusal of its own meaning.
-
-        Raises:
-            StoreError: The service refused.
-        """
+        """Sends a request and raises the store error of a refusal."""
         answer = await self.send(operation, method, path, query, headers, data=data, changes=changes, key=key)
         if answer.status >= 300:
             raise error_of(answer, operation, path, changes=changes, upload=upload)
@@ -162,7 +148,7 @@ class S3Wire:
         )
 
     def _find_place(self) -> tuple[str, str, str]:
-        """Origin, ``Host`` header, and what comes before the key in the URL's path."""
+        """Returns the origin, the ``Host`` header and the URL's path before the key."""
         endpoint = self.endpoint
         if endpoint is None:
             region = self._access.region
@@ -177,7 +163,7 @@ class S3Wire:
         return self._place
 
     def _mended(self, answer: Answer, generation: int) -> bool:
-        """Whether a refusal was for a reason that is now gone, or may be: another's mended it meanwhile."""
+        """Returns True if a retry may succeed: the region or keys were corrected, here or by a concurrent request."""
         if answer.status not in _MENDABLE:
             return False
         if generation != self._access.generation:
@@ -186,7 +172,7 @@ class S3Wire:
             region = answer.headers.get("x-amz-bucket-region") or element_in(answer.body[:4096], "Region")
         else:
             region = ""
-        # It becomes part of a host's name.
+        # Checked, because it becomes part of a host name.
         if _REGION.fullmatch(region) and region != self._access.region:
             self._access.moved(region)
             self._place = None
@@ -194,13 +180,13 @@ class S3Wire:
         if answer.status not in (400, 401, 403):
             return False
         code = code_of(answer)
-        # An answer to HEAD has no code.
+        # A response to HEAD has no code.
         return (code in ENDED or not code) and self._access.refused()
 
 
 @lru_cache(maxsize=1024)
 def _audit_text(operation: str, job: str, task: str, stage: str) -> str:
-    # Server access logs show it; the form, a URL that leads nowhere, is that of Hadoop's S3A ("Auditing").
+    # For server access logs; a URL that leads nowhere, like that of Hadoop's S3A ("Auditing").
     keys = "&".join(
         f"{key}={quote(value[:128], safe='~')[:256]}"
         for key, value in (("ji", job), ("op", operation), ("st", stage), ("ta", task))
@@ -210,10 +196,6 @@ def _audit_text(operation: str, job: str, task: str, stage: str) -> str:
 
 
 def check_place(path: StorePath, bucket: str) -> None:
-    """Refuses a path of another bucket.
-
-    Raises:
-        ConfigurationError: It is.
-    """
+    """Raises `ConfigurationError` for a path of another bucket."""
     if path.authority != bucket or path.scheme not in ("s3", "s3a", "oss"):
         raise ConfigurationError("the path belongs to another store", path=path)

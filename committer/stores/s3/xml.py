@@ -1,4 +1,4 @@
-"""XML and checksums of requests to S3."""
+"""XML bodies and checksums of requests to S3."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from committer.stores.http_answers import iso_moment_of
 from committer.stores.uploads import UploadPart
 
 ALGORITHMS: Final = ("CRC32", "SHA1", "SHA256")
-"""Those of Hadoop's ``fs.s3a.create.checksum.algorithm`` that Python computes itself: CRC32C is none of them."""
+"""Algorithms of Hadoop's ``fs.s3a.create.checksum.algorithm`` that Python computes itself; CRC32C is not."""
 
 
 def checksum(algorithm: str, data: Body) -> str:
-    """The checksum of a body, in base64; of a long one to be made in a thread."""
+    """Returns the checksum of a body in base64; for a long one to be called in a thread."""
     if algorithm == "CRC32":
         raw = zlib.crc32(data).to_bytes(4, "big")
     else:
@@ -31,17 +31,17 @@ def checksum(algorithm: str, data: Body) -> str:
 
 
 def header_of(algorithm: str) -> str:
-    """The header that carries such a checksum."""
+    """Returns the name of a checksum's header."""
     return f"x-amz-checksum-{algorithm.lower()}"
 
 
 def element_of(algorithm: str) -> str:
-    """The XML element that carries such a checksum."""
+    """Returns the name of a checksum's XML element."""
     return f"Checksum{algorithm}"
 
 
 def checksum_in(elements: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Algorithm and checksum that an element of a listing tells; None twice where it tells none."""
+    """Returns algorithm and checksum from an element of a listing; None twice if it has none."""
     for algorithm in (*ALGORITHMS, "CRC32C", "CRC64NVME"):
         found = elements.get(element_of(algorithm))
         if found:
@@ -50,24 +50,23 @@ def checksum_in(elements: Mapping[str, str]) -> tuple[str | None, str | None]:
 
 
 def md5_of(data: Body) -> str:
-    """What ``Content-MD5`` says of a body."""
+    """Returns a body's ``Content-MD5``."""
     return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
 
 
 _NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
-# A parser makes line ends one, and drops what it may not hold at all.
+# A parser normalises line ends, and drops characters that XML cannot hold.
 _ESCAPES: Final = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;", '"': "&quot;"}
 _ETAG: Final = re.compile(r"[\w+/=.-]+", re.ASCII)
 _NO_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def element_in(body: bytes, name: str) -> str:
-    """The text of the first element of that name, as long as it is short; empty without one.
-
-    (Of answers that are one element deep, and made once for every file.)
+    """Returns the text of the first element of a name, if short; empty without one. A fast parser for flat
+    responses.
     """
     found = _pattern(name).search(body)
-    # The quotes of an etag are all that most answers escape.
+    # Most responses escape nothing but the quotes of an etag.
     text = found[1].decode("utf-8", "replace").replace("&quot;", '"') if found else ""
     return unescape(text) if "&" in text else text
 
@@ -78,7 +77,7 @@ def _pattern(name: str) -> re.Pattern[bytes]:
 
 
 def completion(parts: Sequence[UploadPart]) -> bytes:
-    """The body of "CompleteMultipartUpload"."""
+    """Builds the body of "CompleteMultipartUpload"."""
     lines = [
         f"<Part><ETag>&quot;{_text(part.etag)}&quot;</ETag><PartNumber>{part.number:d}</PartNumber>{_checksum(part)}"
         "</Part>"
@@ -95,11 +94,7 @@ def _checksum(part: UploadPart) -> str:
 
 
 def deletion(etags: Mapping[str, str | None]) -> bytes:
-    """The body of "DeleteObjects"; only what was not deleted is answered.
-
-    Args:
-        etags: By key, the etag that the file must have; None where any may go.
-    """
+    """Builds the body of "DeleteObjects", by key the required etag or None; the response names only failures."""
     objects = "".join([f"<Object><Key>{_text(key)}</Key>{_condition(etag)}</Object>" for key, etag in etags.items()])
     return f'<Delete xmlns="{_NAMESPACE}">{objects}<Quiet>true</Quiet></Delete>'.encode()
 
@@ -109,26 +104,25 @@ def _condition(etag: str | None) -> str:
 
 
 def is_etag(text: str) -> bool:
-    """Whether a text can be one file's etag: `*` would be any file's, and what a record says is not trusted."""
+    """Returns True if a text can be one file's etag: `*`, which a forged record could hold, matches any file."""
     return _ETAG.fullmatch(text) is not None
 
 
 def can_be_text(key: str) -> bool:
-    """Whether XML can hold a key."""
+    """Returns True if XML can hold a key."""
     return _NO_XML.search(key) is None
 
 
 def key_in(text: str, encoding: str) -> str:
-    """A key or prefix of a listing that was asked for with ``encoding-type=url``, and maybe answered so."""
+    """Decodes a key or prefix of a listing requested with ``encoding-type=url``, which a service may ignore."""
     return unquote_plus(text) if encoding == "url" else text
 
 
 def moment_in(text: str) -> float | None:
-    """Seconds since the epoch, of whole seconds: what the header of the same file says is no finer."""
+    """Parses a time to seconds since the epoch, without fractions, which the header of the same file lacks."""
     moment = iso_moment_of(text)
     return None if moment is None else float(int(moment))
 
 
 def _text(value: str) -> str:
-    # Most etags and checksums of parts are.
     return value if value.isalnum() else escape(value, _ESCAPES)
