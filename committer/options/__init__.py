@@ -1,1 +1,1 @@
-"""Choices of a commit and options of stores: the keys, how their texts are read, and where they come from."""
+"""Choices of a commit and options of stores: their keys, parsers and origins."""

@@ -60,7 +60,7 @@ _LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
 
 
 def broken_rules(config: object) -> Iterator[tuple[str, object, str]]:
-    """The fields that hold what they cannot, each with its value and what it must be."""
+    """Yields each field with an invalid value: its name, the value and the rule."""
     for name, rule_of in _RULES.items():
         value: object = getattr(config, name)
         rule = rule_of(value)
@@ -146,7 +146,7 @@ _RULES: dict[str, Callable[[object], str]] = {
 
 
 class Explained(NamedTuple):
-    """One choice, and where it comes from.
+    """One choice and its origin.
 
     Attributes:
         field: The field of `CommitterConfig`.
@@ -162,14 +162,14 @@ class Explained(NamedTuple):
 
 
 class Explanation(str):
-    """A table of all choices as text; `rows` holds the same as values."""
+    """Table of all choices as text; `rows` holds them as values."""
 
     __slots__ = ("rows",)
     rows: tuple[Explained, ...]
 
     @classmethod
     def of(cls, rows: Sequence[Explained]) -> Explanation:
-        """The table of these choices."""
+        """Builds the table of these choices."""
         explanation = cls(_table(rows))
         explanation.rows = tuple(rows)
         return explanation
@@ -204,101 +204,104 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _AZURE_SCHEMES = frozenset({"abfs", "abfss"})
 
 AZURE_IO_RATE: Final = 1000.0
-"""Calls per second on `abfs` and `abfss` where neither an option nor the store says otherwise: Hadoop's default of
-`fs.azure.io.rate.limit` since MAPREDUCE-7474 (it was 10,000)."""
+"""Calls per second on `abfs` and `abfss` if neither an option nor the store gives a rate: Hadoop's default of
+`fs.azure.io.rate.limit` since MAPREDUCE-7474.
+"""
 
 _ORIGINS = "_origins"
 
 
 class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What a job does where it has a choice.
+    """Choices of a job.
 
     Attributes:
-        existing_target: What happens when a file stands where a file goes: ``fail`` (refused before anything is
-            published, and again by the rename itself) or ``replace`` (Hadoop's delete.target.files). A directory
-            there is replaced too, but never one that holds the working directory of a job: that is refused.
-        conflict_mode: What happens to a directory that is written to and already holds files: ``append`` leaves
+        existing_target: What happens if a file exists where the job publishes one: ``fail`` (refused before
+            anything is published, and again by the rename) or ``replace`` (Hadoop's delete.target.files). A
+            directory is replaced, too, unless it holds a job's working directory: that is refused.
+        conflict_mode: What happens to a directory that the job writes to and that holds files: ``append`` keeps
             them, ``fail`` refuses the job, ``replace`` supersedes them.
-        superseded_scope: With ``conflict_mode="replace"``: ``directories`` supersedes the subtree of each directory
-            written, ``partitions`` the same but never the destination's own, so that files written there are added,
-            ``destination`` all of the destination but names that start with ``_`` or ``.`` (without ``=``).
-            With ``conflict_mode="fail"``: ``partitions`` adds files to the destination's own directory, ``destination``
-            refuses a destination that holds any other name, and of several jobs that commit at once lets one through.
-            None means ``destination`` with the committer `directory`,
-            ``partitions`` with `partitioned`, ``directories`` with every other.
-        superseded_directories: With ``conflict_mode="replace"``, and in place of `superseded_scope`: names below the
-            destination, or absolute paths below `absolute_roots`, of directories whose subtrees are superseded,
-            written to or not. Elsewhere the job adds files. With the scope ``destination`` and absolute paths only, the
-            job supersedes the whole destination and these directories.
+        superseded_scope: With ``conflict_mode="replace"``: ``directories`` supersedes the subtree of each
+            directory written; ``partitions`` the same, but only adds files to the destination's own directory;
+            ``destination`` supersedes the whole destination except names that start with ``_`` or ``.``
+            (without ``=``). With ``conflict_mode="fail"``: ``partitions`` adds files to the destination's own
+            directory; ``destination`` refuses a destination that holds any other name, and of several jobs that
+            commit at once only one succeeds. None means ``destination`` with the committer `directory`,
+            ``partitions`` with `partitioned`, else ``directories``.
+        superseded_directories: With ``conflict_mode="replace"``, instead of `superseded_scope`: directories
+            whose subtrees are superseded, written to or not, as names below the destination or absolute paths
+            below `absolute_roots`; elsewhere the job adds files. With the scope ``destination`` and only
+            absolute paths, the job supersedes the whole destination and these directories.
         durability: ``fsync`` survives a power loss, on stores that need it; ``none`` leaves it to the system.
-        validate_output: Look at every published file before `_SUCCESS` and compare length and identity.
-        promote_directories: Publish a directory that one task attempt alone wrote, and that is absent, in one rename,
-            where that saves calls and the store can do it. None: where the result is the same as file by file, which is
-            on local disks (Linux), for directories with the owner, mode and access lists that the driver's would have,
-            of task attempts that gave their `work_path` to no program. True: on every such store, whatever directories
-            have. False: never.
+        validate_output: Check length and identity of every published file before `_SUCCESS`.
+        promote_directories: Publish a directory that only one task attempt wrote, and that does not exist, by
+            one rename, if that saves calls and the store can do it. None: if the result is the same as file by
+            file: on local disks (Linux), for directories with the owner, mode and access lists that the
+            driver's would have, of task attempts that gave their `work_path` to no program. True: on every such
+            store, whatever the directories have. False: never.
         unique_names: Put the job's token into every file name.
-        hadoop_driver: Task commits probe the destination directories as Java's do, so that a Java driver can commit.
+        hadoop_driver: Task commits probe the destination directories as Java's do, so that a Java driver can
+            commit.
         io_concurrency: Store calls in flight per endpoint, and workers.
-        io_rate: Store calls per second per endpoint; None takes the store's default, 0 is unlimited.
-        azure_io_rate: The same for `abfs` and `abfss` alone, where it wins over `io_rate`; without either it is 1,000.
-        io_read_weight: What a call that reads, lists or looks costs of the rate; 0 leaves such calls out of it.
-        io_write_weight: The same for one that creates, writes or renames.
-        io_delete_weight: The same for one that deletes; a batch costs it for each name.
+        io_rate: Store calls per second per endpoint; None for the store's default, 0 for no limit.
+        azure_io_rate: The same for `abfs` and `abfss` only, where it wins over `io_rate`; without both it is
+            1,000.
+        io_read_weight: What a call that reads or lists counts of the rate; 0 leaves such calls out of it.
+        io_write_weight: The same for a call that creates, writes or renames.
+        io_delete_weight: The same for a delete; a batch counts once for each name.
         mark_successful_jobs: Write `_SUCCESS`.
-        cleanup_skipped: Leave the job's directory in place after commit or abort.
-        cleanup_failures_ignored: A cleanup that fails does not fail the job.
+        cleanup_skipped: Keep the job's directory after commit or abort.
+        cleanup_failures_ignored: A failed cleanup does not fail the job.
         cleanup_parallel_delete: Delete task attempt directories in parallel before their parent.
         cleanup_base_first: Try one delete of the whole job directory first.
-        outcome_kept: Leave the outcome of a committed job in its directory, and nothing else, so that any process can
-            ask later whether this job id committed, as a stream does before it repeats a batch; `cleanup` of that job
-            id with `force` removes it.
-        busy_timeout: Seconds that a commit waits for other jobs that are in its way (`DestinationBusyError`), counted
-            from its first try; 0 for not at all. None: 0, in streams 300.
-        driver_hidden: What the records of a job do not name of its driver: any of ``host``, ``process`` (id and start
-            time), ``user`` and ``program`` (its name, without arguments). Without host and process no other process can
-            see that the driver is dead.
-        summary_report_directory: Where `summary-<job id>.json` goes, on any store; empty for nowhere. The name is
-            Hadoop's: of jobs with one id, at several destinations, the report of the last to end stays.
-        diagnostics_manifest_directory: Where the records of the job are kept after a commit, in a directory
-            `<job id>-<digest of the destination>`; empty for nowhere.
-        file_list_directory: Where the complete list of what the job committed goes, as
-            `<job id>-<digest of the destination>.jsonl` (path, size and partition of each file), on any store; empty
-            for nowhere. A part names 100,000 files; the next ones stand beside it (`…~00001.jsonl`).
-            `JobReport.file_list` names it; `JobReport.files` and `validate` read it. A recoverer must give it again.
-        file_list_format: ``jsonl``, a JSON object a line, or ``parquet``, which needs pyarrow.
-        record_save_attempts: How often saving a record is tried.
-        commit_attempts: How often `file-v2` tries to commit a job, as in Hadoop: again where a store call failed, at
-            once. The other committers try once; `recover` goes on where they stopped.
-        task_cleanup: `file-v2` deletes a task attempt's directory, by then without a file, when the attempt commits;
-            else it goes with the job, as with the other committers.
+        outcome_kept: Keep only the outcome of a committed job in its directory, so that any process can ask
+            later whether this job id committed, as a stream does before it repeats a batch; `cleanup` of the
+            job id with `force` removes it.
+        busy_timeout: Seconds that a commit waits for other jobs in its way (`DestinationBusyError`), from its
+            first try; 0 for no wait. None: 0, in streams 300.
+        driver_hidden: What a job's records omit of its driver: any of ``host``, ``process`` (id and start
+            time), ``user`` and ``program`` (name without arguments). Without host and process no other process
+            can find out that the driver is dead.
+        summary_report_directory: Directory for `summary-<job id>.json`, on any store; empty for none. The name
+            is Hadoop's: of jobs with one id at several destinations, the report of the last to finish stays.
+        diagnostics_manifest_directory: Directory that keeps the job's records after a commit, in
+            `<job id>-<digest of the destination>`; empty for none.
+        file_list_directory: Directory for the complete list of committed files (path, size, partition), on any store,
+            as `<job id>-<digest of the destination>.jsonl`; empty for none. A part names 100,000 files; further
+            parts lie beside it (`…~00001.jsonl`). `JobReport.file_list` names it; `JobReport.files` and `validate`
+            read it. A recoverer must give it again.
+        file_list_format: ``jsonl``, a JSON object per line, or ``parquet``, which needs pyarrow.
+        record_save_attempts: Tries to save a record.
+        commit_attempts: Tries of `file-v2` to commit a job, as in Hadoop, at once after a store call failed.
+            Other committers try once; `recover` continues where they stopped.
+        task_cleanup: `file-v2` deletes a task attempt's directory, by then without files, when the attempt
+            commits; otherwise it is deleted with the job, as by the other committers.
         record_size_limit: Longest task record that a job writes or reads, in bytes.
-        manifest_queue_capacity: Records read at once when a job has more files than are kept in memory; 4 MiB of them
-            at most.
-        multipart_size: Length in bytes of the parts of a file but its last, where files are sent in parts. A store
-            that takes none so short, or so long, gets the nearest it takes.
-        multipart_in_flight: Parts of one file that are sent at once, at most. A file takes (2 + this) parts of memory.
-        staging_directories: Directories of each machine that runs tasks, as absolute paths: the committers `directory`
-            and `partitioned` keep a task attempt's files in the one with the most room until the attempt commits. The
-            system's directory for temporary files where none is named. Taken from the caller, never from a record.
-        pending_set_directory: Where the committers `directory` and `partitioned` keep the records of task commits by
-            listing, as Hadoop's pending sets and in Hadoop's layout: a URI of any store (S3A calls it
-            ``fs.s3a.committer.staging.tmp.path``), reached with its default credentials. Empty keeps them in the job's
-            directory at the destination. Taken from the caller, never from a record: who commits, plans or aborts
-            such a job must give it again.
-        pending_set_user: The user that the job's directory there is named after; the user that Hadoop would take the
-            process for where it is empty.
-        pending_etags: How the magic committer writes etags where task commits are listed: ``objects``, which Hadoop
-            3.4.2 and later load, or ``texts`` for a Java driver before that, which knows no checksums. Both are read.
-        publish: Where Spark's commits publish: ``driver``, ``spark`` (on the executors), or ``auto``: on the executors
-            from 100,000 files on, where the store bears more than one process can send. In other commits ``auto`` says
-            the same of `publish_with`, and ``spark`` nothing.
-        absolute_roots: Directories outside the destination, in the same store, below which tasks may publish files too
-            (`TaskAttempt.open_absolute`): URIs, or absolute paths of that store. Made when missing. A process
-            that goes on with the job must give them again: a record never says where else a job may write.
+        manifest_queue_capacity: Records read at once if a job has more files than are kept in memory; at most 4
+            MiB of them.
+        multipart_size: Length in bytes of a file's parts except the last, where files are sent in parts, or the
+            nearest length that the store takes.
+        multipart_in_flight: Parts of one file sent at once. A file takes the memory of (2 + this) parts.
+        staging_directories: Absolute paths on each machine that runs tasks: the committers `directory` and
+            `partitioned` keep a task attempt's files in the one with the most room until the attempt commits.
+            Empty for the system's directory for temporary files. Taken from the caller, never from a record.
+        pending_set_directory: Where the committers `directory` and `partitioned` keep the records of task
+            commits by listing, as Hadoop's pending sets in Hadoop's layout: a URI of any store (S3A's
+            ``fs.s3a.committer.staging.tmp.path``), opened with its default credentials. Empty for the job's
+            directory at the destination. Taken from the caller, never from a record: the process that commits,
+            plans or aborts such a job must give it again.
+        pending_set_user: User that the job's directory there is named after; empty for the process's user, as
+            Hadoop finds it.
+        pending_etags: How the magic committer writes etags if task commits are listed: ``objects``, for Hadoop
+            3.4.2 and later, or ``texts`` for an older Java driver, which knows no checksums. Both are read.
+        publish: Where Spark's commits publish: ``driver``, ``spark`` (on the executors), or ``auto``: on the
+            executors from 100,000 files on, if the store allows more calls than one process can send. In other
+            commits ``auto`` means the same for `publish_with`, and ``spark`` has no effect.
+        absolute_roots: Directories outside the destination, in the same store, below which tasks may publish
+            files, too (`TaskAttempt.open_absolute`): URIs, or absolute paths. Created if missing. A process
+            that continues the job must give them again: a record never says where else a job may write.
 
     Raises:
-        ConfigurationError: A value is not one its field can have; the message names both.
+        ConfigurationError: A field has an invalid value; the message names both.
     """
 
     existing_target: ExistingTarget = "fail"
@@ -354,11 +357,11 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Reads the options of a Hadoop or Spark configuration; `committer.options.table` lists them.
 
         Keys may begin with ``spark.hadoop.``. An unknown key under ``mapreduce.manifest.committer.``,
-        ``mapreduce.fileoutputcommitter.`` or ``committer.`` is warned of with `ConfigurationWarning`; other keys are
-        left alone, so a whole configuration may be given.
+        ``mapreduce.fileoutputcommitter.`` or ``committer.`` causes a `ConfigurationWarning`; other keys are
+        ignored, so a whole configuration may be given.
 
         Raises:
-            ConfigurationError: A value is not one its option can have; the message names key and value.
+            ConfigurationError: An option has an invalid value; the message names key and value.
         """
         resolved = resolve(options)
         for warning in resolved.warnings:
@@ -374,17 +377,17 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def refuses_used_destination(self) -> bool:
-        """Whether a job with these choices commits only into a destination that holds nothing."""
+        """True if the job commits only into an empty destination."""
         return self.conflict_mode == "fail" and self.superseded_scope == "destination"
 
     @property
     def replaces_destination(self) -> bool:
-        """Whether the job supersedes the whole destination, and any absolute `superseded_directories`."""
+        """True if the job supersedes the whole destination, and any absolute `superseded_directories`."""
         whole = self.conflict_mode == "replace" and self.superseded_scope == "destination"
         return whole and all(name.startswith("/") for name in self.superseded_directories)
 
     def supersedes(self, name: str) -> bool:
-        """Whether old files may make room where the job publishes a file of that name, or below a directory of it."""
+        """Returns True if the job may supersede old files where it publishes a file of that name, or below it."""
         if self.conflict_mode != "replace":
             return False
         if self.superseded_directories and not self.replaces_destination:
@@ -393,23 +396,22 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def from_text(cls, values: Mapping[str, str]) -> CommitterConfig:
-        """Reads choices by field, each as text, as a command line or a Spark option gives them.
+        """Reads choices by field, each as text from a command line or a Spark option.
 
         Raises:
-            msgspec.ValidationError: A text is not a value its field can have.
-            ConfigurationError: The same, or values do not fit together.
+            msgspec.ValidationError: A text is not a value of its field.
+            ConfigurationError: A value is invalid.
         """
         lists = {field.name for field in msgspec.structs.fields(cls) if isinstance(field.default, tuple)}
         read = {name: values_of_list(text) if name in lists else text for name, text in values.items()}
         return msgspec.convert(read, cls, strict=False)
 
     def replace(self, **changes: object) -> CommitterConfig:
-        """The same choices but for `changes`, by field; the others keep their origins.
-
-        `msgspec.structs.replace` does as much but forgets origins.
+        """Returns the choices with `changes` by field; other fields keep their origins, which
+        `msgspec.structs.replace` loses.
 
         Raises:
-            ConfigurationError: A value is not one its field can have.
+            ConfigurationError: A field has an invalid value.
             TypeError: There is no such field.
         """
         values: dict[str, Any] = dict(changes)
@@ -417,19 +419,13 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return _with_origins(msgspec.structs.replace(self, **values), origins)
 
     def io_rate_for(self, scheme: str, default: float | None) -> float | None:
-        """Store calls per second for a store, None for no limit.
-
-        Args:
-            scheme: The store's URI scheme.
-            default: What suits the store, taken when nothing was chosen; `AZURE_IO_RATE` where an Azure store says
-                nothing.
-        """
+        """Returns the store calls per second for a store, None for no limit; `default` is the store's own rate."""
         on_azure = scheme in _AZURE_SCHEMES
         choices = (self.azure_io_rate if on_azure else None, self.io_rate, default, AZURE_IO_RATE if on_azure else None)
         return next((rate for rate in choices if rate is not None), None) or None
 
     def explain(self) -> Explanation:
-        """Says of each choice its value, where that comes from, and the option key that can give it."""
+        """Lists each choice with its value, its origin, and the option key that can give it."""
         origins: dict[str, str] = self.__dict__.get(_ORIGINS, {})
         rows = []
         for field in msgspec.structs.fields(self):
@@ -439,23 +435,19 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return Explanation.of(rows)
 
     def to_record(self) -> dict[str, Any]:
-        """Every field and its value, those at their defaults too: a later version may have others."""
+        """Returns every field and its value, defaults too, because a later version may have other defaults."""
         return msgspec.structs.asdict(self)
 
     @classmethod
     def from_record(cls, record: Mapping[str, object], *, path: object = "") -> CommitterConfig:
-        """Reads what `to_record` made, in this version or another.
+        """Reads the result of `to_record`, of this version or another.
 
-        A field that this version does not know is left out, with a `ConfigurationWarning`: a newer version decided the
-        job, and this one cannot make its new choice. A field that is missing has its default: the record is older than
-        the choice. Records that hold a config as a typed member follow the same rule, without the warning.
-
-        Args:
-            record: Values by field.
-            path: Where the record lies, for errors.
+        A field that this version does not know is left out, with a `ConfigurationWarning`: a newer version
+        wrote it. A missing field has its default: an older version wrote the record. Typed `config` members of
+        records follow the same rule, without the warning. `path` of the record is for errors.
 
         Raises:
-            RecordError: A value is not one its field can have.
+            RecordError: A field has an invalid value.
         """
         known = {field.name for field in msgspec.structs.fields(cls)}
         unknown = sorted(set(record) - known)
@@ -482,14 +474,14 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 ConfigLike: TypeAlias = CommitterConfig | Mapping[str, object]
-"""What every public function takes as its `config`: the choices, or a mapping of them by field."""
+"""Type of `config` in public functions: the choices, or a mapping of them by field."""
 
 
 def config_of(config: ConfigLike | None) -> CommitterConfig | None:
-    """The choices that a caller gave, as a `CommitterConfig`; None where there are none.
+    """Converts a public function's `config`; None stays None.
 
     Raises:
-        ConfigurationError: It is neither, a field is unknown, or a value is not one its field can have.
+        ConfigurationError: `config` has another type, an unknown field or an invalid value.
     """
     if config is None or isinstance(config, CommitterConfig):
         return config
@@ -520,7 +512,7 @@ def _unknown(name: object, fields: list[str]) -> ConfigurationError:
 
 
 def _with_origins(config: CommitterConfig, origins: Mapping[str, str]) -> CommitterConfig:
-    # Beside the fields, not among them: records and equality are about values alone.
+    # Not a field: records and equality depend on the values alone.
     config.__dict__[_ORIGINS] = dict(origins)
     return config
 
@@ -530,7 +522,7 @@ def _restore(values: dict[str, Any], origins: dict[str, str]) -> CommitterConfig
 
 
 def _check_alone(kind: type[CommitterConfig], field: str, value: Any, origin: str) -> None:
-    # Finds which option it was, so that the error can name the key its user wrote.
+    # Finds the invalid option, so that the error names the user's key.
     try:
         kind(**{field: value})
     except ConfigurationError as error:

@@ -69,16 +69,12 @@ _INSTEAD: Final = {
 
 
 def instead_of(name: str) -> str | None:
-    """What to ask for in place of a committer of that name, or of that class of Java's; None where it is not known."""
+    """Returns what to use instead of a committer's name or Java class; None if it is unknown."""
     return _INSTEAD.get(name.strip().rpartition(".")[2].lower())
 
 
 def hadoop_user() -> str:
-    """``HADOOP_USER_NAME``, else the name of the process's user, as Hadoop's ``UserGroupInformation`` has it.
-
-    Raises:
-        ConfigurationError: Neither is there.
-    """
+    """Returns ``HADOOP_USER_NAME``, else the process's user, as Hadoop's ``UserGroupInformation`` does."""
     named = os.environ.get("HADOOP_USER_NAME", "").strip()
     if named:
         return named.partition("@")[0].partition("/")[0]
@@ -94,11 +90,7 @@ def hadoop_user() -> str:
 
 
 def read_properties(file: Path) -> dict[str, str]:
-    """Reads the properties of a Hadoop configuration file; empty if the file does not exist.
-
-    Raises:
-        ConfigurationError: The file cannot be read or parsed.
-    """
+    """Reads the properties of a Hadoop configuration file; empty if the file does not exist."""
     try:
         root = ET.fromstring(file.read_bytes())  # noqa: S314 - the user's own file
     except FileNotFoundError:

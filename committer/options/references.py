@@ -1,7 +1,4 @@
-"""Values that say where they are found, ``env:NAME`` and ``file:PATH``: the one reader of them.
-
-Storage options take them in Python, in Spark and on the command line. Each process resolves them for itself.
-"""
+"""References to values, ``env:NAME`` and ``file:PATH``, in storage options; each process resolves them for itself."""
 
 from __future__ import annotations
 
@@ -13,17 +10,16 @@ from committer.errors import ConfigurationError
 
 FORMS: Final = "env:NAME for an environment variable, file:PATH for a file"
 ALLOWED: Final = "COMMITTER_REFERENCES"
-"""The environment variable that lists what references may name, patterns between commas; without it, anything."""
+"""Environment variable that lists the allowed references, as patterns between commas; without it, all are allowed."""
 
 _LIMIT: Final = 1 << 16
 
 
 class Secret:
-    """A secret, or where to find one; shows neither in its text, and pickles a reference only.
+    """A secret, or a reference to one; its repr shows no secret, and only a reference is pickled.
 
     Args:
-        value: The secret as text, ``env:NAME`` or ``file:PATH``; None for one that was given as text in another
-            process and did not travel.
+        value: The secret as text, ``env:NAME`` or ``file:PATH``; None if another process was given the text.
         option: The storage option it came from.
     """
 
@@ -33,7 +29,7 @@ class Secret:
 
     @property
     def is_reference(self) -> bool:
-        """Whether it says where to find the secret."""
+        """True if it is a reference."""
         return is_reference(self._value)
 
     def __repr__(self) -> str:
@@ -45,10 +41,10 @@ class Secret:
         return type(self), (self._value if self.is_reference else None, self.option)
 
     def reveal(self) -> str:
-        """The secret; blocks when it is in a file.
+        """Returns the secret; blocks to read a file.
 
         Raises:
-            ConfigurationError: It cannot be found, or did not travel.
+            ConfigurationError: The secret cannot be found, or stayed in another process.
         """
         if self._value is None:
             raise ConfigurationError(
@@ -60,13 +56,9 @@ class Secret:
 
 
 class Held:
-    """What a program gave as an object: an SDK's client, session or credential, or a secret out of one.
+    """An object that a program gave: an SDK's client, session or credential, or a secret out of one.
 
-    It shows its kind only, and never leaves its process: unpickled it is empty.
-
-    Args:
-        value: The object; None in another process.
-        option: The storage option it came from.
+    Its repr shows only the option, and it never leaves its process: unpickled it is empty.
     """
 
     def __init__(self, value: Any, option: str) -> None:
@@ -80,11 +72,7 @@ class Held:
         return type(self), (None, self.option)
 
     def reveal(self) -> Any:
-        """The object.
-
-        Raises:
-            ConfigurationError: It did not travel.
-        """
+        """Returns the object; raises `ConfigurationError` if it stayed in another process."""
         if self._value is None:
             raise ConfigurationError(
                 f"the option {self.option} was given as an object, which never leaves its process",
@@ -96,11 +84,7 @@ class Held:
 
 
 class Found(str):
-    """What a reference led to, which remembers the reference: that is what is shown of it.
-
-    Attributes:
-        reference: ``env:NAME`` or ``file:PATH``, or the value itself where it was none.
-    """
+    """Resolved value with its `reference`, which is shown in its place (the value itself if it is none)."""
 
     __slots__ = ("reference",)
 
@@ -108,33 +92,29 @@ class Found(str):
 
     @classmethod
     def by(cls, reference: str, option: str) -> Found:
-        """What a value refers to, as `resolved` says."""
+        """Resolves a value; see `resolved`."""
         found = cls(resolved(reference, option))
         found.reference = reference
         return found
 
 
 def is_reference(value: object) -> bool:
-    """Whether an option's value says where to find the value."""
+    """Returns True if an option's value is a reference."""
     return isinstance(value, str) and value.startswith(("env:", "file:")) and not value.endswith(":")
 
 
 def is_in_file(value: object) -> bool:
-    """Whether an option's value is a reference whose resolving blocks."""
+    """Returns True if an option's value is a reference to a file, whose resolving blocks."""
     return is_reference(value) and str(value).startswith("file:")
 
 
 def resolved(value: str, option: str) -> str:
-    """What a value refers to, without space around it; the value itself when it is no reference.
+    """Resolves a reference, without surrounding space; returns any other value as it is.
 
-    Blocks when it is in a file. No error repeats what was found.
-
-    Args:
-        value: ``env:NAME``, ``file:PATH``, or a value.
-        option: What the value was given for, as its user spelled it.
+    Blocks to read a file. Errors name `option`, as its user spelled it, and never what was found.
 
     Raises:
-        ConfigurationError: There is nothing, or `ALLOWED` does not list it.
+        ConfigurationError: The reference leads nowhere, or `ALLOWED` does not list it.
     """
     if not is_reference(value):
         return value
@@ -159,7 +139,7 @@ def _refuse_unlisted(reference: str, option: str) -> None:
     if allowed is None:
         return
     kind, _, name = reference.partition(":")
-    # By where a path leads: a pattern of a directory must not reach out of it.
+    # By the real path: a pattern for a directory must not reach out of it.
     given = f"{kind}:{os.path.realpath(name) if kind == 'file' else name}"
     if not any(fnmatchcase(given, pattern.strip()) for pattern in allowed.split(",")):
         raise ConfigurationError(

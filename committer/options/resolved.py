@@ -1,9 +1,9 @@
 """Resolves a mapping of options to choices, their origins and warnings.
 
-Hadoop's file systems take such a key of their own place before the general one (``S3AUtils.propagateBucketOptions``,
-``AbfsConfiguration.get``). S3A's committers ask the job's configuration first, which has a value of Hadoop's
-core-default.xml for each of their options (``S3ACommitterFactory.chooseCommitterFactory``): there a bucket's key never
-counts, and here neither.
+Hadoop's file systems prefer a key of one bucket or account to the general one
+(``S3AUtils.propagateBucketOptions``, ``AbfsConfiguration.get``). S3A's committers ask the job's configuration
+first, where core-default.xml sets all of their options (``S3ACommitterFactory.chooseCommitterFactory``): a
+bucket's key has no effect on them, here neither.
 """
 
 from __future__ import annotations
@@ -39,32 +39,21 @@ _S3A: Final = "fs.s3a."
 _BUCKET: Final = "fs.s3a.bucket."
 _AZURE: Final = "fs.azure."
 _OF_COMMITTERS: Final = "fs.s3a.committer."
-# Of a bucket without a period in its name: of any other it cannot be told where the name ends.
+# Only for a bucket without a period: in any other key the end of the bucket's name is ambiguous.
 _SURELY_OF_COMMITTERS: Final = re.compile(r"fs\.s3a\.bucket\.[^.]+\.(committer\..+)")
 
 
 class OfOnePlace(NamedTuple):
-    """A key of one place.
-
-    Attributes:
-        general: The key for all places.
-        place: The bucket, or the account's host.
-    """
+    """A key of one bucket or account (by its host), and the general key."""
 
     general: str
     place: str
 
 
 def of_one_place(key: str, known: Collection[str]) -> OfOnePlace | None:
-    """Reads a key of one place.
+    """Splits a key of one bucket or account, without Spark's prefix; None for any other key.
 
-    Args:
-        key: A key, without Spark's prefix.
-        known: General keys.
-
-    Returns:
-        None for any other key, and for one of one place whose general key is not known; but what is surely one of a
-        committer is told also where it is not known.
+    The general key must be in `known`, unless it is certainly one of a committer.
     """
     if key.startswith(_BUCKET):
         for general in sorted((one for one in known if one.startswith(_S3A)), key=len, reverse=True):
@@ -81,14 +70,9 @@ def of_one_place(key: str, known: Collection[str]) -> OfOnePlace | None:
 
 
 def for_place(options: Mapping[str, str], place: StorePath, known: Collection[str]) -> dict[str, str]:
-    """The options as Hadoop has them at a place: its own keys count as the general ones, other places' are left out.
+    """Returns the options that hold at a place: its own keys become general ones, other places' are left out.
 
     A bucket's keys of committers stay as they are.
-
-    Args:
-        options: By key, without Spark's prefix.
-        place: The destination.
-        known: General keys.
     """
     general: dict[str, str] = {}
     own: dict[str, str] = {}
@@ -108,13 +92,13 @@ _NOT_STAGING_NAMES = frozenset({"magic", "magicv2", "file"})
 
 
 class Resolved(NamedTuple):
-    """What a mapping of options amounts to.
+    """Result of `resolve`.
 
     Attributes:
-        values: By field, those that were given.
-        origins: By field, where its value comes from.
-        warnings: One sentence for each key that has no effect and each value that was adjusted.
-        unknown: Keys, as written, that begin as ours and Hadoop's do, and are none of them.
+        values: Given values, by field.
+        origins: Where they come from, by field.
+        warnings: One sentence for each key without effect and each adjusted value.
+        unknown: Unknown keys, as written, that begin like this library's or Hadoop's.
     """
 
     values: dict[str, object]
@@ -124,7 +108,7 @@ class Resolved(NamedTuple):
 
 
 def resolve(options: Mapping[str, object]) -> Resolved:
-    """Reads every option of the table that `options` holds; other keys are none of our business.
+    """Reads the options that the table knows, and ignores other keys.
 
     Raises:
         ConfigurationError: A text is not of its option's kind; the error names key and value.
@@ -179,7 +163,7 @@ def _refuse_no_mapping(options: object) -> None:
 
 
 def _warned_of_one_place(key: str, written_as: str, value: object, resolved: Resolved) -> bool:
-    """Warns of a key of one bucket or account, for choices are of no place; False where it is no such key."""
+    """Warns of a key of one bucket or account, which no choice can have; False for any other key."""
     scoped = of_one_place(key, BY_KEY)
     if scoped is None:
         return False
@@ -209,7 +193,7 @@ def _warn_of(option: Option, key: str, value: object, why: str, resolved: Resolv
 
 
 def _staging_name(options: Mapping[str, object]) -> str:
-    """Which of S3A's committers the options name, in lower case as Hadoop compares it; empty when they name none."""
+    """Returns the S3A committer that the options name, in lower case as Hadoop compares it; empty for none."""
     for key, written_as, value in plain_keys(options):
         name = str(value).strip().lower()
         if key == S3A_NAME and name:
@@ -225,7 +209,7 @@ _SCOPE_OF = {"directory": "destination", "partitioned": "partitions"}
 
 
 def _mean_as_staging(staging_name: str, resolved: Resolved) -> None:
-    """What S3A's staging committers mean by their conflict modes, and do where a key is not given."""
+    """Adds the superseded scope and unique names of S3A's staging committers, where no key gives them."""
     scope, origin = _SCOPE_OF.get(staging_name), resolved.origins.get("conflict_mode", "")
     if scope is None:
         return
@@ -242,11 +226,7 @@ def _mean_as_staging(staging_name: str, resolved: Resolved) -> None:
 def _place_of_records(
     key: str, value: object, staging_name: str, options: Mapping[str, object], resolved: Resolved
 ) -> str | None:
-    """Where the staging committers are to keep task records, as a URI; None for at the destination.
-
-    Raises:
-        ConfigurationError: A job of these committers is to have them on a file system that nothing names.
-    """
+    """Returns the URI where staging committers keep task records; None for the destination."""
     text = str(value).strip()
     if not text or text in (BY_KEY[STAGING_TMP].harmless or ()):
         return None

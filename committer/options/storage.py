@@ -1,8 +1,7 @@
-"""Names of storage options: a store's own, and what users of other tools call them.
+"""Names of storage options: each store's own, and those of other tools.
 
-A store shows its table as the attribute ``storage_options`` of its factory. Python, Spark, the command line and the
-documentation go by it, so that one spelling holds everywhere and no name is ignored: it is understood, or refused with
-the one to write.
+A store's factory has its table as `storage_options`. Python, Spark, the command line and the documentation all
+use it: a name is accepted everywhere, or refused with the name to write.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ class StorageOption:
     """One option of a store.
 
     Attributes:
-        name: Its one name.
-        meaning: What it is, for documentation.
         secret: Whether its value must show nowhere: Spark and the command line take references only.
-        instance: Whether it takes an object of a program, which only Python can give.
-        others: What other tools call it.
+        instance: Whether it takes an object, which only Python can give.
+        others: Names in other tools.
         hadoop: Hadoop's keys for it.
-        goes_with: The secret without which it says nothing, and is at odds with other credentials.
+        goes_with: Secret option that it belongs to: without it, it means nothing and conflicts with other
+            credentials.
     """
 
     name: str
@@ -45,21 +43,20 @@ class StorageOption:
 
 @dataclass(frozen=True, slots=True)
 class OptionTable:
-    """The options of a store, and other tools' names.
+    """Options of a store, and their names in other tools.
 
     Attributes:
-        store: What the store is called in errors.
-        options: Its options.
-        advice: Names of other tools that nothing here has: what to do instead.
-        switches: Names of other tools that may be given switched off, which asks for nothing; on, what to do instead.
-        read_apart: Names of other tools that the store's own reader takes apart, each with the option that its value
-            always decides; empty where that depends on the value.
-        hadoop_prefix: What Hadoop's keys for such a store begin with; empty without any.
-        hadoop_only: Hadoop's keys that give no option by themselves, but bear on others.
-        hadoop_access: Of these, the ones that choose among Hadoop's ways to authenticate.
-        hadoop_found: Classes that those keys may name, for what the store finds by itself where nothing is given.
-        hadoop_scope: What Hadoop's keys for one bucket begin with; empty where they end in the account they are for.
-        hadoop_families: What keys begin with that the store takes as they are.
+        store: The store's name in errors.
+        advice: Other tools' names without an option here, with what to do instead.
+        switches: The same for names that may be given switched off, which has no effect.
+        read_apart: Other tools' names that the store's own reader interprets, with the option that the value
+            always decides; empty if that depends on the value.
+        hadoop_prefix: Prefix of Hadoop's keys for such a store; empty for none.
+        hadoop_only: Hadoop's keys that give no option themselves, but affect others.
+        hadoop_access: Those of them that choose among Hadoop's ways to authenticate.
+        hadoop_found: Classes in those keys for which the store needs no option.
+        hadoop_scope: Prefix of Hadoop's keys for one bucket; empty if such keys end in their account.
+        hadoop_families: Prefixes of keys that the store takes as they are.
     """
 
     store: str
@@ -80,13 +77,11 @@ class OptionTable:
         return tuple(option.name for option in self.options)
 
     def find(self, key: str) -> StorageOption | None:
-        """The option that a name stands for; None where the store's own reader has to see what it asks for.
-
-        Args:
-            key: Any tool's name for it, in any case: that of Hadoop's keys counts no more than that of the others.
+        """Returns the option of a name in any tool and case; None if the store's own reader must interpret its
+        value.
 
         Raises:
-            ConfigurationError: Nothing goes by this name.
+            ConfigurationError: The name is unknown.
         """
         folded = key.lower().removeprefix(SPARK_HADOOP)
         if self.is_hadoop(key):
@@ -104,21 +99,18 @@ class OptionTable:
         raise self._unknown(key, (*self.names, *(name for option in self.options for name in option.others)))
 
     def decided_by(self, key: str) -> StorageOption | None:
-        """The option whose value a name decides, if only by a switch; None where that depends on its value.
-
-        Raises:
-            ConfigurationError: Nothing goes by this name.
-        """
+        """Returns the option that a name decides, even as a switch; None if that depends on its value."""
         decided = self.read_apart.get(key.lower().removeprefix(SPARK_HADOOP), "")
         return self.find(decided or key)
 
     def named(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Options by the store's own names, references to what is no secret resolved; None counts as not given.
+        """Returns options by the store's own names, with references to non-secrets resolved; None counts as not
+        given.
 
-        Hadoop's keys are the store's to read before.
+        The store translates Hadoop's keys before.
 
         Raises:
-            ConfigurationError: A name is unknown, two give one option, or a reference leads nowhere.
+            ConfigurationError: A name is unknown, two names give one option, or a reference cannot be resolved.
         """
         found: dict[str, object] = {}
         spelled: dict[str, str] = {}
@@ -138,16 +130,16 @@ class OptionTable:
         return found
 
     def is_hadoop(self, key: str) -> bool:
-        """Whether a key is of Hadoop's family for such a store."""
+        """Returns True if Hadoop has the key for such a store."""
         return bool(self.hadoop_prefix) and key.lower().removeprefix(SPARK_HADOOP).startswith(self.hadoop_prefix)
 
     @property
     def hadoop_keys(self) -> tuple[str, ...]:
-        """Hadoop's keys that are understood, those of one bucket or account left out."""
+        """Hadoop's known keys, without those of one bucket or account."""
         return (*(key for option in self.options for key in option.hadoop), *self.hadoop_only)
 
     def hadoop_base(self, key: str) -> str | None:
-        """Hadoop's key without the bucket or account that it is for; None where it is not known."""
+        """Returns Hadoop's key without its bucket or account; None if it is unknown."""
         for base in sorted(self.hadoop_keys, key=len, reverse=True):
             if key == base or (not self.hadoop_scope and key.startswith(f"{base}.")):
                 return base
@@ -157,7 +149,7 @@ class OptionTable:
         return None
 
     def of_hadoop(self, configuration: Mapping[str, str]) -> dict[str, str]:
-        """What a Hadoop configuration says of such a store, as storage options; all other keys are left out."""
+        """Returns the known keys of a Hadoop configuration for such a store, as storage options."""
         return {
             key: value
             for key, value in configuration.items()
@@ -165,9 +157,7 @@ class OptionTable:
         }
 
     def unknown_of_hadoop(self, configuration: Mapping[str, str], authority: str) -> list[str]:
-        """The keys of a Hadoop configuration for such a store that are not understood, for the place that a path's
-        authority names or for all: each with the one that was meant, where that is near.
-        """
+        """Lists a Hadoop configuration's unknown keys for such a store and a path's authority, with near known keys."""
         account = authority.lower().rpartition("@")[2].partition(".")[0]
         unknown: list[str] = []
         for key in configuration:
@@ -175,7 +165,7 @@ class OptionTable:
             elsewhere = any(f".{kind}." in folded and f".{account}.{kind}." not in folded for kind in _HOSTS)
             if self.hadoop_scope and folded.startswith(self.hadoop_scope):
                 elsewhere = not folded.startswith(f"{self.hadoop_scope}{authority.lower()}.")
-            # Which class of Hadoop's serves the scheme is none of this store's business.
+            # Which class serves a scheme concerns only Hadoop.
             if elsewhere or folded.endswith(".impl") or not self.is_hadoop(key) or self.hadoop_base(folded) is not None:
                 continue
             close = difflib.get_close_matches(folded, self.hadoop_keys, n=1, cutoff=0.9)
@@ -183,7 +173,7 @@ class OptionTable:
         return unknown
 
     def is_for(self, key: str, authority: str) -> bool:
-        """Whether a key of Hadoop's is for the place that a path's authority names, or for all."""
+        """Returns True if a Hadoop key is for a path's authority or for all."""
         folded = key.lower().removeprefix(SPARK_HADOOP)
         base = self.hadoop_base(folded)
         if base is None or folded == base:
@@ -193,7 +183,7 @@ class OptionTable:
         container, _, host = authority.lower().rpartition("@")
         account = host.partition(".")[0]
         scope = folded.removeprefix(f"{base}.")
-        # What follows the account tells it from a container of that name in another account.
+        # The host after the account tells it from a container of that name in another account.
         return any(scope.startswith(f"{of}.{kind}.") for of in (account, f"{container}.{account}") for kind in _HOSTS)
 
     def _check_switch(self, key: str, value: object) -> None:
@@ -215,17 +205,13 @@ class OptionTable:
 
 
 def check_text(table: OptionTable | None, key: str, value: str, *, shown: str, why: str) -> None:
-    """Refuses a value that must not stand where others can read it: on a command line, in a Spark plan.
+    """Refuses a value that others could read, on a command line or in a Spark plan.
 
     Args:
-        table: The store's options; None for a store without a table, which takes references only.
-        key: The option.
-        value: Its value, which no error repeats.
+        table: The store's options; a store without a table takes references only.
+        value: The value, which no error repeats.
         shown: The option as its user spelled it.
         why: Who can read it, a clause.
-
-    Raises:
-        ConfigurationError: It is a secret as text, the option takes an object, or there is no such option.
     """
     option = table.find(key) if table is not None else None
     if option is not None and option.instance:
@@ -236,7 +222,7 @@ def check_text(table: OptionTable | None, key: str, value: str, *, shown: str, w
 
 
 def markdown_table(table: OptionTable) -> str:
-    """The options of a store as Markdown, as its page of the documentation shows them."""
+    """Renders a store's options as Markdown, for its documentation page."""
     rows = ["| option | what it is | other tools' names | Hadoop's key |", "|---|---|---|---|"]
     for option in table.options:
         others, hadoop = (", ".join(f"`{name}`" for name in names) for names in (option.others, option.hadoop))
@@ -246,19 +232,19 @@ def markdown_table(table: OptionTable) -> str:
 
 
 def exclusive(*options: str) -> ConfigurationError:
-    """The error of options of which one alone can be given."""
+    """Builds the error for options that exclude one another."""
     return _refused(f"the options {' and '.join(options)} exclude one another", "give one of them alone")
 
 
 def not_of_the_path(option: str, own: str) -> ConfigurationError:
-    """The error of an option that names another place than the path does, whose own is `own`."""
+    """Builds the error for an option that contradicts the path, whose own value is `own`."""
     return _refused(
         f"the option {option} is not the path's, {own}", "leave it out: the path says it; or correct the path"
     )
 
 
 def no_text(option: str) -> ConfigurationError:
-    """The error of an option that is no text, or an empty one."""
+    """Builds the error for an option that is empty or not a text."""
     return _refused(f"the option {option} is no text, or empty", f"give {option} as a str, or leave it out")
 
 

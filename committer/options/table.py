@@ -1,12 +1,11 @@
-"""The one table of option keys, Hadoop's and ours.
+"""Table of option keys, Hadoop's and this library's.
 
-A key is written as Hadoop has it, or with ``spark.hadoop.`` before it, which is how Spark hands options to Hadoop;
-where a mapping holds both, the plain key wins. A field of `CommitterConfig` that no Hadoop option feeds goes by
-``committer.`` and its name. Every choice has one key; where S3A's committers have one of their own for what the
-manifest committer has, it counts where that is not given.
+A key is written as in Hadoop, or with Spark's prefix ``spark.hadoop.``; if a mapping holds both, the plain key
+wins. A field of `CommitterConfig` without a Hadoop option has the key ``committer.`` and its name. Where S3A's
+committers have an own key for an option of the manifest committer, it counts if that is not given.
 
-Texts are read as Hadoop reads them (`committer.options.values`), but a text that is none is an error here, where Hadoop
-often falls back to the default silently.
+`committer.options.values` reads texts as Hadoop does, but invalid texts are errors, where Hadoop often uses the
+default.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ DEFAULT_FS = "fs.defaultFS"
 
 
 class ConfigurationWarning(UserWarning):
-    """An option that has no effect, most likely a misspelt one, or a value that was adjusted."""
+    """Warning of an option without effect, most likely misspelt, or of an adjusted value."""
 
 
 class Option(msgspec.Struct, frozen=True):
     """One key.
 
     Attributes:
-        key: As Hadoop has it; one that ends with a period stands for all keys that begin so.
-        field: The field of `CommitterConfig` it feeds; empty when it feeds none.
+        key: As Hadoop writes it; a final period stands for all keys that begin so.
+        field: Its field of `CommitterConfig`; empty for none.
         kind: How its text is read.
-        note: Where this engine differs from Hadoop; for a key that feeds no field, why it does not.
-        when: What the field becomes for false and for true, where the field is no boolean.
-        also: Whether another key feeds the field, too, and wins.
-        warns: A value, and what is warned of where it is given: it asks for something else than what happens here.
-        harmless: For a key that feeds no field: the texts that ask for nothing else than what happens here, Hadoop's
-            default among them. Any other is warned of with `note`. None where no text matters.
-        only: For a key that feeds no field: the texts that it can have; any other is an error. Empty for any.
+        note: Difference from Hadoop; for a key without field, the reason.
+        when: The field's values for false and true, if the field is not a boolean.
+        also: Whether another key for the field exists, and wins.
+        warns: A value that asks for something else than this library does, and the warning for it.
+        harmless: Texts that cause no warning where the key has no effect, Hadoop's default among them; None for
+            all texts.
+        only: All valid texts of a key without field; empty for any text.
     """
 
     key: str
@@ -310,11 +309,10 @@ BY_FIELD = {option.field: option for option in OPTIONS if option.field and not o
 
 
 class JobIdentity(NamedTuple):
-    """Which job a Hadoop configuration speaks of.
+    """Identity of the job in a Hadoop configuration.
 
     Attributes:
-        job_id: The unique id of S3A's committers, or that Spark gave the write; None when there is none and the
-            MapReduce job id counts.
+        job_id: Unique id of S3A's committers, or Spark's id of the write; None if the MapReduce job id counts.
         job_attempt: The job attempt, 0 for the first.
     """
 
@@ -323,10 +321,10 @@ class JobIdentity(NamedTuple):
 
 
 def job_identity(options: Mapping[str, object]) -> JobIdentity:
-    """The job that `options`, a Hadoop or Spark configuration, speaks of.
+    """Reads the job's identity from a Hadoop or Spark configuration.
 
     Raises:
-        ConfigurationError: The job attempt is not an integer of zero or more; or an id is required and not there.
+        ConfigurationError: The job attempt is not an integer of zero or more, or a required id is missing.
     """
     found = {key: (written_as, value) for key, written_as, value in plain_keys(options)}
     written_as, value = found.get(JOB_ATTEMPT, (JOB_ATTEMPT, 0))
@@ -342,12 +340,12 @@ def job_identity(options: Mapping[str, object]) -> JobIdentity:
 
 
 def key_of(field: str) -> str:
-    """The key that feeds a field of `CommitterConfig`."""
+    """Returns the key of a field of `CommitterConfig`."""
     return BY_FIELD[field].key
 
 
 def markdown_table() -> str:
-    """The table as Markdown, as docs/options.md shows it."""
+    """Renders the table as Markdown, for docs/options.md."""
     lines = ["| Key | Field | Read as | Note |", "| --- | --- | --- | --- |"]
     for option in OPTIONS:
         key = f"{option.key}<scheme>" if option.key.endswith(".") else option.key

@@ -1,6 +1,6 @@
-"""Reads the texts of options, and checks arguments of operations that delete data.
+"""Parsers of option texts, and a check of flags.
 
-Booleans come in any case, integers are of 32 bits, decimal or hexadecimal, sizes may have a binary suffix.
+Booleans may have any case, integers are of 32 bits, decimal or hexadecimal, sizes may have a binary suffix.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal[
 ]
 
 SPARK_HADOOP: Final = "spark.hadoop."
-"""What Spark has before the keys that it hands to Hadoop."""
+"""Spark's prefix for the keys that it hands to Hadoop."""
 
 _INT = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 _FILE = re.compile(r"file:(?://)?(?=/)")
@@ -33,20 +33,20 @@ _LONG_BOUND = 1 << 63
 
 
 def is_wordy(name: str) -> bool:
-    """Whether an option's name consists of words, as names do and secrets do not."""
+    """Returns True if a name consists of words, as names do and secrets do not."""
     return len(name) <= _LONGEST_NAME and all(_WORD.fullmatch(word) for word in re.split("[._-]", name))
 
 
 def shown_name(name: object) -> str:
-    """An unknown option's name for an error, which must not repeat a secret that was given in its place."""
+    """Renders an unknown option's name for an error, unless a secret may have been given in its place."""
     if is_wordy(str(name)):
         return repr(name)
     return f"of this name ({len(str(name))} characters, not repeated: a secret may stand in the place of the name)"
 
 
 def plain_keys(options: Mapping[str, object]) -> Iterator[tuple[str, str, object]]:
-    """Each key without Spark's prefix, as it is written, and its value; where both are there, the plain key alone."""
-    # None is how some maps say "unset".
+    """Yields each key without Spark's prefix, the key as written, and its value; a plain key wins."""
+    # Some mappings use None for "unset".
     for written_as, value in options.items():
         key = written_as.removeprefix(SPARK_HADOOP)
         if value is not None and (key == written_as or options.get(key) is None):
@@ -54,11 +54,7 @@ def plain_keys(options: Mapping[str, object]) -> Iterator[tuple[str, str, object
 
 
 def parse(kind: Kind, key: str, value: object) -> object:
-    """The value of an option's text.
-
-    Raises:
-        ConfigurationError: The text is not of this kind; the error names key and value.
-    """
+    """Parses an option's text; raises `ConfigurationError` with key and value if it is not of this kind."""
     if kind == "boolean":
         return _boolean(key, value)
     if kind == "int":
@@ -81,7 +77,7 @@ def parse(kind: Kind, key: str, value: object) -> object:
 
 
 def values_of_list(value: object) -> tuple[str, ...]:
-    """The values of a list: a text has commas between them, or is a list of JSON's, where a value may hold a comma."""
+    """Splits a text at commas, or reads it as a JSON list, whose values may hold commas."""
     if isinstance(value, list | tuple):
         return tuple(text for part in value if (text := str(part).strip()))
     text = str(value).strip()
@@ -98,16 +94,12 @@ def _boolean(key: str, value: object) -> bool:
 
 
 def asks_for(asked: bool, key: str, value: object) -> bool:
-    """Whether a boolean option is given, and is what is asked about."""
+    """Returns True if a boolean option is given and equals `asked`."""
     return value != "" and _boolean(key, value) == asked
 
 
 def read_int(key: str, value: object) -> int:
-    """A 32-bit integer, decimal or hexadecimal.
-
-    Raises:
-        ConfigurationError: It is none.
-    """
+    """Parses a 32-bit integer, decimal or hexadecimal."""
     match = _INT.fullmatch(str(value).strip())
     if match is not None:
         digits = match[2]
@@ -145,7 +137,7 @@ def _number(key: str, value: object, rule: str) -> float:
 
 
 def bad_option(key: str, value: object, rule: str) -> ConfigurationError:
-    """The error of an option that cannot have this value."""
+    """Builds the error for an invalid value of an option."""
     return ConfigurationError(
         f"the option {key} cannot be {value!r}: {rule}",
         operation="from_hadoop",
@@ -154,11 +146,7 @@ def bad_option(key: str, value: object, rule: str) -> ConfigurationError:
 
 
 def check_flag(value: object, what: str, operation: str) -> None:
-    """Refuses what is neither True nor False, for a word that takes data back or away: any text counts as true.
-
-    Raises:
-        ConfigurationError: It is something else, such as ``"false"`` of an environment variable.
-    """
+    """Refuses a flag other than True or False where data is deleted or reverted: any text, ``"false"`` too, is true."""
     if not isinstance(value, bool):
         raise ConfigurationError(
             f"{what} must be True or False, not {value!r}",
