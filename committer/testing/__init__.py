@@ -1,1 +1,1 @@
-"""What tests of stores, committers and their users need: a store conformance suite, injected faults, virtual time."""
+"""Tools for tests of stores, committers and their users: a store conformance suite, injected faults, virtual time."""

@@ -1,5 +1,5 @@
 # ruff: noqa: S101
-"""What the parts of the conformance suite share."""
+"""Fixtures and helpers of the conformance suite."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ T = TypeVar("T")
 
 
 class Channel(Protocol):
-    """A way to the files that does not go through the store. Names are relative to the root, without a first slash."""
+    """A way to the files that bypasses the store. Names are relative to the root, without a leading slash."""
 
     async def files(self) -> dict[str, bytes]:
-        """Every file below the root, hidden and temporary ones too."""
+        """Reads every file below the root, hidden and temporary ones too."""
 
     async def directories(self) -> set[str]:
-        """Every real directory below the root."""
+        """Lists every real directory below the root."""
 
     async def write(self, name: str, data: bytes) -> None:
-        """Puts a file below the root, with the directories it needs."""
+        """Writes a file below the root, and creates its directories."""
 
 
 STAMP = "job-1/3/0/0f3a"
@@ -52,37 +52,37 @@ AWKWARD_NAMES = (
 
 
 class ConformanceBase:
-    """The fixtures that a subclass of the suite gives, each fresh for every test."""
+    """Fixtures that a subclass of the suite gives, each fresh for every test."""
 
     many: int = 60
-    """How many files the listing tests make: more than a page, if that is not too slow."""
+    """Number of files in the listing tests: more than a page, if that is not too slow."""
 
     awkward_names: tuple[str, ...] = AWKWARD_NAMES
-    """Names that any store can hold; without those that a test's server is known to lose."""
+    """Names that any store can hold; a subclass removes those that its test server loses."""
 
     @pytest.fixture
     def store(self) -> Store:
-        """The store."""
+        """Store under test."""
         raise NotImplementedError("give a fixture `store`")
 
     @pytest.fixture
     def root(self) -> StorePath:
-        """An empty directory that exists, where directories are real."""
+        """Empty directory, which exists if directories are real."""
         raise NotImplementedError("give a fixture `root`")
 
     @pytest.fixture
     def channel(self) -> Channel:
-        """The independent way to what is below the root."""
+        """Independent way to the files below the root."""
         raise NotImplementedError("give a fixture `channel`")
 
     @pytest.fixture
     def can(self, store: Store) -> Capabilities:
-        """The store's capabilities."""
+        """Capabilities of the store."""
         return store.capabilities
 
 
 def undeclared(ability: Ability[T], store: Store) -> T | None:
-    """The store with the methods of an ability that its capabilities do not declare: it must refuse them."""
+    """Returns the store if it has the methods of an ability that it does not declare: it must refuse them."""
     if ability.declared(store.capabilities):
         return None
     if not all(callable(getattr(type(store), method, None)) for method in ability.methods):
@@ -91,24 +91,24 @@ def undeclared(ability: Ability[T], store: Store) -> T | None:
 
 
 async def names_in(store: Store, directory: StorePath) -> set[str]:
-    """The names that a listing gives; asserts that it gives each once."""
+    """Lists the names in a directory; asserts that each occurs once."""
     found = [status.path.name async for status in store.list(directory)]
     assert len(found) == len(set(found)), f"a listing repeats itself: {sorted(found)}"
     return set(found)
 
 
 async def outcomes(calls: Iterable[Awaitable[T]]) -> list[T | BaseException]:
-    """Runs calls at the same time and gives what each returned or raised."""
+    """Runs calls concurrently and returns each result or error."""
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
 def alike(answered: FileStatus, looked_at: FileStatus) -> bool:
-    """Whether a write was answered with what `status` then says, but for a time that the answer need not tell."""
+    """Returns True if the status from a write equals that of `status`; the write may lack the time."""
     if answered.modified is None:
         looked_at = msgspec.structs.replace(looked_at, modified=None)
     return answered == looked_at
 
 
 def successes(found: Iterable[object]) -> int:
-    """How many of them are no errors."""
+    """Counts the results that are not errors."""
     return sum(not isinstance(one, BaseException) for one in found)

@@ -1,5 +1,5 @@
 # ruff: noqa: S101
-"""Conformance: blocks that a list makes a file of, where the store has them."""
+"""Conformance tests of block lists."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from committer.testing._conformance_base import (
 
 
 class BlockListConformance(ConformanceBase):
-    """What holds of a store whose capabilities say `block_lists`."""
+    """Tests of stores with `block_lists`."""
 
     @pytest.fixture
     def blocks(self, store: Store, can: Capabilities) -> SupportsBlockLists | None:
-        """The store where it has block lists; None elsewhere."""
+        """Store with block lists; None without."""
         if not can.block_lists:
             return None
         return BLOCK_LISTS.required(store, "put_block")
@@ -262,7 +262,7 @@ class BlockListConformance(ConformanceBase):
 
 
 async def waiting(blocks: SupportsBlockLists, path: StorePath) -> dict[str, int]:
-    """The blocks that wait under a name, with their lengths."""
+    """Returns the lengths of the uncommitted blocks of a name, by id."""
     found = await blocks.list_uncommitted_blocks(path)
     assert len({block.block_id for block in found}) == len(found)
     return {block.block_id: block.size for block in found}

@@ -37,7 +37,7 @@ from committer.testing._conformance_base import (
 
 
 class DirectoryConformance(ConformanceBase):
-    """What holds of directories, and of deleting."""
+    """Tests of directories and their deletes."""
 
     async def test_list_children(self, store: Store, root: StorePath, channel: Channel) -> None:
         for name in ("file", "file2", "d/one", "d/two", "d/deep/three", "d-4", "d.5/x"):
@@ -47,7 +47,7 @@ class DirectoryConformance(ConformanceBase):
         assert {path.name for path, status in found.items() if status.is_directory} == {"d", "d.5"}
         for path, status in found.items():
             looked_at = await store.status(path)
-            # A listing need not tell stamps.
+            # A listing may lack stamps.
             assert msgspec.structs.replace(status, stamp=looked_at.stamp) == looked_at
             assert status.stamp in (None, looked_at.stamp)
         assert await names_in(store, root / "d") == {"one", "two", "deep"}
@@ -144,7 +144,7 @@ class DirectoryConformance(ConformanceBase):
             assert await channel.directories() == {"a", "a/b", "a/b/0", "a/b/1", "a/b/2", "a/b/3"}
 
     async def test_list_tree(self, store: Store, root: StorePath, channel: Channel) -> None:
-        """It shows what listings of every directory show."""
+        """A tree listing has the entries of a listing of every directory."""
         able = TREE_LISTING.of(store)
         if able is None:
             return
@@ -175,7 +175,7 @@ class DirectoryConformance(ConformanceBase):
         assert set(shown) == names | {"d", *(f"d/{number}" for number in range(7))}
 
     async def test_made_alike(self, store: Store, root: StorePath, channel: Channel) -> None:
-        """Of a directory that this process made it may be said, never of what is none, and each pair has its answer."""
+        """Only directories that this process made may be reported as alike; each pair has its answer."""
         able = DIRECTORY_RIGHTS.of(store)
         if able is None:
             return
@@ -198,7 +198,7 @@ class DirectoryConformance(ConformanceBase):
         answers = list(await able.made_alike([(root / "_temporary" / name, parent) for name, parent, _may in asked]))
         assert len(answers) == len(asked)
         assert not [name for (name, _parent, may), answer in zip(asked, answers, strict=True) if answer and not may]
-        # What is said of many is what is said of each.
+        # The answers to many pairs equal those to each.
         for (name, parent, _may), answer in zip(asked, answers, strict=True):
             assert list(await able.made_alike([(root / "_temporary" / name, parent)])) == [answer]
         assert (await channel.files(), await channel.directories()) == before
@@ -259,9 +259,7 @@ class DirectoryConformance(ConformanceBase):
 
 
 class DeleteConformance(ConformanceBase):
-    """What holds of a store whose capabilities say `conditional_delete`, `conditional_replace`, `batch_delete` or
-    `conditional_batch_delete`.
-    """
+    """Tests of `conditional_delete`, `conditional_replace`, `batch_delete` and `conditional_batch_delete`."""
 
     async def test_replace_only_what_was_seen(
         self, store: Store, root: StorePath, channel: Channel, can: Capabilities
@@ -278,7 +276,7 @@ class DeleteConformance(ConformanceBase):
             await able.replace_file(path, b"third", seen=first)
         assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
         assert await channel.files() == {"d/file": b"second"}
-        # What a look says serves as what the put said.
+        # The status of `status` works like that of `put`.
         assert alike(second, await store.status(path))
         await able.replace_file(path, b"fourth", seen=await store.status(path))
         assert await channel.files() == {"d/file": b"fourth"}
@@ -383,11 +381,11 @@ class DeleteConformance(ConformanceBase):
         asked = {missing: seen[root / "d/a"], **{root / name: seen[root / name] for name in names[:4]}}
         refused = await able.delete_files_if(asked)
         assert await channel.files() == left
-        # Of a name where nothing is a service may say that, or what it says of another file.
+        # For a missing name a service may report that, or another file.
         assert {path for path in refused if path != missing} == {root / "d/changed"}
         assert all(isinstance(error, StorePreconditionError) for error in refused.values())
         assert {error.outcome for error in refused.values()} == {"unchanged"}
-        # The same once more, as after a lost answer: what stands there by now is spared.
+        # Repeated, as after a lost response: files written meanwhile stay.
         await channel.write("d/a", b"of another job, too")
         again = await able.delete_files_if(asked)
         assert isinstance(again[root / "d/a"], StorePreconditionError)
@@ -455,6 +453,6 @@ class DeleteConformance(ConformanceBase):
 
 
 async def _deletes_many_on_conditions(store: Store, root: StorePath) -> bool:
-    """Whether it does, once it has tried: of a service only a probe can tell."""
+    """Returns True if the store deletes many files on conditions, which only a probe finds out."""
     await store.probe(root)
     return store.capabilities.conditional_batch_delete

@@ -1,5 +1,5 @@
 # ruff: noqa: S101
-"""Conformance: looking, reading, writing."""
+"""Conformance tests of status, reads and writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIMIT = 1 << 24
 
 
 class FileConformance(ConformanceBase):
-    """What holds of single files."""
+    """Tests of single files."""
 
     async def test_status_of_a_file(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
         await channel.write("d/file", b"12345")
@@ -71,9 +71,9 @@ class FileConformance(ConformanceBase):
         for name in ("missing", "d/file/below"):
             with pytest.raises(StoreNotFoundError) as caught:
                 await store.read(root / name, limit=LIMIT)
-            # What tells a driver whose put was refused that it is not the parent which is missing.
+            # Tells a driver whose put was refused that the parent is not what is missing.
             assert caught.value.operation == "read"
-        # Without real directories nothing is there, and a store may say it so.
+        # Without real directories a store may report that nothing is there.
         expected = StoreIsADirectoryError if can.directories else (StoreIsADirectoryError, StoreNotFoundError)
         with pytest.raises(expected):
             await store.read(root / "d", limit=LIMIT)
@@ -119,7 +119,7 @@ class FileConformance(ConformanceBase):
     async def test_put_through_a_temporary_whose_directory_is_gone(
         self, store: Store, root: StorePath, channel: Channel, can: Capabilities
     ) -> None:
-        """A record of a driver whose job was cleaned up, and set up anew: the directory it writes to went with it."""
+        """A stale driver writes a record after its job was cleaned up and set up anew: its directory is gone."""
         if not can.refuses_late_writes:
             return
         for exclusive in (True, False):
@@ -224,7 +224,7 @@ class FileConformance(ConformanceBase):
         writer = await store.open_writer(root / "file")
         for part in parts:
             await writer.write(cast("memoryview", part))
-        # Not one piece of memory: refused before anything of it is written.
+        # Not contiguous memory: refused before anything is written.
         with pytest.raises(TypeError):
             await writer.write(memoryview(numbers)[::2])
         await writer.write(b"end")

@@ -1,5 +1,5 @@
 # ruff: noqa: S101
-"""Conformance: symbolic links, where they can stand among the files."""
+"""Conformance tests of symbolic links."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from committer.testing._conformance_base import Channel, ConformanceBase, names_
 
 @runtime_checkable
 class LinkChannel(Channel, Protocol):
-    """A channel to a store whose capabilities say `links`. Its `files` and `directories` leave links out."""
+    """A channel to a store with `links`; its `files` and `directories` leave links out."""
 
     async def link(self, name: str, leads_to: str) -> None:
-        """Makes a symbolic link below the root, with the directories it needs."""
+        """Creates a symbolic link below the root, and its directories."""
 
     async def links(self) -> dict[str, str]:
-        """Every link below the root, with what it leads to."""
+        """Lists every link below the root, with its target."""
 
 
 class LinkConformance(ConformanceBase):
-    """A link is one thing that stands under a name: seen, moved and deleted itself, never what it leads to."""
+    """Tests that a link itself is read, renamed and deleted, never its target."""
 
     @pytest.fixture
     def linked(self, channel: Channel, can: Capabilities) -> LinkChannel | None:
-        """The channel where links can stand; None elsewhere."""
+        """Channel that makes links; None if the store has none."""
         if not can.links:
             return None
         assert isinstance(channel, LinkChannel), "a store with links needs a channel that makes them"
@@ -164,7 +164,7 @@ class LinkConformance(ConformanceBase):
     async def test_no_link_is_followed_in_a_jobs_directories(
         self, store: Store, root: StorePath, linked: LinkChannel | None
     ) -> None:
-        """From `_temporary` on a path is a job's: a link there was put by another, wherever on the way it stands."""
+        """Paths from `_temporary` on are a job's: a link anywhere on such a path comes from another program."""
         if linked is None:
             return
         outside = {"outside/file": b"1", "outside/d/file": b"2"}
@@ -197,7 +197,6 @@ class LinkConformance(ConformanceBase):
         with pytest.raises(StoreLinkError):
             await store.read(root / "_temporary/job/record", limit=9)
         assert await linked.files() == {**outside, "_temporary/job/own/file": b"3"}
-        # A link itself can be seen and removed.
         assert (await store.status(root / "_temporary/job/link")).is_link
         assert await store.delete_directory(root / "_temporary/job", recursive=True)
         assert await linked.files() == outside

@@ -1,5 +1,5 @@
 # ruff: noqa: S101
-"""Conformance: renames, and what only some stores can do."""
+"""Conformance tests of renames, and of abilities that only some stores have."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from committer.testing._conformance_base import Channel, ConformanceBase, outcom
 
 
 class RenameConformance(ConformanceBase):
-    """What holds of renames. Where a store cannot rename, only that it says so and touches nothing."""
+    """Tests of renames; of a store without renames, that it refuses them and changes nothing."""
 
     @pytest.fixture
     def replaces(self, can: Capabilities) -> list[bool]:
-        """The values of `replace` that the store can honour."""
+        """Values of `replace` that the store supports."""
         if not can.atomic_file_rename:
             return []
         return [replace for replace in (False, True) if (can.replacing_rename if replace else can.no_replace_rename)]
@@ -68,7 +68,7 @@ class RenameConformance(ConformanceBase):
     async def test_rename_by_another_version(
         self, store: Store, root: StorePath, channel: Channel, can: Capabilities
     ) -> None:
-        """Then the identity counts, if one is known: of a file that was renamed and back, and of another one."""
+        """A replaced generation: the identity decides, if known, for a file renamed and back, and for another one."""
         if not can.versions:
             return
         able = VERSIONS.required(store, "rename_version")
@@ -208,7 +208,7 @@ class RenameConformance(ConformanceBase):
         self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
     ) -> None:
         if not replaces or not can.atomic_directory_rename:
-            # A file system whose renames are links and unlinks gives a file two names here for good.
+            # On a file system whose renames are links and unlinks, the file would keep two names.
             return
         await channel.write("file", b"1")
         found = await outcomes(

@@ -36,18 +36,18 @@ T = TypeVar("T")
 
 
 class UploadFixtures(ConformanceBase):
-    """The store's uploads, and parts for them."""
+    """Fixtures of upload tests."""
 
     @pytest.fixture
     def uploads(self, store: Store, can: Capabilities) -> SupportsUploads | None:
-        """The store where it has uploads; None elsewhere."""
+        """Store with uploads; None without."""
         if not can.multipart:
             return None
         return UPLOADS.required(store, "create_upload")
 
     @pytest.fixture
     def contents(self, can: Capabilities) -> list[bytes]:
-        """Three parts that may follow one another; the last is short."""
+        """Contents of three successive parts; the last is short."""
         length = max(can.min_part_bytes, 3)
         return [b"a" * length, b"b" * length, b"c"]
 
@@ -61,19 +61,19 @@ async def begin(
 
 
 async def upload(uploads: SupportsUploads, path: StorePath, contents: Sequence[bytes], *, stamp: str) -> str:
-    """Uploads a file whole; gives the id that its upload had."""
+    """Uploads a file whole, and returns the upload's id."""
     upload_id, parts = await begin(uploads, path, contents, stamp=stamp)
     await uploads.complete_upload(path, upload_id, parts)
     return upload_id
 
 
 async def drained(entries: AsyncIterator[T]) -> list[T]:
-    """Everything that an iterator gives."""
+    """Returns all entries of an iterator."""
     return [entry async for entry in entries]
 
 
 class UploadConformance(UploadFixtures):
-    """What holds of a store whose capabilities say `multipart`, until an upload is completed."""
+    """Tests of stores with `multipart`, until an upload is completed."""
 
     async def test_an_upload_appears_when_it_is_completed(
         self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel, contents: list[bytes]
@@ -290,7 +290,7 @@ class UploadConformance(UploadFixtures):
 
 
 class CompletionConformance(UploadFixtures):
-    """What holds of a store whose capabilities say `multipart`, when an upload is completed."""
+    """Tests of stores with `multipart`, when an upload is completed."""
 
     async def test_anyone_completes_an_upload_from_what_was_answered(
         self, uploads: SupportsUploads | None, root: StorePath, channel: Channel, contents: list[bytes]

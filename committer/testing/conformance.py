@@ -1,4 +1,4 @@
-"""The tests that every store must pass, to be run with pytest and pytest-asyncio in its ``auto`` mode.
+"""Conformance suite for stores, for pytest and pytest-asyncio in its ``auto`` mode.
 
     class TestMyStore(StoreConformance):
         @pytest.fixture
@@ -10,7 +10,7 @@
         @pytest.fixture
         def channel(self, root): ...    # another way to the same files: a `Channel`, with links a `LinkChannel`
 
-What a store says it cannot do is not asked of it, beyond refusing it properly.
+The suite tests of an ability that a store does not declare only that the store refuses it properly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store that fails on demand, and records its calls."""
+"""A store that fails on demand and records its calls."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ class Call(msgspec.Struct):
     """One call that reached a `FaultyStore`.
 
     Attributes:
-        number: Its place in the order of arrival; the first is 1.
-        operation: Name of the store method; of a file being written ``write``, ``close_writer`` or ``abort_writer``.
-        path: Its path.
-        destination: Its second path, where there is one.
-        fault: What was done to it.
-        result: Empty while it runs; then ``ok`` or the name of the error that the caller saw.
+        number: Its number in order of arrival, from 1.
+        operation: The store method; for a file being written ``write``, ``close_writer`` or ``abort_writer``.
+        destination: The second path, if any.
+        fault: The fault that hit it.
+        result: Empty while it runs; then ``ok`` or the name of the error that the caller got.
     """
 
     number: int
@@ -59,20 +58,21 @@ class Call(msgspec.Struct):
 
 
 class Fault(msgspec.Struct, kw_only=True):
-    """One thing that goes wrong, at the calls that fit all that is given.
+    """One fault, for the calls that match everything given.
 
     Attributes:
-        kind: What happens. Without effect: ``unavailable``, ``throttled``, ``forbidden``, and ``unanswered`` (the
-            request is lost, and its caller cannot know). After the effect: ``lost`` (the answer is). ``crash_before``
-            and ``crash_after`` kill the process: this call, and every later one, raises `SimulatedCrash`. Out of order:
-            ``late`` (the caller cannot know, and the request arrives `delay_s` later), ``again`` (it is answered, and
-            arrives a second time `delay_s` later); of listings and of writing to an open file both are ``lost``.
+        kind: What happens. Without effect: ``unavailable``, ``throttled``, ``forbidden``, and ``unanswered``
+            (the request is lost, which the caller cannot know). After the effect: ``lost`` (the response is
+            lost). ``crash_before`` and ``crash_after`` kill the process: this call, and every later one, raises
+            `SimulatedCrash`. Delayed requests: ``late`` (the caller gets an unknown outcome, and the request
+            arrives `delay_s` later), ``again`` (the caller gets the response, and the request arrives a second
+            time `delay_s` later); for listings and writes to an open file both mean ``lost``.
         call: The number of the call.
         operation: The name of the operation.
-        path: Part of a path's text, or what says yes to a path; one of the call's two paths must fit.
-        times: How many fitting calls it hits, the first ones; None hits all.
-        retry_after_s: What a throttled call says about the wait, in seconds.
-        delay_s: How much later a request arrives that comes late or again, in seconds of the runtime.
+        path: Part of a path's text, or a predicate; one of the call's two paths must match.
+        times: Number of matching calls that it hits, the first ones; None for all.
+        retry_after_s: Wait that a throttled call asks for, in seconds.
+        delay_s: Delay of a late or repeated request, in seconds of the runtime.
     """
 
     kind: FaultKind
@@ -84,7 +84,7 @@ class Fault(msgspec.Struct, kw_only=True):
     delay_s: float = 1.0
 
     def fits(self, call: Call) -> bool:
-        """Whether it hits a call, were it still in force."""
+        """Returns True if the fault matches a call, whether or not it is used up."""
         if self.call is not None and self.call != call.number:
             return False
         if self.operation is not None and self.operation != call.operation:
@@ -99,12 +99,12 @@ T = TypeVar("T")
 
 Hook: TypeAlias = Callable[[Call], Awaitable[None]]
 
-# These cannot come out of order: a listing changes nothing, and an open file is one connection.
+# These cannot be delayed: a listing changes nothing, and an open file is one connection.
 _IN_ORDER = frozenset({"list", "list_tree", "list_uploads", "list_parts", "write", "close_writer", "abort_writer"})
 
 
 class FaultyCalls(ForwardingStore):
-    """The calls of one process to a store: counted, remembered, and made to fail as told."""
+    """Calls of one process to a store: counted, recorded, and failed as told."""
 
     def __init__(self, inner: Store, faults: Iterable[Fault] = (), *, before_call: Hook | None = None) -> None:
         super().__init__(inner)
@@ -116,15 +116,15 @@ class FaultyCalls(ForwardingStore):
         self.under_way: set[asyncio.Task[None]] = set()
 
     def count(self, operation: str | None = None) -> int:
-        """How many calls there were, of one operation or of all."""
+        """Counts the calls of one operation or of all."""
         return sum(operation in (None, call.operation) for call in self.calls)
 
     def counts(self) -> Counter[str]:
-        """How many calls there were of each operation."""
+        """Counts the calls of each operation."""
         return Counter(call.operation for call in self.calls)
 
     def log(self) -> str:
-        """Every call on a line of its own."""
+        """Renders every call, one a line."""
         return "\n".join(str(call) for call in self.calls)
 
     async def call(
@@ -134,13 +134,13 @@ class FaultyCalls(ForwardingStore):
         path: StorePath,
         destination: StorePath | None = None,
     ) -> T:
-        """Makes a call of the store's own; as `run`."""
+        """Makes one of the store's own calls; as `run`."""
         return await self.run(operation.name, send, path, destination)
 
     async def stream(
         self, operation: Operation, entries: Callable[[], AsyncIterator[T]], path: StorePath
     ) -> AsyncIterator[T]:
-        """Counts a listing as one call; what hits it after its effect comes behind its last entry."""
+        """Counts a listing as one call; a fault after the effect comes behind the last entry."""
         call, fault = await self._begin(operation.name, path)
         self._strike_before(call, fault)
         async for entry in entries():
@@ -155,7 +155,7 @@ class FaultyCalls(ForwardingStore):
         path: StorePath,
         destination: StorePath | None = None,
     ) -> T:
-        """Counts a call, lets it fail as told, and else has its effect; for stores with more operations than most."""
+        """Counts a call and makes it, or fails it as told; for stores with further operations."""
         call, fault = await self._begin(operation, path, destination)
         if fault is not None and fault.kind in {"late", "again"} and operation not in _IN_ORDER:
             self._send_later(call, effect, fault.delay_s)
@@ -171,7 +171,7 @@ class FaultyCalls(ForwardingStore):
         return result
 
     def fault_for(self, call: Call) -> Fault | None:
-        """What goes wrong with a call that is about to be made; asked once a call."""
+        """Returns the fault for a call that is about to be made, and uses it up; called once a call."""
         for fault in self.faults:
             if fault.times != 0 and fault.fits(call):
                 if fault.times is not None:
@@ -239,11 +239,11 @@ class FaultyCalls(ForwardingStore):
         try:
             raise error
         finally:
-            # Tests count what waits for the cycle collector: an error that its own frame has does.
+            # An error that its own frame holds waits for the cycle collector, which tests count.
             del error
 
     def _strike_after(self, call: Call, fault: Fault | None) -> None:
-        # What was under way when the process died had its effect, but no caller is left to hear of it.
+        # A call in progress when the process died had its effect, but its caller never learns of it.
         self._check_alive(call)
         lost = fault is not None and (
             fault.kind == "lost" or (fault.kind in {"late", "again"} and call.operation in _IN_ORDER)
@@ -264,35 +264,35 @@ class FaultyCalls(ForwardingStore):
 
 
 class FaultyStore(FaultyCalls):
-    """Wraps a store and stands for one process's connection to it.
+    """Wraps a store as one process's connection to it.
 
-    Each rename of a file is a call, whether or not the inner store renames many in one. A listing is one call; what
-    hits it after its effect comes behind its last entry. `local_path` and `close` are no store calls: they always work,
-    so that a test can tidy up after a crash.
+    Each rename of a file is a call, even if the inner store renames many in one. A listing is one call; a fault
+    after its effect comes behind its last entry. `local_path` and `close` are no store calls and always work,
+    so that a test can clean up after a crash.
 
     Attributes:
-        inner: The store itself: what another process, or a test, looks through.
-        faults: What goes wrong from now on; the first that fits a call hits it. May be changed at any time.
+        inner: The wrapped store, as another process, or a test, sees it.
+        faults: Faults from now on; the first that matches a call hits it. May be changed at any time.
         calls: Every call so far, in order of arrival.
-        before_call: Awaited before each call, crashes included; lets a test do something at exactly that moment.
-        after_effect: Called right after each effect, before anything else can happen; of late requests too.
+        before_call: Awaited before each call, crashes included; lets a test act at exactly that moment.
+        after_effect: Called right after each effect, before anything else can happen; for delayed requests, too.
         crashed: Whether the process died.
         under_way: Requests that will still arrive.
     """
 
     @property
     def capabilities(self) -> Capabilities:
-        """The inner store's, without `batch_rename` and `tree_counts`."""
+        """Capabilities of the inner store, without `batch_rename` and `tree_counts`."""
         can = self.inner.capabilities
         return msgspec.structs.replace(can, batch_rename=False, tree_counts=False) if can.batch_rename else can
 
     async def put_part(
         self, path: StorePath, upload_id: str, number: int, data: bytes | bytearray | memoryview
     ) -> UploadPart:
-        """One call."""
-        # It may arrive when the caller's buffer holds something else.
+        """Sends a part; one call."""
+        # Copied, because a delayed request arrives when the caller's buffer may hold something else.
         return await super().put_part(path, upload_id, number, bytes(data))
 
     async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
-        """One call."""
+        """Sends a block; one call."""
         await super().put_block(path, block_id, bytes(data))

@@ -1,7 +1,7 @@
-"""A runtime and an event loop whose clock is virtual.
+"""Runtimes and an event loop with virtual time.
 
-Other than `VirtualRuntime`, which runs beside real work on any loop, this one owns time altogether: `asyncio.sleep`,
-timeouts and anyio's deadlines pass at once too, and a program in which no task can go on any more is seen as such.
+`VirtualRuntime` works beside real work on any loop. `VirtualLoop` controls all time: `asyncio.sleep`, timeouts
+and anyio's deadlines pass at once, too, and it detects a program in which no task can continue.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ T = TypeVar("T")
 
 BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
-# Where a loop does not show what is ready to run (uvloop), this many turns without a new timer count as idle.
+# On a loop that hides its ready calls (uvloop), this many turns without a new timer count as idle.
 _IDLE_TURNS = 100
 
-# Several runtimes may watch one loop; their looks at it are no work that time would have to wait for.
+# Pending checks for idleness per loop: those of several runtimes are not work that holds the clock.
 _looks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
 
 
 class VirtualRuntime(Runtime):
-    """Time that is told when to pass, and randomness from a seed.
+    """Runtime with virtual time, and randomness from a seed.
 
-    With `auto_advance` the clock jumps to the next timer as soon as the loop has nothing else to run. Threads are
-    waited for when they are entered through `run_blocking`, one at a time so that they end in order. What the loop
+    With `auto_advance` the clock jumps to the next timer as soon as the loop has nothing else to run. It waits
+    for threads started by `run_blocking`, which run one at a time, so that they finish in order. What the loop
     cannot see (sockets, another thread pool) does not hold the clock: use `hold`, or ``auto_advance=False`` and
     `advance`. On uvloop "nothing else to run" is a guess, good for hand-overs of up to a hundred turns.
 
     Args:
-        seed: Of everything random.
-        start: The date and time when the clock shows 0.
+        seed: Seed of all randomness.
+        start: The date and time at which the clock shows 0.
         auto_advance: Whether time passes by itself.
     """
 
@@ -63,11 +63,11 @@ class VirtualRuntime(Runtime):
         self._quiet_turns = 0
 
     def monotonic(self) -> float:
-        """Virtual seconds since the runtime was made."""
+        """Returns the virtual seconds since the runtime was made."""
         return self._now
 
     def now(self) -> datetime:
-        """`start` and the virtual seconds since."""
+        """Returns `start` plus the virtual seconds since."""
         return self._start + timedelta(seconds=self._now)
 
     async def sleep(self, seconds: float) -> None:
@@ -83,7 +83,7 @@ class VirtualRuntime(Runtime):
             timer.cancel()
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """A timer of virtual time. Timers of one moment run in the order they were made in."""
+        """Starts a timer of virtual time. Timers of one moment run in the order in which they were started."""
         self._made += 1
         timer = _VirtualTimer(self._now + max(seconds, 0.0), self._made, callback, copy_context())
         heapq.heappush(self._timers, timer)
@@ -101,15 +101,15 @@ class VirtualRuntime(Runtime):
             self._watch()
 
     def nonce(self, nbytes: int = 6) -> str:
-        """The seed's next bytes."""
+        """Returns the seed's next bytes."""
         return self._random.randbytes(nbytes).hex()
 
     def uuid(self) -> str:
-        """The seed's next UUID."""
+        """Returns the seed's next UUID."""
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def random(self) -> float:
-        """The seed's next number."""
+        """Returns the seed's next number."""
         return self._random.random()
 
     async def settle(self) -> None:
@@ -120,7 +120,7 @@ class VirtualRuntime(Runtime):
         await settled
 
     async def advance(self, seconds: float) -> None:
-        """Lets time pass, running every timer that falls due on the way, each moment settled before the next."""
+        """Lets time pass and runs the timers on the way; each moment is settled before the next."""
         until = self._now + seconds
         with self.hold():
             await self.settle()
@@ -140,7 +140,7 @@ class VirtualRuntime(Runtime):
             self._watch()
 
     def _watch(self) -> None:
-        """Has the loop look, after everything that is ready now, whether it is idle."""
+        """Checks for idleness after everything that is ready now."""
         self._quiet_turns = 0
         try:
             loop = asyncio.get_running_loop()
@@ -199,7 +199,7 @@ class VirtualRuntime(Runtime):
 
 
 class _VirtualTimer:
-    """A callback and when it is due; without callback once it ran or was cancelled."""
+    """Callback and due time of a timer; no callback after it ran or was cancelled."""
 
     __slots__ = ("callback", "context", "made", "when")
 
@@ -213,7 +213,6 @@ class _VirtualTimer:
         return (self.when, self.made) < (other.when, other.made)
 
     def cancel(self) -> None:
-        """Keeps the callback from running."""
         self.callback = None
 
     def run(self) -> None:
@@ -225,7 +224,7 @@ class _VirtualTimer:
 A = TypeVarTuple("A")
 
 
-# Sums of seconds that differ by less than this are one moment, as they are to asyncio's own loop.
+# Moments closer than this are the same, as for asyncio's own loop.
 _SAME_MOMENT_S = 1e-9
 
 
@@ -234,7 +233,7 @@ class DeadlockError(Exception):
 
 
 class _Call:
-    """A call that the loop makes as soon as it can, unless it is cancelled before."""
+    """Call of `call_soon`, which can be cancelled."""
 
     __slots__ = ("args", "callback", "context")
 
@@ -244,16 +243,14 @@ class _Call:
         self.context = copy_context() if context is None else context
 
     def cancel(self) -> None:
-        """Keeps the call from being made."""
         self.callback = None
 
     def cancelled(self) -> bool:
-        """Whether it was."""
         return self.callback is None
 
 
 class _TimedCall(float):
-    """A call at a moment. It is that moment, so that the heap of timers compares two of them as numbers."""
+    """Timed call; as a float of its moment, so that the heap of timers compares numbers."""
 
     __slots__ = ("args", "callback", "context")
 
@@ -262,29 +259,25 @@ class _TimedCall(float):
     context: Context
 
     def cancel(self) -> None:
-        """Keeps the call from being made."""
         self.callback = None
 
     def cancelled(self) -> bool:
-        """Whether it was."""
         return self.callback is None
 
     def when(self) -> float:
-        """The moment, on the loop's clock."""
         return float(self)
 
 
 class VirtualLoop(base_events.BaseEventLoop):
-    """A loop that is never idle: when nothing is ready its clock jumps to the next timer.
+    """Event loop that never idles: when nothing is ready, its clock jumps to the next timer.
 
-    It has no sockets, threads, signals and debug mode. Without looking for them it takes 60% of the time of
-    asyncio's own loop.
+    It has no sockets, threads, signals or debug mode, and takes 60% of the time of asyncio's own loop.
 
     Attributes:
-        passed: Virtual seconds since it was made.
+        passed: Virtual seconds since the loop was made.
     """
 
-    # `stop` sets it, and `run_forever` takes it back.
+    # Set by `stop`, reset by `run_forever`.
     _stopping: bool
 
     def __init__(self) -> None:
@@ -294,11 +287,11 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._timers: list[_TimedCall] = []
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Returns the virtual seconds since the loop was made."""
         return self.passed
 
     def call_soon(self, callback: Callable[[Unpack[A]], object], *args: *A, context: Context | None = None) -> Any:
-        """Makes a call after those that are ready."""
+        """Schedules a call after those that are ready."""
         call = _Call(callback, args, context)
         self._calls.append(call)
         return call
@@ -306,7 +299,7 @@ class VirtualLoop(base_events.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[[Unpack[A]], object], *args: *A, context: Context | None = None
     ) -> Any:
-        """Makes a call at a moment of the loop's clock."""
+        """Schedules a call at a moment of the loop's clock."""
         timer = _TimedCall(when)
         timer.callback, timer.args = callback, args
         timer.context = copy_context() if context is None else context
@@ -316,11 +309,11 @@ class VirtualLoop(base_events.BaseEventLoop):
     def call_later(
         self, delay: float, callback: Callable[[Unpack[A]], object], *args: *A, context: Context | None = None
     ) -> Any:
-        """Makes a call after so many seconds."""
+        """Schedules a call after a delay in seconds."""
         return self.call_at(self.passed + delay, callback, *args, context=context)
 
     def _run_once(self) -> None:
-        """Makes calls until the loop is told to stop; `run_forever` asks for one turn, and looks whether it was."""
+        """Runs calls until the loop is stopped; `run_forever` expects one turn, and then checks for the stop."""
         calls, timers = self._calls, self._timers
         while True:
             while timers and timers[0].callback is None:
@@ -347,56 +340,51 @@ class VirtualLoop(base_events.BaseEventLoop):
         except BaseException as error:
             self.call_exception_handler({"message": f"a call of {call.callback!r} failed", "exception": error})
 
-    # There is one thread.
+    # There is only one thread.
     call_soon_threadsafe = call_soon
 
     def close(self) -> None:
-        """Forgets all calls and timers."""
+        """Discards all calls and timers."""
         self._calls.clear()
         self._timers.clear()
         super().close()
 
 
 class LoopRuntime(SystemRuntime):
-    """Time from a virtual loop, chance from a seed, no threads.
-
-    Args:
-        loop: The loop.
-        seed: Of everything random.
-    """
+    """Runtime of a virtual loop, with randomness from a seed and without threads."""
 
     def __init__(self, loop: VirtualLoop, seed: int = 0) -> None:
         self._loop = loop
         self._random = random.Random(seed)
 
     def monotonic(self) -> float:
-        """The loop's clock."""
+        """Returns the loop's clock."""
         return self._loop.passed
 
     def now(self) -> datetime:
-        """The loop's clock, counted from the beginning of 2026."""
+        """Returns the loop's clock, counted from the beginning of 2026."""
         return BEGINNING + timedelta(seconds=self.monotonic())
 
     async def run_blocking(self, call: Callable[[], T]) -> T:
-        """Makes the call at once, on the loop."""
+        """Runs the call at once, on the loop."""
         return call()
 
     def nonce(self, nbytes: int = 6) -> str:
-        """The seed's next bytes."""
+        """Returns the seed's next bytes."""
         return self._random.randbytes(nbytes).hex()
 
     def uuid(self) -> str:
-        """The seed's next UUID."""
+        """Returns the seed's next UUID."""
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def random(self) -> float:
-        """The seed's next number."""
+        """Returns the seed's next number."""
         return self._random.random()
 
 
 @contextmanager
 def virtual_loop(seed: int = 0) -> Iterator[VirtualLoop]:
-    """A virtual loop for a block, with a runtime of its seed in force; what is left running is cancelled at the end."""
+    """Opens a virtual loop and a runtime with its seed for a block; remaining tasks are cancelled at its end."""
     loop = VirtualLoop()
     try:
         with use_runtime(LoopRuntime(loop, seed)):
@@ -415,14 +403,10 @@ def virtual_loop(seed: int = 0) -> Iterator[VirtualLoop]:
 
 
 def run_virtually(main: Callable[[], Coroutine[Any, Any, T]], *, seed: int = 0) -> T:
-    """Runs a coroutine to its end on a virtual loop of its own.
-
-    Args:
-        main: Makes the coroutine.
-        seed: Of the runtime that is in force while it runs.
+    """Runs a coroutine to its end on a virtual loop of its own; `seed` is that of its runtime.
 
     Raises:
-        DeadlockError: It can never end.
+        DeadlockError: The coroutine can never end.
     """
     with virtual_loop(seed) as loop:
         return loop.run_until_complete(main())
