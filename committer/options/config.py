@@ -146,14 +146,7 @@ _RULES: dict[str, Callable[[object], str]] = {
 
 
 class Explained(NamedTuple):
-    """One choice and its origin.
-
-    Attributes:
-        field: The field of `CommitterConfig`.
-        value: Its value.
-        origin: ``default``, ``argument``, or the option key that gave it.
-        key: The option key that can give it.
-    """
+    """One choice and its origin: ``default``, ``argument``, or the option key that gave it; `key` can give it."""
 
     field: str
     value: object
@@ -399,16 +392,14 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Reads choices by field, each as text from a command line or a Spark option.
 
         Raises:
-            msgspec.ValidationError: A text is not a value of its field.
-            ConfigurationError: A value is invalid.
+            msgspec.ValidationError: A text is not a value of its field; `ConfigurationError` for other invalid values.
         """
         lists = {field.name for field in msgspec.structs.fields(cls) if isinstance(field.default, tuple)}
         read = {name: values_of_list(text) if name in lists else text for name, text in values.items()}
         return msgspec.convert(read, cls, strict=False)
 
     def replace(self, **changes: object) -> CommitterConfig:
-        """Returns the choices with `changes` by field; other fields keep their origins, which
-        `msgspec.structs.replace` loses.
+        """Returns the choices with `changes`; other fields keep their origins, which `msgspec.structs.replace` loses.
 
         Raises:
             ConfigurationError: A field has an invalid value.

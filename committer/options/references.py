@@ -41,10 +41,8 @@ class Secret:
         return type(self), (self._value if self.is_reference else None, self.option)
 
     def reveal(self) -> str:
-        """Returns the secret; blocks to read a file.
-
-        Raises:
-            ConfigurationError: The secret cannot be found, or stayed in another process.
+        """Returns the secret, blocking for a file; raises `ConfigurationError` if it is missing or in another
+        process.
         """
         if self._value is None:
             raise ConfigurationError(
@@ -111,10 +109,8 @@ def is_in_file(value: object) -> bool:
 def resolved(value: str, option: str) -> str:
     """Resolves a reference, without surrounding space; returns any other value as it is.
 
-    Blocks to read a file. Errors name `option`, as its user spelled it, and never what was found.
-
-    Raises:
-        ConfigurationError: The reference leads nowhere, or `ALLOWED` does not list it.
+    Blocks to read a file. Errors name `option` and never what was found; `ConfigurationError` is raised if the
+    reference leads nowhere, or `ALLOWED` does not list it.
     """
     if not is_reference(value):
         return value

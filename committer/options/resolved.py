@@ -108,11 +108,7 @@ class Resolved(NamedTuple):
 
 
 def resolve(options: Mapping[str, object]) -> Resolved:
-    """Reads the options that the table knows, and ignores other keys.
-
-    Raises:
-        ConfigurationError: A text is not of its option's kind; the error names key and value.
-    """
+    """Reads the options that the table knows, and ignores other keys; raises `ConfigurationError` for a bad text."""
     _refuse_no_mapping(options)
     resolved = Resolved({}, {}, [], [])
     second: list[tuple[Option, str, object]] = []

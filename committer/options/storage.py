@@ -51,7 +51,7 @@ class OptionTable:
         switches: The same for names that may be given switched off, which has no effect.
         read_apart: Other tools' names that the store's own reader interprets, with the option that the value
             always decides; empty if that depends on the value.
-        hadoop_prefix: Prefix of Hadoop's keys for such a store; empty for none.
+        hadoop_prefix: Prefix of Hadoop's keys for such a store.
         hadoop_only: Hadoop's keys that give no option themselves, but affect others.
         hadoop_access: Those of them that choose among Hadoop's ways to authenticate.
         hadoop_found: Classes in those keys for which the store needs no option.
@@ -77,8 +77,7 @@ class OptionTable:
         return tuple(option.name for option in self.options)
 
     def find(self, key: str) -> StorageOption | None:
-        """Returns the option of a name in any tool and case; None if the store's own reader must interpret its
-        value.
+        """Returns the option of a name in any tool and case; None if the store's own reader must interpret its value.
 
         Raises:
             ConfigurationError: The name is unknown.
@@ -104,13 +103,10 @@ class OptionTable:
         return self.find(decided or key)
 
     def named(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Returns options by the store's own names, with references to non-secrets resolved; None counts as not
-        given.
+        """Returns options by the store's own names, with references to non-secrets resolved; None counts as not given.
 
-        The store translates Hadoop's keys before.
-
-        Raises:
-            ConfigurationError: A name is unknown, two names give one option, or a reference cannot be resolved.
+        The store translates Hadoop's keys before. `ConfigurationError` is raised for an unknown name, two names
+        of one option, and a reference that leads nowhere.
         """
         found: dict[str, object] = {}
         spelled: dict[str, str] = {}
@@ -205,13 +201,12 @@ class OptionTable:
 
 
 def check_text(table: OptionTable | None, key: str, value: str, *, shown: str, why: str) -> None:
-    """Refuses a value that others could read, on a command line or in a Spark plan.
+    """Refuses a value that others could read, on a command line or in a Spark plan; no error repeats it.
 
     Args:
         table: The store's options; a store without a table takes references only.
-        value: The value, which no error repeats.
         shown: The option as its user spelled it.
-        why: Who can read it, a clause.
+        why: Who can read the value, a clause.
     """
     option = table.find(key) if table is not None else None
     if option is not None and option.instance:

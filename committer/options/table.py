@@ -313,7 +313,6 @@ class JobIdentity(NamedTuple):
 
     Attributes:
         job_id: Unique id of S3A's committers, or Spark's id of the write; None if the MapReduce job id counts.
-        job_attempt: The job attempt, 0 for the first.
     """
 
     job_id: str | None
@@ -321,11 +320,7 @@ class JobIdentity(NamedTuple):
 
 
 def job_identity(options: Mapping[str, object]) -> JobIdentity:
-    """Reads the job's identity from a Hadoop or Spark configuration.
-
-    Raises:
-        ConfigurationError: The job attempt is not an integer of zero or more, or a required id is missing.
-    """
+    """Reads the job's identity from a Hadoop or Spark configuration; refuses a bad attempt or a missing required id."""
     found = {key: (written_as, value) for key, written_as, value in plain_keys(options)}
     written_as, value = found.get(JOB_ATTEMPT, (JOB_ATTEMPT, 0))
     attempt = read_int(written_as, value)

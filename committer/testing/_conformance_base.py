@@ -62,7 +62,6 @@ class ConformanceBase:
 
     @pytest.fixture
     def store(self) -> Store:
-        """Store under test."""
         raise NotImplementedError("give a fixture `store`")
 
     @pytest.fixture
@@ -77,7 +76,6 @@ class ConformanceBase:
 
     @pytest.fixture
     def can(self, store: Store) -> Capabilities:
-        """Capabilities of the store."""
         return store.capabilities
 
 

@@ -36,8 +36,6 @@ T = TypeVar("T")
 
 
 class UploadFixtures(ConformanceBase):
-    """Fixtures of upload tests."""
-
     @pytest.fixture
     def uploads(self, store: Store, can: Capabilities) -> SupportsUploads | None:
         """Store with uploads; None without."""
@@ -68,7 +66,6 @@ async def upload(uploads: SupportsUploads, path: StorePath, contents: Sequence[b
 
 
 async def drained(entries: AsyncIterator[T]) -> list[T]:
-    """Returns all entries of an iterator."""
     return [entry async for entry in entries]
 
 

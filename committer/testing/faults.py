@@ -39,8 +39,6 @@ class Call(msgspec.Struct):
     Attributes:
         number: Its number in order of arrival, from 1.
         operation: The store method; for a file being written ``write``, ``close_writer`` or ``abort_writer``.
-        destination: The second path, if any.
-        fault: The fault that hit it.
         result: Empty while it runs; then ``ok`` or the name of the error that the caller got.
     """
 

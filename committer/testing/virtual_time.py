@@ -271,10 +271,8 @@ class _TimedCall(float):
 class VirtualLoop(base_events.BaseEventLoop):
     """Event loop that never idles: when nothing is ready, its clock jumps to the next timer.
 
-    It has no sockets, threads, signals or debug mode, and takes 60% of the time of asyncio's own loop.
-
-    Attributes:
-        passed: Virtual seconds since the loop was made.
+    It has no sockets, threads, signals or debug mode, and takes 60% of the time of asyncio's own loop. `passed`
+    holds the virtual seconds since it was made.
     """
 
     # Set by `stop`, reset by `run_forever`.
@@ -403,10 +401,6 @@ def virtual_loop(seed: int = 0) -> Iterator[VirtualLoop]:
 
 
 def run_virtually(main: Callable[[], Coroutine[Any, Any, T]], *, seed: int = 0) -> T:
-    """Runs a coroutine to its end on a virtual loop of its own; `seed` is that of its runtime.
-
-    Raises:
-        DeadlockError: The coroutine can never end.
-    """
+    """Runs a coroutine on a virtual loop of its own; raises `DeadlockError` if it can never end."""
     with virtual_loop(seed) as loop:
         return loop.run_until_complete(main())

@@ -68,8 +68,8 @@ class Renames:
         )
 
     async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
-        """Renames a directory: see `Store.rename_directory`. Two calls, one if it is `known` to be a directory
-        (see `SupportsKnownDirectories`), and one more for each continuation.
+        """Renames a directory: see `Store.rename_directory`. Two calls, one if `known`; one more for each
+        continuation.
         """
         operation = "rename_directory"
         if not known and not (await self._store.status(source)).is_directory:

@@ -39,9 +39,8 @@ async def probe(store: Store, wire: AdlsWire, directory: StorePath) -> None:
 async def _refuse_flat(wire: AdlsWire, directory: StorePath) -> None:
     """Raises if the account has no hierarchical namespace.
 
-    Where the filesystem's properties may not be read, asks as Hadoop does
-    (`AzureBlobFileSystemStore.getIsNamespaceEnabled`): a flat account refuses to list access control with
-    status 400.
+    If the filesystem's properties may not be read, asks as Hadoop does: a flat account answers 400 to a request
+    for access control (`AzureBlobFileSystemStore.getIsNamespaceEnabled`).
     """
     answer = await wire.send("probe", "HEAD", directory, (("resource", "filesystem"),), changes=False, at="")
     said = answer.headers.get("x-ms-namespace-enabled", "").lower()

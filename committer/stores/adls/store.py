@@ -53,15 +53,13 @@ _CAPABILITIES: Final = Capabilities(
 class AdlsStore(HttpStore):
     """Store for one container of an account with hierarchical namespace, over its REST interface.
 
-    - A file's identity is its etag, which a rename keeps (`probe` verifies it). A rename carries the etag of
-      its source; without `identity` the store reads the source's status first, which also keeps it from
-      renaming a directory as a file.
-    - If the source of a rename is missing and the same file is at the destination, the request may have been
-      sent twice on its way: the store raises `StoreNotFoundError` of the source with the outcome ``unknown``.
-    - Deleting a file reads its status and deletes that very etag: the service's own delete would take a
-      directory, too.
-    - ``put`` is one "Put Blob" on the blob endpoint; where that is refused, the store writes a file beside it
-      and renames it, five calls in all.
+    - A file's identity is its etag, which a rename keeps (`probe` verifies it). A rename carries the etag of its
+      source; without `identity` the store reads the source's status first, so that it renames no directory as a
+      file.
+    - If the source of a rename is missing and the same file is at the destination, the request may have been sent
+      twice on its way: the store raises `StoreNotFoundError` of the source with the outcome ``unknown``.
+    - Deleting a file reads its status and deletes that very etag: the service's own delete would take a directory, too.
+    - ``put`` is one "Put Blob" on the blob endpoint; where that is refused, it is a write and a rename, five calls.
     - The service creates missing parents. `make_directory` without `parents` checks the parent first.
 
     Args:
@@ -77,7 +75,6 @@ class AdlsStore(HttpStore):
 
     Raises:
         ConfigurationError: The options contradict one another, are malformed, or would send a token without TLS.
-        InvalidPathError: The authority is not of the form above.
     """
 
     def __init__(

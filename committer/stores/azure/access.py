@@ -54,9 +54,7 @@ class Access(ABC):
         """Fetches what `authorise` needs; called before a request unless `ready`.
 
         Raises:
-            ConfigurationError: The secret cannot be found or is malformed.
-            StorePermissionError: The credential gave no token.
-            StoreUnavailableError: The token service cannot be reached.
+            CommitterError: The secret is missing or malformed, or no token was given.
         """
 
     @abstractmethod
@@ -192,8 +190,7 @@ class Token(Access):
     """Access that sends an OAuth token, cached until shortly before it expires, and never without TLS.
 
     Args:
-        credential: Holds an object with ``get_token``, async or blocking (then called in a thread); None for
-            ``DefaultAzureCredential``, made when first needed.
+        credential: Holds an object with ``get_token``, async or blocking; None for ``DefaultAzureCredential``.
     """
 
     needs_tls = True
@@ -279,8 +276,7 @@ class Token(Access):
         except Exception as error:
             name = type(self._credential).__name__
             unreachable = type(error).__name__ in {"ServiceRequestError", "ServiceResponseError", "TimeoutError"}
-            # A chain of credentials gives a reason for each, pages of text: only the first line goes into the
-            # message.
+            # A chain of credentials gives pages of reasons: only the first line goes into the message.
             said, _, details = redact(f"{type(error).__name__}: {error}").partition("\n")
         # Raised outside of the except block, without a cause: a vendor's exception may hold secrets.
         refused: StoreError
@@ -351,7 +347,6 @@ def _default_credential() -> Any:
 
 
 def _identity(name: str, why: str) -> Any:
-    """Returns a credential class of azure-identity."""
     try:
         import azure.identity
     except ImportError:

@@ -78,11 +78,9 @@ def error_of(
     changes: bool = True,
     replaces: bool = False,
 ) -> CommitterError:
-    """Maps a refusal (status 300 or more) to an error.
+    """Maps a refusal (status 300 or more) to an error; `path` is the destination of a rename.
 
     Args:
-        path: Path of the call; the destination of a rename.
-        changes: Whether the call may have changed anything.
         replaces: Whether the call may replace a file at `path`: a conflict is then about the kind of entry.
     """
     status, code = answer.status, code_of(answer)

@@ -148,11 +148,9 @@ _SCOPE: Final = re.compile(r"(?:([^.]+)\.)?([^.]+)\.(?:dfs|blob)\..+")
 def with_hadoop(
     options: Mapping[str, object], account: str, container: str, *, secure: bool = True
 ) -> dict[str, object]:
-    """Translates Hadoop's ``fs.azure.`` keys to this library's options; a key for the account wins over a
-    general one.
+    """Translates Hadoop's ``fs.azure.`` keys to this library's options; a key for the account wins.
 
-    ``fs.azure.account.auth.type``, if given, selects the keys that count. `secure` (scheme ``abfss``) asks for
-    TLS whatever Hadoop's keys say.
+    ``fs.azure.account.auth.type``, if given, selects the keys that count. `secure` (scheme ``abfss``) means TLS.
     """
     own = {key: value for key, value in options.items() if not TABLE.is_hadoop(key)}
     found = _hadoop_of(options, account, container)
@@ -182,8 +180,7 @@ def with_hadoop(
             text = _tenant_in(text, base)
         elif option.name == "endpoint":
             if ":" not in text:
-                # As in Hadoop (``AzureBlobFileSystemStore.getURIBuilder``): the key is for tests, and names a
-                # port.
+                # As in Hadoop (``AzureBlobFileSystemStore.getURIBuilder``): the key is for tests, and names a port.
                 continue
             text = f"{'https' if secure or tls != 'false' else 'http'}://{text}/{account}"
         own[option.name] = text
@@ -235,14 +232,7 @@ _PRINCIPAL: Final = ("tenant_id", "client_id", "client_secret")
 
 
 class Service(NamedTuple):
-    """One of the two services (DFS, blob) of a storage account.
-
-    Attributes:
-        name: Its part of the host name.
-        service_client: Name of the SDK's client class of an account.
-        container_client: Name of the SDK's client class of a container.
-        container_attribute: Attribute of that client that names the container.
-    """
+    """One of the two services (DFS, blob) of a storage account, with names in Azure's SDK."""
 
     name: str
     table: OptionTable
@@ -269,9 +259,7 @@ DFS: Final = Service(
 def arguments_of(
     options: Mapping[str, object], account: str, container: str, *, secure: bool = True, service: Service = DFS
 ) -> dict[str, object]:
-    """Converts storage options, under any name in the service's table, to arguments of the store; may block to
-    read files.
-    """
+    """Converts storage options, under any name in the service's table, to arguments of the store; may read files."""
     found = service.table.named(with_hadoop(options, account, container, secure=secure))
     for option in service.table.options:
         if option.name in found and not option.instance:
@@ -315,9 +303,7 @@ class _InConnectionString(Secret):
 
 
 def access_of(account: str, options: Mapping[str, object]) -> Access:
-    """Returns the access for the given option (account_key, sas_token or credential), else
-    `DefaultAzureCredential`'s.
-    """
+    """Returns the access for the one of account_key, sas_token and credential that is given, else for a default one."""
     given = [name for name in ("account_key", "sas_token", "credential") if options.get(name) is not None]
     if len(given) > 1:
         raise exclusive(*given)
@@ -385,9 +371,7 @@ def from_client(client: Any, account: str, container: str, service: Service) -> 
 
 
 def parse_connection_string(text: object) -> dict[str, str]:
-    """Parses a connection string, or a reference to one (a file blocks); names become lower case, errors never
-    quote it.
-    """
+    """Parses a connection string or a reference (a file blocks); names become lower case, errors never quote it."""
     value = _text("connection_string", text)
     parts: dict[str, str] = {}
     for part in resolved(value, "connection_string").split(";"):
@@ -418,12 +402,7 @@ def reached_by(
     connection_string: str | None,
     **credentials: object,
 ) -> tuple[str, Access]:
-    """Returns an account's endpoint and access; refuses a token without TLS.
-
-    Args:
-        host: Host for the endpoint if none is given.
-        credentials: As for `access_of`; none beside a connection string.
-    """
+    """Returns an account's endpoint (by default on `host`) and access; refuses a token without TLS."""
     if connection_string is not None:
         endpoint = from_connection_string(connection_string, account, endpoint, credentials, service)
     example = f"https://account.{service.name}.core.windows.net"

@@ -18,8 +18,7 @@ from committer.paths import StorePath
 from committer.stores.azure.access import Access, Query
 from committer.stores.http import Answer, Body, HttpClient, check_name
 
-# The first version that knows `paginated`; without it, deleting a large tree with a token fails after some
-# thousand
+# The first version with `paginated`, without which deleting a large tree with a token fails after some thousand
 # paths ("Path - Delete").
 _VERSION: Final = "2023-08-03"
 # Not imported: the layers forbid importing the package itself, which is always loaded.
@@ -70,13 +69,10 @@ class AzureWire(ABC):
         """Sends a request and returns the response, whatever its status.
 
         Args:
-            operation: Name of the store call, for errors.
             query: Parameters, sorted by name.
             blob: Whether to use the blob endpoint.
-            changes: Whether the request may change anything.
             at: Path in the URL if it differs from `path`; empty for the container itself.
             source: Source of a rename to `path`.
-            limit: As for `HttpClient.send`.
         """
         access, http = self._access, self._http
         if not access.ready:
@@ -141,9 +137,7 @@ class AzureWire(ABC):
         at: str | None = None,
         exclusive: bool = False,
     ) -> Answer:
-        """Sends a request and raises the error of a refusal; `exclusive` says that the request required no
-        entry there.
-        """
+        """Sends a request and raises the error of a refusal; `exclusive` for a request that required no entry there."""
         answer = await self.send(operation, method, path, query, headers, data=data, changes=changes, at=at)
         if answer.status >= 300:
             raise self._refusal(answer, operation, path, changes=changes, exclusive=exclusive)

@@ -124,13 +124,12 @@ _CAPABILITIES: Final = Capabilities(
 
 
 class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
-    """Store for one container of block blobs, over its REST interface; block lists make files visible, nothing
-    is renamed.
+    """Store for one container of block blobs, over REST; block lists make files visible, nothing is renamed.
 
     - A file's identity is its etag, which no two writes share. Its stamp, which names its writer, is metadata
       (``committerattempt``) that is sent with the block list.
-    - There are no directories. A name is one if blobs lie below it, or if another tool left a marker; markers
-      are never listed, and are deleted with the blobs below them.
+    - There are no directories. A name is one if blobs lie below it, or if another tool left a marker; markers are
+      never listed, and are deleted with the blobs below them.
     - Deleting a file deletes its snapshots, too.
 
     Args:
@@ -147,7 +146,6 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
 
     Raises:
         ConfigurationError: The options contradict one another, are malformed, or would send a token without TLS.
-        InvalidPathError: The authority is not of the form above.
     """
 
     def __init__(

@@ -34,13 +34,7 @@ class Access(ABC):
 
     @abstractmethod
     async def prepare(self) -> None:
-        """Fetches the token; called before a request unless `ready`.
-
-        Raises:
-            ConfigurationError: The token cannot be found or is malformed.
-            StorePermissionError: The credentials gave no token.
-            StoreUnavailableError: The token server cannot be reached.
-        """
+        """Fetches the token; called before a request unless `ready`. Raises for no, a bad or an unreachable token."""
 
     def refused(self) -> bool:
         """Discards a cached token after a 401; returns True if a retry may succeed."""
@@ -93,11 +87,7 @@ class GivenToken(Access):
 
 
 class GotTokens(Access):
-    """Access that fetches tokens with gcloud-aio-auth: of a service account, a user or the machine.
-
-    Args:
-        service_file: A credentials file; None for application default credentials.
-    """
+    """Access that fetches tokens with gcloud-aio-auth: by a `service_file` or application default credentials."""
 
     sends_token = True
 
@@ -176,8 +166,7 @@ class GotTokens(Access):
         )
 
     async def _get(self, source: Any) -> str:
-        # All callers of Token.get() await one task, which cancelling one of them would cancel: `shield`
-        # prevents that.
+        # `shield`, because all callers of Token.get() await one task, which cancelling one of them would cancel.
         asking = asyncio.ensure_future(source.get())
         self._asked.add(asking)
         asking.add_done_callback(self._asked.discard)

@@ -48,8 +48,7 @@ class Deletes:
         return True
 
     async def delete_if(self, path: StorePath, identity: str) -> bool:
-        """Deletes the object of an identity; returns True if it existed. Two calls: reads the path, and deletes
-        that generation.
+        """Deletes the object of an identity, if it is there: reads the path, and deletes that generation.
 
         Raises:
             StorePreconditionError: Another object is there.
@@ -72,11 +71,10 @@ class Deletes:
         raise StorePreconditionError("another file is there", operation=operation, path=path)
 
     async def delete_many(self, operation: str, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        """Deletes objects, existing or not, and returns the errors of those not deleted. One call; none without
-        paths.
+        """Deletes objects, existing or not, and returns the errors of those not deleted.
 
-        A server without batches gets a call for each path, 16 at a time. `StoreOutcomeUnknownError` is raised
-        for a response that lacks a path.
+        One call; a server without batches gets one for each path, 16 at a time. `StoreOutcomeUnknownError` is
+        raised if the response lacks a path.
         """
         if len(paths) > BATCH:
             raise ConfigurationError(f"{len(paths)} names: a call takes {BATCH}", operation=operation)
@@ -120,8 +118,7 @@ class Deletes:
         answers = _answers_by_path(operation, paths, answer)
         again = [path for path, found in answers.items() if found.status == 401]
         if again and self._wire.refused():
-            # A token can expire between the calls of a batch. A 401 has no effect, so those calls may be sent
-            # again.
+            # A token can expire between the calls of a batch. A 401 has no effect: those calls may be sent again.
             answer = await self._sent(operation, again)
             if answer.status >= 300:
                 raise error_of(answer, operation, again[0])
@@ -146,7 +143,6 @@ def _answers_by_path(operation: str, paths: Sequence[StorePath], answer: Answer)
 
 
 def _answers_in(answer: Answer) -> dict[int, Answer]:
-    """Parses the responses in a batch's, by number of the call; skips unreadable ones."""
     boundary = answer.headers.get("Content-Type", "").partition("boundary=")[2].partition(";")[0].strip().strip('"')
     found: dict[int, Answer] = {}
     for part in answer.body.split(f"--{boundary}".encode()) if boundary else ():

@@ -57,12 +57,7 @@ def says_no_bucket(answer: Answer) -> bool:
 def error_of(
     answer: Answer, operation: str, path: StorePath, *, source: StorePath | None = None, changes: bool = True
 ) -> CommitterError:
-    """Maps a refusal (status 300 or more) to an error.
-
-    Args:
-        path: Path of the call; the destination of a rename.
-        changes: Whether the call may have changed anything.
-    """
+    """Maps a refusal (status 300 or more) to an error; `path` is the destination of a rename."""
     status, reason = answer.status, reason_of(answer)
 
     at = source if source is not None and status == 404 else path
@@ -106,7 +101,7 @@ def unsupported(what: str, path: StorePath) -> UnsupportedError:
 
 
 def check_heeded(answer: Answer, condition: str, operation: str, path: StorePath) -> None:
-    """Checks that a request with a false condition was refused for the condition.
+    """Checks that a request was refused for its false condition.
 
     Raises:
         UnsupportedError: The service did what the condition forbids.

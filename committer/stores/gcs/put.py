@@ -32,12 +32,7 @@ LONG_BODY_BYTES: Final = 1 << 20
 
 
 class Checksum:
-    """Running checksum: CRC32C if google-crc32c is installed, else MD5.
-
-    Attributes:
-        field: Its field in an object's resource.
-        header: Its name in ``X-Goog-Hash``.
-    """
+    """Running checksum: CRC32C if google-crc32c is installed, else MD5; names it in resources and ``X-Goog-Hash``."""
 
     field: Final = "md5Hash" if _extend is None else "crc32c"
     header: Final = "md5" if _extend is None else "crc32c"
@@ -103,14 +98,7 @@ class Inserts:
         stamp: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> FileStatus:
-        """Makes an object.
-
-        Args:
-            exclusive: Require that no object exists.
-            generation: If given, generation that the existing object must have.
-            stamp: A result of `stamp`; None for a new one.
-            metadata: Further metadata to keep.
-        """
+        """Makes an object: if none exists (`exclusive`), over that of a `generation`, or over any."""
         stamp = stamp or self.stamp()
         checksum = Checksum()
         if len(data) < LONG_BODY_BYTES:

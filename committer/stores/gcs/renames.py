@@ -58,18 +58,11 @@ class Copies:
         *,
         replace: bool,
     ) -> Answer | None:
-        """Copies an object with its metadata, so that it keeps its identity.
+        """Copies an object with its metadata, and so its identity; returns None if the copy exists, else the refusal.
 
         A copy of this object that already exists counts, so that a half-done call can be repeated. After a lost
         response the destination is read. One call, one for each further part that the service asks for, and one
         before it with `replace`, where no condition keeps the copy from being made twice.
-
-        Args:
-            conditions: Preconditions, among them that the source is the object `seen`.
-            replace: True if none of the conditions is about the destination.
-
-        Returns:
-            None if the copy exists, else the refusal.
         """
         if replace and await self._stands(destination, seen):
             return None
@@ -88,10 +81,9 @@ class Copies:
         return answer
 
     async def delete_source(self, source: StorePath, destination: StorePath, seen: ObjectResource) -> None:
-        """Deletes the object that was copied; another object with its name stays.
+        """Deletes the generation that was copied; another object with its name stays.
 
-        The request names the generation, so it can be repeated. If the service refuses, the copy stays and the
-        same rename can be repeated.
+        If the service refuses, the copy stays and the same rename can be repeated.
         """
         url, query = self._wire.object_url(source), (("ifGenerationMatch", seen.generation),)
         for tries_left in reversed(range(_DELETES)):
@@ -156,7 +148,7 @@ class Copies:
     async def _stands(
         self, destination: StorePath, seen: ObjectResource, lost: StoreOutcomeUnknownError | None = None
     ) -> bool:
-        """Returns True if the destination is a copy of the very object; without a stamp nothing proves that."""
+        """Checks for a copy of the very object; without a stamp nothing proves it."""
         try:
             found = await object_at(self._wire, _OPERATION, destination)
         except CommitterError as hidden:
@@ -177,13 +169,9 @@ _GENERATION: Final = re.compile(r"[1-9][0-9]{0,17}")
 
 
 class Renames:
-    """Renames within one bucket.
+    """Renames within one bucket, by `copies` if the service has no moves.
 
-    The first rename finds out whether the service has moves (a server without the call does nothing), and this
-    process remembers it.
-
-    Attributes:
-        copies: Renames for a service without moves.
+    The first rename finds that out (a server without the call does nothing), and this process remembers it.
     """
 
     def __init__(self, wire: GcsWire) -> None:
@@ -226,10 +214,10 @@ class Renames:
         identity: str | None,
         version: str | None = None,
     ) -> None:
-        """Renames an object; see `Store.rename_file`.
+        """Renames an object; see `Store.rename_file`. `version` is the source's generation, for an unknown identity.
 
-        One call, and one more with `identity`. Without moves three, four with `replace`, and one more for each
-        further part of a copy. `version` is the generation that the source must have if no identity is given.
+        One call, two with `identity`. Without moves three, four with `replace`, and one for each further part of
+        a copy.
         """
         seen = None
         proved = identity is not None or version is not None
@@ -272,10 +260,9 @@ class Renames:
     ) -> None:
         """Renames an object of a known generation, replacing nothing; see `SupportsVersions.rename_version`.
 
-        The writer got the generation together with the identity, and an object at its first metageneration has
-        its original metadata: the conditions of this one request prove at the moment of the move what reading
-        the source would. A delayed duplicate of the request moves nothing, because a move changes the
-        generation.
+        The writer got the generation with the identity, and an object at its first metageneration has its
+        original metadata: the conditions of this one request prove, at the moment of the move, what reading the
+        source would. A delayed duplicate of the request moves nothing, because a move changes the generation.
         """
         if self.copied or source == destination or _GENERATION.fullmatch(version) is None:
             await self.rename(source, destination, replace=False, identity=identity, version=version)

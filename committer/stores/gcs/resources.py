@@ -75,8 +75,7 @@ async def object_at(wire: GcsWire, operation: str, path: StorePath) -> ObjectRes
 
 
 def identity_of(resource: ObjectResource) -> str | None:
-    """Returns a file's identity: its stamp and checksum, which moves and rewrites keep; they change the
-    generation.
+    """Returns a file's identity: its stamp and checksum, which moves and rewrites keep (the generation changes).
 
     Without a stamp (a file written by Java) the checksum alone, which proves the bytes and not the writer.
     """

@@ -36,7 +36,7 @@ from committer.stores.object_store import ObjectStore
 
 _MAX_NAME_BYTES: Final = 1024
 
-# "Object names"; "Request rate and access distribution guidelines": a bucket first takes about 1,000 writes a
+# "Object names"; "Request rate and access distribution guidelines": at first a bucket takes about 1,000 writes a
 # second.
 _CAPABILITIES: Final = Capabilities(
     directories=False,
@@ -58,13 +58,13 @@ _CAPABILITIES: Final = Capabilities(
 class GcsStore(HttpStore, ObjectStore):
     """Store for one bucket, over the JSON API; a rename is one atomic, conditional move of the object.
 
-    - A file's identity is its stamp (metadata ``committer-attempt``) and its checksum: moves keep both. Files
-      of other writers have no stamp, and their identity proves only the bytes.
-    - A rename with an identity reads the source first, and moves the generation that it saw. A new file needs
-      no read: the version in its status is its generation.
+    - A file's identity is its stamp (metadata ``committer-attempt``) and its checksum: moves keep both. Files of
+      other writers have no stamp, and their identity proves only the bytes.
+    - A rename with an identity reads the source first, and moves the generation that it saw. A new file needs no
+      read: the version in its status is its generation.
     - There are no directories. A name is one if objects lie below it, or if another tool left a placeholder, an
       empty object whose name ends in a slash; placeholders are never listed, and are deleted with the objects
-      below them.
+      below.
     - The service verifies the checksum of everything that is written.
 
     Args:
@@ -72,10 +72,6 @@ class GcsStore(HttpStore, ObjectStore):
         authority: The bucket.
         options: The storage options.
         http_session: An aiohttp session to use instead of an own one.
-
-    Raises:
-        ConfigurationError: An option has an invalid value.
-        InvalidPathError: The authority is not a bucket.
     """
 
     def __init__(
@@ -103,9 +99,7 @@ class GcsStore(HttpStore, ObjectStore):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> GcsStore:
-        """Makes the store for `path` from storage options (`GcsOptions`), under any name that `storage_options`
-        knows.
-        """
+        """Makes the store for `path` from storage options: `GcsOptions`, under any name of `storage_options`."""
         given = dict(options)
         http_session: Any = given.pop("http_session", None)
         return cls(path.scheme, path.authority, GcsOptions.of(given, path.authority), http_session=http_session)
@@ -180,8 +174,7 @@ class GcsStore(HttpStore, ObjectStore):
     ) -> None:
         """Moves an object; one call, and one more with `identity`.
 
-        On a service without moves three: read, copy and delete, each on the condition that the object is the
-        one read.
+        Without moves three: read, copy and delete, each on the condition that the object is the one read.
         """
         self._check_file("rename_file", self._checked(source))
         self._check_file("rename_file", self._checked(destination))

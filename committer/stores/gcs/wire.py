@@ -19,8 +19,7 @@ from committer.stores.http import Answer, Body, HttpClient
 # Not imported: the layers forbid importing the package itself, which is always loaded.
 _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 
-# For a change that is sent again on its way, the service repeats its first response (google-cloud-cpp, issue
-# 12347).
+# The service answers a request that is sent again on its way with its first response (google-cloud-cpp, issue 12347).
 IDEMPOTENCY: Final = "x-goog-gcs-idempotency-token"
 
 Query = Sequence[tuple[str, str]]
@@ -32,9 +31,7 @@ def _quoted(text: str) -> str:
 
 
 def _name_in_url(path: StorePath) -> str:
-    """Escapes an object's name as one URL segment; the cached directory saves time, because escaping goes by
-    letters.
-    """
+    """Escapes an object's name as one URL segment; caches the directory, because escaping slashes is slow."""
     above, slash, last = path.path[1:].rpartition("/")
     return f"{_quoted(above)}%2F{quote(last, safe='')}" if slash else quote(last, safe="")
 
@@ -52,8 +49,7 @@ class GcsWire:
         self._pays: Query = (("userProject", user_project),) if user_project else ()
         self._access = access
         self._http = http
-        # A counter makes tokens unique without drawing randomness for each; the process id tells forked
-        # processes apart.
+        # A counter makes tokens unique without randomness for each; the process id tells forked processes apart.
         self._prefix = current_runtime().nonce(16)
         self._numbers = itertools.count(1)
 
@@ -111,14 +107,7 @@ class GcsWire:
         changes: bool = True,
         limit: int | None = None,
     ) -> Answer:
-        """Sends a request and returns the response, whatever its status.
-
-        Args:
-            operation: Name of the store call, for errors.
-            url: URL without parameters.
-            changes: Whether the request may change anything.
-            limit: As for `HttpClient.send`.
-        """
+        """Sends a request to `url` with parameters, and returns the response, whatever its status."""
         parameters = "&".join([f"{name}={quote(value, safe='')}" for name, value in (*query, *self._pays)])
         target = f"{url}?{parameters}" if parameters else url
         sent = {"User-Agent": _USER_AGENT, **(headers or {})}

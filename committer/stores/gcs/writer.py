@@ -34,12 +34,11 @@ _CANCELLED: Final = frozenset({404, 410, 499})
 
 
 class GcsWriter(SendingWriter):
-    """Writer that sends the chunks of a resumable upload, whose end makes the file if none exists; a short file
-    is inserted.
+    """Writer that sends a resumable upload, whose end makes the file if none exists; it inserts a short file.
 
-    A refused `write` or `close` leaves the writer as it was, so the call can be repeated with the same
-    arguments: the service then reports how much of the chunk has arrived, and the writer sends the rest. The
-    upload's URL is a secret, because it authorises by itself: no error shows it.
+    A refused `write` or `close` leaves the writer as it was, so the call can be repeated with the same arguments:
+    the service then reports how much of the chunk has arrived, and the writer sends the rest. The upload's URL
+    authorises by itself, so no error shows it.
     """
 
     def __init__(self, store: Store, wire: GcsWire, inserts: Inserts, path: StorePath) -> None:
@@ -81,11 +80,7 @@ class GcsWriter(SendingWriter):
         self._broken = False
 
     async def close(self) -> FileStatus:
-        """Sends the buffer and makes the file visible.
-
-        Raises:
-            StoreExistsError: Another file exists by now.
-        """
+        """Sends the buffer and makes the file visible; raises `StoreExistsError` if another file exists by now."""
         self._check_usable("close")
         self._broken = True
         try:
@@ -131,7 +126,6 @@ class GcsWriter(SendingWriter):
             raise StoreUnavailableError("the answer names no upload", operation=operation, path=self._path)
 
     async def _send_chunk(self, operation: str) -> None:
-        """Sends the full buffer as a chunk that is not the last."""
         if not self._session:
             await self._start(operation)
         data = bytes(self._buffer)
@@ -198,7 +192,6 @@ class GcsWriter(SendingWriter):
         return status_of(parsed(answer.body, "close", self._path, changes=True), self._path)
 
     async def _done_already(self, operation: str) -> int:
-        """Returns how many bytes of the buffer have arrived."""
         answer = await self._put(operation, b"", "bytes */*")
         if answer.status != 308:
             raise self._refusal(answer, operation)

@@ -31,8 +31,8 @@ class S3Access:
     """Keys and region, and the signatures made with them.
 
     Args:
-        access_key_id: The id of a key; None for botocore's chain (environment, shared files, web identity,
-            containers, instance metadata).
+        access_key_id: None for botocore's chain (environment, shared files, web identity, containers, instance
+            metadata).
         profile: A profile of the shared files, for the chain.
         session: Holds a boto3 or botocore session that gives keys and region.
         region: None for the profile's, or ``us-east-1`` if it has none.
@@ -84,14 +84,7 @@ class S3Access:
         return current_runtime().monotonic() < self._fresh_until
 
     async def prepare(self) -> None:
-        """Fetches keys and region; called before a request unless `ready`. Concurrent callers share one fetch.
-
-        Raises:
-            ConfigurationError: A secret cannot be found.
-            StorePermissionError: There are no keys.
-            StoreUnavailableError: The service that gives keys cannot be reached.
-            UnsupportedError: botocore is needed and not installed.
-        """
+        """Fetches keys and region; called before a request unless `ready`. Concurrent callers share one fetch."""
         loop = asyncio.get_running_loop()
         lock = self._locks.get(loop)
         if lock is None:
@@ -230,7 +223,6 @@ def _region_of(profile: str | None) -> str:
 
 
 def _region_in(session: Any) -> str:
-    """Returns the region of a botocore or boto3 session."""
     ask = getattr(session, "get_config_variable", None)
     return str((ask("region") if ask is not None else session.region_name) or "us-east-1")
 

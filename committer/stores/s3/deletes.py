@@ -31,8 +31,7 @@ _NOT_KNOWN: Final = "MalformedXML"
 _WORKERS: Final = 8
 
 # Endpoints seen to ignore the conditions of a call for many files. One endpoint may have servers of several
-# versions, so
-# this holds for all stores of the process, as long as it lives.
+# versions: this holds for all stores of the process, as long as it lives.
 _ignoring: set[str | None] = set()
 
 
@@ -88,9 +87,8 @@ class Deletes:
         return await self._delete_all(dict.fromkeys(paths))
 
     async def delete_many_if(self, files: Mapping[StorePath, str]) -> dict[StorePath, StoreError]:
-        """As `delete_many`, for objects of given etags; see `SupportsConditionalBatchDelete.delete_files_if`.
-
-        Single calls read the status first, as `delete_if`.
+        """As `delete_many`, on conditions; see `SupportsConditionalBatchDelete.delete_files_if`. Single calls
+        read first.
         """
         if len(files) > BATCH:
             raise _too_many(len(files))
@@ -114,8 +112,7 @@ class Deletes:
         return failed | await self._delete_each({path: etags[path] for path in etags if path not in together})
 
     async def delete_at_once(self, etags: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
-        """Deletes objects in one call; XML must hold their names and etags, and None as etag stands for any
-        object.
+        """Deletes objects of given etags (None for any) in one call; XML must hold their names and etags.
 
         Raises:
             UnsupportedError: The service lacks the call or its conditions; nothing was deleted.
@@ -171,7 +168,6 @@ class Deletes:
 
 
 def _fits(path: StorePath, etag: str | None) -> bool:
-    """Returns True if a call for many can name the file."""
     return can_be_text(path.path) and (etag is None or is_etag(etag))
 
 

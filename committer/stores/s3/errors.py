@@ -27,8 +27,7 @@ from committer.stores.http import Answer
 from committer.stores.http_answers import Refusal
 from committer.stores.s3.xml import element_in
 
-# Codes of "Error responses" in the S3 API reference and of the pages of single operations; others name their
-# source.
+# Codes of "Error responses" in the S3 API reference and of the pages of operations; others name their source.
 _SLOW: Final = frozenset({
     "SlowDown", "SlowDownRead", "SlowDownWrite", "Busy", "TooManyRequests", "RequestLimitExceeded", "Throttling",
     "ThrottlingException", "BandwidthLimitExceeded",
@@ -91,7 +90,6 @@ def error_of(
     """Maps a refusal (status 300 or more, or 200 with an error as its body) to an error.
 
     Args:
-        changes: Whether the call may have changed anything.
         exclusive: Whether the call required that no object exists; else its condition is about the existing one.
         upload: Whether a missing thing is the upload.
     """
@@ -172,9 +170,8 @@ def _missing(refusal: Refusal, *, upload: bool) -> CommitterError:
 
 
 def _conflict(refusal: Refusal, *, exclusive: bool) -> CommitterError:
-    # 412 is about the object there, 409 about another request in progress ("Conditional writes"); OSS answers
-    # 409 for the
-    # object there ("0026-00000002").
+    # 412 is about the object there, 409 about another request in progress ("Conditional writes"); OSS answers 409 for
+    # the object there ("0026-00000002").
     if refusal.status == 409 and not (exclusive and refusal.code in _EXISTS):
         return refusal.as_error(StoreConflictError, "another change of it was under way")
     if exclusive:

@@ -342,11 +342,9 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
         region: None for the region of botocore's chain.
         addressing_style: ``path``, ``virtual``, or ``auto``: virtual on AWS for names that allow it, else path.
         storage_class: Of files that tasks write; None for the bucket's.
-        server_side_encryption: ``AES256``, ``aws:kms`` or ``aws:kms:dsse``; None for the bucket's.
-        kms_key_id: The key for the last two.
+        server_side_encryption: ``AES256``, ``aws:kms`` or ``aws:kms:dsse`` (with `kms_key_id`); None for the bucket's.
         checksum_algorithm: Checksum of parts and files; None for the signature alone.
-        service: ``minio`` or ``oss``, whose deletes ignore conditions; None for a service with all of S3's
-            abilities.
+        service: ``minio`` or ``oss``, whose deletes ignore conditions; None for all of S3's abilities.
     """
 
     endpoint_url: str | None = None

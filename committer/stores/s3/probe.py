@@ -20,24 +20,14 @@ _NO_ETAG: Final = '"00000000000000000000000000000000"'
 
 
 class Probed(NamedTuple):
-    """Abilities of a service that a job can do without, as tried.
-
-    Attributes:
-        spares_one: Whether a conditional delete spares another file.
-        spares_of_many: Whether a call for many files spares one that does not meet its condition.
-    """
+    """Abilities that a job can do without, as tried: conditions of a delete, and of a delete of many files."""
 
     spares_one: bool
     spares_of_many: bool
 
 
 async def probe(store: Store, wire: S3Wire, directory: StorePath) -> Probed:
-    """Tries each condition on a probe file and deletes it.
-
-    Raises:
-        UnsupportedError: A put or completion replaced what it had to spare, the service knows no put on the
-            condition of an etag, lost a stamp, or does not list uploads.
-    """
+    """Tries each condition on a probe file and deletes it; raises `UnsupportedError` for what every job needs."""
     path = directory / f".probe-{current_runtime().nonce()}"
     try:
         await store.put(path, b"probe", exclusive=True)
@@ -68,8 +58,8 @@ async def _spares(wire: S3Wire, method: Literal["PUT", "DELETE"], path: StorePat
 async def _spares_of_many(store: Store, wire: S3Wire, path: StorePath) -> bool:
     """Returns True if a call for many files spares the file, whose condition is false, and says so.
 
-    moto 5.2 knows the call and not its conditions. No job needs them: any other failure counts as False. A
-    service that ignored conditions once is not asked again.
+    moto 5.2 ignores these conditions. No job needs them: any other failure counts as False, and a service that
+    ignored them once is not asked again.
     """
     deletes = Deletes(wire)
     if deletes.ignores_conditions or not store.capabilities.conditional_delete:

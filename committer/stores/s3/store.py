@@ -90,11 +90,6 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         authority: The bucket.
         options: The storage options.
         http_session: An aiohttp session to use instead of an own one.
-
-    Raises:
-        ConfigurationError: An option has an invalid value.
-        InvalidPathError: The authority is not a bucket.
-        UnsupportedError: The bucket is a directory bucket.
     """
 
     def __init__(
@@ -122,9 +117,7 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> S3Store:
-        """Makes the store for `path` from storage options (`S3Options`), under any name that `storage_options`
-        knows.
-        """
+        """Makes the store for `path` from storage options: `S3Options`, under any name of `storage_options`."""
         given = dict(options)
         http_session: Any = given.pop("http_session", None)
         return cls(path.scheme, path.authority, S3Options.of(given, path.authority), http_session=http_session)

@@ -147,7 +147,6 @@ class Trial(NamedTuple):
     Attributes:
         holds: Text for a service with the ability.
         without: What this library does without it.
-        verdict: Verdict on a service without it.
         needed: Whether jobs are refused if the service does not know the call.
         steady: Whether each trial has the same result; else a success proves little.
     """

@@ -31,12 +31,7 @@ _XML: Final = {"content-type": "application/xml"}
 
 
 class Objects:
-    """Headers of requests that make objects.
-
-    Attributes:
-        algorithm: Checksum algorithm; None for no checksums.
-        exclusive: Header of a request that must replace nothing.
-    """
+    """Headers of requests that make objects; `exclusive` is the one of a request that must replace nothing."""
 
     def __init__(self, options: S3Options) -> None:
         self.algorithm: str | None = options.checksum_algorithm

@@ -36,12 +36,7 @@ _LONG_BODY_BYTES: Final = 256 << 10
 
 
 class S3Wire:
-    """Client of a bucket that makes, signs and sends requests, each once.
-
-    Args:
-        endpoint: URL of the service without a trailing slash; None for AWS.
-        style: ``path``, ``virtual`` or ``auto``.
-    """
+    """Client of a bucket that makes, signs and sends requests, each once; `endpoint` None stands for AWS."""
 
     def __init__(self, bucket: str, endpoint: str | None, style: str, access: S3Access, http: HttpClient) -> None:
         self._bucket = bucket
@@ -68,13 +63,10 @@ class S3Wire:
         """Sends a request and returns the response, whatever its status.
 
         Args:
-            operation: Name of the store call, for errors.
             query: Parameters, sorted by name.
             headers: Further headers; names in lower case.
-            changes: Whether the request may change anything.
             key: Key in the URL if it differs from `path`; empty for the bucket itself.
             digest: SHA-256 to sign instead of the body's own.
-            limit: As for `HttpClient.send`.
 
         Raises:
             StoreIsADirectoryError: `path` is the bucket, which PUT and DELETE would create and delete.

@@ -62,9 +62,7 @@ _NO_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def element_in(body: bytes, name: str) -> str:
-    """Returns the text of the first element of a name, if short; empty without one. A fast parser for flat
-    responses.
-    """
+    """Returns the text of the first element of a name, if short, else nothing; a fast parser for flat responses."""
     found = _pattern(name).search(body)
     # Most responses escape nothing but the quotes of an etag.
     text = found[1].decode("utf-8", "replace").replace("&quot;", '"') if found else ""
