@@ -41,9 +41,7 @@ class Secret:
         return type(self), (self._value if self.is_reference else None, self.option)
 
     def reveal(self) -> str:
-        """Returns the secret, blocking for a file; raises `ConfigurationError` if it is missing or in another
-        process.
-        """
+        """Returns the secret, blocking for a file; raises `ConfigurationError` if this process cannot find it."""
         if self._value is None:
             raise ConfigurationError(
                 f"the option {self.option} was given as text, which never leaves its process",

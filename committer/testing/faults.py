@@ -102,7 +102,7 @@ _IN_ORDER = frozenset({"list", "list_tree", "list_uploads", "list_parts", "write
 
 
 class FaultyCalls(ForwardingStore):
-    """Calls of one process to a store: counted, recorded, and failed as told."""
+    """Calls of one process to a store: counted, recorded, and failed by `faults`."""
 
     def __init__(self, inner: Store, faults: Iterable[Fault] = (), *, before_call: Hook | None = None) -> None:
         super().__init__(inner)
@@ -153,7 +153,7 @@ class FaultyCalls(ForwardingStore):
         path: StorePath,
         destination: StorePath | None = None,
     ) -> T:
-        """Counts a call and makes it, or fails it as told; for stores with further operations."""
+        """Counts a call and makes it, or fails it by a fault; for stores with further operations."""
         call, fault = await self._begin(operation, path, destination)
         if fault is not None and fault.kind in {"late", "again"} and operation not in _IN_ORDER:
             self._send_later(call, effect, fault.delay_s)

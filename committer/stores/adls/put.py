@@ -59,9 +59,8 @@ async def check_parent(store: Store, path: StorePath) -> None:
 
 _BLOB: Final = {"Content-Type": "application/octet-stream", "x-ms-blob-type": "BlockBlob"}
 _ABSENT: Final = {"If-None-Match": "*"}
-# Responses of accounts whose blob endpoint is disabled, blocked or lacks the call. A missing right looks the
-# same, so
-# the rename is tried before the error is raised.
+# Responses of accounts whose blob endpoint is disabled, blocked or lacks the call. A missing right looks the same,
+# so the rename is tried before the error is raised.
 _REFUSED: Final = frozenset({400, 403, 405, 501})
 
 
@@ -182,7 +181,6 @@ class SmallFiles:
         try:
             await self._store.rename_file(temporary, path, replace=not exclusive, identity=identity)
         except StoreNotFoundError as error:
-            # Unknown: the destination has the etag of the file just written, which only this client can have
-            # renamed.
+            # Unknown: the destination has the etag of the file just written, which no other client can have renamed.
             if error.outcome != "unknown":
                 raise

@@ -41,8 +41,7 @@ class Renames:
             return
         code = code_of(answer)
         if code == "RenameDestinationParentPathNotFound":
-            # The service may have a stale view of the source, which reading its status repairs: Hadoop does so,
-            # once
+            # The service may have a stale view of the source, which reading its status repairs; Hadoop does so, once
             # (AbfsClient.renamePath). The refused request had no effect, so it may be sent again.
             await status_or_none(self._store, source)
             answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
@@ -68,9 +67,7 @@ class Renames:
         )
 
     async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
-        """Renames a directory: see `Store.rename_directory`. Two calls, one if `known`; one more for each
-        continuation.
-        """
+        """Renames a directory; see `Store.rename_directory`. Two calls (one if `known`), one more a continuation."""
         operation = "rename_directory"
         if not known and not (await self._store.status(source)).is_directory:
             raise StoreNotADirectoryError("the source is a file", operation=operation, path=source)
@@ -97,8 +94,7 @@ class Renames:
                     outcome="unknown",
                     next_step="look at what the destination holds",
                 )
-            # The source existed a moment ago: another client renamed it, or this request was sent twice on its
-            # way.
+            # The source existed a moment ago: another client renamed it, or something resent this request on its way.
             raise StoreOutcomeUnknownError(
                 "the source is gone and a directory stands at the destination",
                 operation=operation,

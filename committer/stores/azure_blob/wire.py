@@ -32,8 +32,7 @@ from committer.stores.http import Answer
 from committer.stores.http_answers import Answered, PageTokens, Refusal, moment_of, parsed
 from committer.stores.object_store import directory_prefix, is_odd, listed_directory, odd_status
 
-# "Put Block", "Put Block List": a missing block, an id of another length than the uncommitted ones, too many
-# blocks.
+# "Put Block", "Put Block List": a missing block, an id of another length than others, too many blocks.
 _PARTS: Final = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "InvalidBlockId", "BlockListTooLong"})
 _TOO_MANY: Final = frozenset({"BlockCountExceedsLimit", "UncommittedBlockCountExceedsLimit"})
 _KINDS: Final = frozenset({"InvalidBlobType"})

@@ -36,8 +36,7 @@ from committer.stores.object_store import ObjectStore
 
 _MAX_NAME_BYTES: Final = 1024
 
-# "Object names"; "Request rate and access distribution guidelines": at first a bucket takes about 1,000 writes a
-# second.
+# "Object names"; "Request rate and access distribution guidelines": at first about 1,000 writes a second.
 _CAPABILITIES: Final = Capabilities(
     directories=False,
     atomic_directory_rename=False,

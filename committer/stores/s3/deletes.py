@@ -87,9 +87,7 @@ class Deletes:
         return await self._delete_all(dict.fromkeys(paths))
 
     async def delete_many_if(self, files: Mapping[StorePath, str]) -> dict[StorePath, StoreError]:
-        """As `delete_many`, on conditions; see `SupportsConditionalBatchDelete.delete_files_if`. Single calls
-        read first.
-        """
+        """As `delete_many`, for given etags; see `SupportsConditionalBatchDelete.delete_files_if`."""
         if len(files) > BATCH:
             raise _too_many(len(files))
         return await self._delete_all(files)
