@@ -86,7 +86,7 @@ def test_there_is_one_reader() -> None:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and node.value == "env:":
                 readers.add(file.relative_to(package).as_posix())
-    assert readers == {"references.py"}
+    assert readers == {"options/references.py"}
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ STATES: dict[str, tuple[Callable[[Lake], object], list[int]]] = {
     "`committed`, not cleaned up": (
         lambda lake: lake.committed("j", config=CommitterConfig(cleanup_skipped=True)), [3],
     ),
-    "`committed`, kept for a stream": (
+    "`committed`, kept for a stream or a rerun": (
         lambda lake: lake.committed("j", config=CommitterConfig(outcome_kept=True)), [3],
     ),
     "`rolled-back`, its last steps were not done": (_rolled_back, [0]),

@@ -75,13 +75,6 @@ async def test_a_directory_below_no_root_is_refused(place: Place) -> None:
     assert place.temporary() == set()
 
 
-@pytest.mark.parametrize("choice", [{"superseded_scope": "destination"}, {"superseded_directories": ["p=1"]}])
-async def test_what_only_a_replacing_job_supersedes_is_refused_of_another(tmp_path: Path, choice: dict) -> None:
-    with pytest.raises(ConfigurationError, match="has no effect with"):
-        await committer.open_job(tmp_path / "t", config=choice)
-    assert not (tmp_path / "t").exists()
-
-
 async def test_a_link_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "roots"
     (root / "real").mkdir(parents=True)

@@ -142,11 +142,8 @@ def test_every_ability_is_known_and_passed_on() -> None:
     modules = (
         stores.abilities,
         stores.conditions,
-        stores.directory_rights,
+        stores.directory_abilities,
         stores.examination,
-        stores.known_directories,
-        stores.tree_counts,
-        stores.tree_listing,
         stores.uploads,
     )
     protocols = {

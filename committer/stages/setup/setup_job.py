@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Literal
@@ -29,7 +29,6 @@ from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, together
 from committer.flow.workers import run_workers
 from committer.layout import DirectoryName, JobLayout
-from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.records.job_state import JobOpened, JobSetup, decode_record, encode_record, limit_of
 from committer.spec import JobSpec
@@ -397,7 +396,7 @@ async def set_up(
         ConfigurationError: `superseded_directories` names a directory outside the destination and all roots.
         JobExistsError: A job of the id is live, or keeps its outcome.
     """
-    _refuse_superseded_directories(context.layout, context.config)
+    _refuse_superseded_directories(context.layout, context.config.superseded_directories)
     for tries_left in reversed(range(_TRIES)):
         stage = SetupJob(context, needs)
         try:
@@ -496,16 +495,8 @@ async def _make_claimed(context: StageContext) -> None:
     await store.probe(layout.job_attempt_directory)
 
 
-def _refuse_superseded_directories(layout: JobLayout, config: CommitterConfig) -> None:
-    scope = "superseded_directories" if config.superseded_directories else "superseded_scope"
-    if config.conflict_mode == "append" and (config.superseded_directories or config.superseded_scope == "destination"):
-        raise ConfigurationError(
-            f'{scope} has no effect with conflict_mode="append": the job would add to the data that it is to replace',
-            operation="open_job",
-            path=layout.destination,
-            next_step=f'add conflict_mode="replace", or leave {scope} out',
-        )
-    for name in config.superseded_directories:
+def _refuse_superseded_directories(layout: JobLayout, names: Iterable[str]) -> None:
+    for name in names:
         if name.startswith("/") and root_of(f"{name}/", layout.roots) is None:
             raise ConfigurationError(
                 f"superseded_directories: {layout.target(name)} lies outside the destination {layout.destination}, and"

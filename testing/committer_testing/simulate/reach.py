@@ -56,7 +56,7 @@ class Reach:
         """First lines of branches that never ran, by file, relative to the package."""
         found: dict[str, list[int]] = {}
         for room in ROOMS:
-            for path in sorted((self._root / room).glob("*.py")):
+            for path in sorted((self._root / room).rglob("*.py")):
                 ran = self._lines.get(str(path), set())
                 lines = [line for line in _branches(path) if line not in ran]
                 if lines:
@@ -68,7 +68,7 @@ class Reach:
         lines: list[str] = []
         total = missed = 0
         for room in ROOMS:
-            for path in sorted((self._root / room).glob("*.py")):
+            for path in sorted((self._root / room).rglob("*.py")):
                 total += len(_branches(path))
         for name, numbers in self.missed().items():
             source = (self._root / name).read_text(encoding="utf-8").splitlines()

@@ -44,7 +44,7 @@ class Known:
         makes: Whether the process is setting the job up.
         made_at: The number of the answer that told that its directory, or its entry, is there.
         removes: Whether it began to remove the job's directory.
-        sent: Whether it sent a decision to commit.
+        sent: How many decisions to commit it sent that may have taken effect.
         publishing: How many of its publish actions have no answer yet.
     """
 
@@ -57,7 +57,7 @@ class Known:
         self.makes: bool = False
         self.made_at: int = 0
         self.removes: bool = False
-        self.sent: bool = False
+        self.sent: int = 0
         self.publishing: int = 0
 
     def allows(self, steps: AbstractSet[Step]) -> bool:
@@ -149,7 +149,7 @@ class Rules:
             self._needs(job, DECIDING if commits else {Step.DECIDE_AGAINST}, f"{name} is created")
             if commits:
                 self._is_entered(job)
-                known.sent = True
+                known.sent += 1
         elif name == "outcome":
             committed = decode_record(data, JobOutcome, source=name).outcome == "committed"
             self._needs(job, _PUBLISHES if committed else {Step.TAKE_BACK}, f"{name} is created")
@@ -243,9 +243,8 @@ class Rules:
                 self._entries[path.name] = self._answers
         elif not job or "/" in name:
             return
-        elif operation == "put" and not isinstance(answer, CommitterError):
-            self._known[job].made_at = self._known[job].made_at if name != "setup" else self._answers
-            self._tell(job, name, data)
+        elif operation == "put":
+            self._is_put(self._known[job], job, name, data, answer)
         elif operation in {"read", "status"} and isinstance(answer, _MISSING):
             self._tell(job, name, None)
         elif operation == "read" and isinstance(answer, bytes):
@@ -254,6 +253,13 @@ class Rules:
             self._tell(job, name, self._world.read(path.path[1:]))
         elif operation in _DELETE_CALLS and not isinstance(answer, CommitterError):
             self._tell(job, name, None)
+
+    def _is_put(self, known: Known, job: str, name: str, data: bytes | None, answer: object) -> None:
+        if not isinstance(answer, CommitterError):
+            known.made_at = known.made_at if name != "setup" else self._answers
+            self._tell(job, name, data)
+        elif name == "decision" and answer.outcome == "unchanged":
+            known.sent -= 1
 
     def listed(self, directory: StorePath, names: Iterable[str]) -> None:
         """A listing came to its end; without names also where there is no such directory."""
