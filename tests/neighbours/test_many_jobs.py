@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.paths import StorePath
 from committer.records.success import decode_success
 from committer.testing.faults import Call, FaultyStore
 from tests.job_paths import is_of_job
-from tests.neighbours import many
+from tests.neighbours import forty, many
 from tests.neighbours.meeting import Table
 
 JOBS = 8
@@ -147,21 +151,21 @@ async def test_jobs_of_one_process_share_limits() -> None:
     assert len(table.files()) == 20 * JOBS
 
 
-def test_four_processes(tmp_path: Path) -> None:
-    dest = tmp_path / "table"
+def start(program: ModuleType, *words: str) -> subprocess.Popen[str]:
+    """A process that says when it is ready."""
     root = str(Path(many.__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
-    drivers = [
-        subprocess.Popen(
-            [sys.executable, many.__file__, str(dest), f"job-{number}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        for number in range(4)
-    ]
+    return subprocess.Popen(
+        [sys.executable, str(program.__file__), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])},
+    )
+
+
+def all_at_once(drivers: list[subprocess.Popen[str]], says: str) -> None:
+    """Has them all go on at once, once all are ready, and waits for what each says at its end."""
     try:
         for driver in drivers:
             assert driver.stdout is not None
@@ -172,13 +176,59 @@ def test_four_processes(tmp_path: Path) -> None:
             driver.stdin.flush()
         for driver in drivers:
             out, err = driver.communicate(timeout=300)
-            assert out == "40\n", err
+            assert out == says, err
     finally:
         for driver in drivers:
             if driver.poll() is None:
                 driver.kill()
                 driver.communicate()
+
+
+def test_four_processes(tmp_path: Path) -> None:
+    dest = tmp_path / "table"
+    all_at_once([start(many, str(dest), f"job-{number}") for number in range(4)], "40\n")
     found = [path for path in dest.rglob("*") if path.is_file() and path.name != "_SUCCESS"]
     assert len(found) == 160
     assert all(path.read_text() == path.name.rsplit("-", 2)[0] for path in found)
     assert not (dest / "_temporary").exists()
+
+
+def forty_jobs(uri: str, options: Mapping[str, object]) -> None:
+    """Runs forty jobs at once, in eight processes, each id three times."""
+    processes, jobs = 8, 5
+    words = [(uri, str(number * jobs), str(jobs), json.dumps(options)) for number in range(processes)]
+    all_at_once([start(forty, *each) for each in words], "done\n")
+
+
+FORTY = {
+    name: data
+    for number in range(40)
+    for turn in (1, 2)
+    for name, data in forty.files_of(f"job-{number}", turn).items()
+}
+
+
+@pytest.mark.slow
+def test_forty_jobs_whose_ids_are_used_again_on_a_disk(tmp_path: Path) -> None:
+    dest = tmp_path / "table"
+    forty_jobs(str(dest), {})
+    found = {path.relative_to(dest).as_posix(): path.read_bytes() for path in dest.rglob("*") if path.is_file()}
+    assert decode_success(found.pop("_SUCCESS"), source="").success
+    assert found == FORTY
+    assert not (dest / "_temporary").exists()
+
+
+@pytest.mark.slow
+async def test_forty_jobs_whose_ids_are_used_again_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("boto3")
+    from tests.s3 import bucket, servers
+
+    monkeypatch.setenv(bucket.KEY_ID_IS_IN, servers.KEY_ID)
+    monkeypatch.setenv(bucket.KEY_IS_IN, servers.KEY)
+    with servers.seaweedfs(tmp_path) as server:
+        root = StorePath("s3", servers.BUCKET, "/table")
+        await asyncio.to_thread(forty_jobs, root.uri, bucket.options_for(server))
+        found = await bucket.BucketChannel(server.client, root).files()
+        assert decode_success(found.pop("_SUCCESS"), source="").success
+        assert found == FORTY
+        assert await bucket.BucketChannel(server.client, root).uploads() == []
