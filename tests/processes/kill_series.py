@@ -29,8 +29,8 @@ from committer import CommitterConfig
 from committer.errors import JobDecidedError, JobNotFoundError, JobRolledBackError, JobStateError, JobUndecidedError
 from committer.paths import StorePath
 from committer.stores.registry import open_store
-from committer.testing.emulators import adls, gcs
 from committer.testing.faults import Call, FaultyStore
+from committer_testing.emulators import adls, gcs
 from tests.azure_blob import azurite
 from tests.azure_blob.container import ContainerChannel
 from tests.hdfs.channel import JavaChannel
