@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 import committer
-from committer.errors import JobNotFoundError, JobStateError, StorePreconditionError
+from committer.errors import JobNotFoundError, JobStateError
 
 TASKS, FILES = 2, 5
 
@@ -41,21 +41,15 @@ async def run(uri: str, job_id: str, options: dict[str, Any]) -> None:
         pass
     else:
         raise AssertionError(f"{job_id} was cleaned up and then committed")
-    await committed(second, uri, job_id, options)
+    await committed(second)
     third = await written(uri, job_id, 2, options)
-    await committed(third, uri, job_id, options)
+    await committed(third)
     for job in (first, second, third):
         await job.close()
 
 
-async def committed(job: committer.Job, uri: str, job_id: str, options: dict[str, Any]) -> None:
-    """Commits; goes on as the error says where the job is committed and `_SUCCESS` could not be written."""
-    try:
-        report = await job.commit(tasks=TASKS)
-    except StorePreconditionError as error:
-        assert error.outcome == "committed"
-        sys.stderr.write(f"{job_id} lost every race for _SUCCESS\n")
-        report = await committer.recover(uri, job_id, storage_options=options)
+async def committed(job: committer.Job) -> None:
+    report = await job.commit(tasks=TASKS)
     assert report.files_committed == TASKS * FILES
 
 
