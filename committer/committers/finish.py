@@ -201,7 +201,7 @@ class _Committed:
             more=self.kept.diagnostics,
             committed_at=self.outcome.created,
         )
-        await SaveSuccess(context).run(marker)
+        await SaveSuccess(context, was_absent=self.was_empty).run(marker)
         await sync_directories(context, [context.layout.destination])
 
     async def save_report(self) -> None:

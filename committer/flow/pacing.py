@@ -143,7 +143,7 @@ class Bucket(AsyncLimiter):
 
     def __init__(self, rate: float, burst: float, runtime: Runtime) -> None:
         super().__init__(burst, burst / rate)
-        self.rate = rate
+        self.rate: float = rate
         self._clock = cast("AbstractEventLoop", _Clock(runtime))
 
     # aiolimiter asks this for the time, and would ask it for timers if a caller waited in `acquire`.
@@ -203,7 +203,7 @@ class Limits:
     __slots__ = ("_grown_at", "_reduced_at", "in_flight", "per_second", "reduced")
 
     def __init__(self, concurrency: int, rate: float | None) -> None:
-        self.in_flight = AdaptiveLimit(concurrency, 1.0)
+        self.in_flight: AdaptiveLimit = AdaptiveLimit(concurrency, 1.0)
         self.per_second: AdaptiveLimit | None = None if rate is None else AdaptiveLimit(rate, SLOWEST_RATE)
         self.reduced: bool = False
         self._reduced_at = -math.inf

@@ -18,6 +18,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.flow.together import both_in_full
 from committer.flow.workers import run_workers
 from committer.layout import REMOVED
 from committer.logs import job_logger
@@ -236,11 +237,15 @@ async def _delete(context: StageContext, children: Iterable[FileStatus]) -> None
     alone: list[FileStatus] = [child for child in found if child.is_directory]
     if able is None or len(files) < 2:
         alone += [child for child in found if not child.is_directory]
-    else:
-        most = store.capabilities.max_batch_delete or len(files)
-        for first in range(0, len(files), most):
-            failures.extend((await able.delete_files(files[first : first + most])).values())
-    await delete_each(context, alone, failures)
+        able = None
+
+    async def in_batches() -> None:
+        if able is not None:
+            most = store.capabilities.max_batch_delete or len(files)
+            for first in range(0, len(files), most):
+                failures.extend((await able.delete_files(files[first : first + most])).values())
+
+    await both_in_full(in_batches(), delete_each(context, alone, failures))
     raise_failures(failures)
 
 
