@@ -35,7 +35,7 @@ LEFT_OUT: Final = {
     ("docs/getting-started.md", "pip install lake-committer"): "installs from PyPI",
     ("README.md", "examples/flights.py"): "installs from PyPI; .ci/run runs the example",
     ("README.md", "pytest -n 2"): "installs from PyPI, and is what runs this",
-    ("docs/retries.md", "def flights(ds=None)"): "Airflow",
+    ("docs/retries.md", "def flights(logical_date=None)"): "Airflow",
     ("docs/retries.md", "def flights_asset"): "Dagster",
     ("docs/retries.md", "def flights_task"): "Prefect",
     ("docs/retries.md", "./load.sh"): "a script of the reader's: tests/cli/test_settle.py has the exit codes",
