@@ -1,8 +1,7 @@
 """Capabilities and optional abilities of stores, and the status of a path.
 
-Uploads and block lists are in `committer.stores.uploads`, deletes and puts on conditions in
-`committer.stores.conditions`, what only `committer doctor` asks for is in
-`committer.stores.examination`.
+More abilities are in `committer.stores.uploads`, `committer.stores.conditions`,
+`committer.stores.directory_abilities` and `committer.stores.examination`.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from committer.paths import StorePath
 
 
 class Refusals(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a store knows that it would refuse to do with a file or directory; each a reason, empty where none is known.
+    """Reasons for which a store would refuse operations on a file or directory; each text is empty if none is known.
 
     Attributes:
-        move: To rename it away, to replace it or to delete it.
-        link: To give it a second name.
-        enter: To put anything into it.
-        mounted: Whether it is the top of another volume, or a link to a directory there: nothing can be renamed into
-            it, or out of it.
-        advice: What a user does so that it can be moved, where the store knows.
+        move: Why it cannot be renamed away, replaced or deleted.
+        link: Why it cannot get a second name.
+        enter: Why nothing can be created in it.
+        mounted: True if it is the top of another volume, or a link to a directory on one: no rename goes into
+            it or out of it.
+        advice: What the user can do so that it can be moved.
     """
 
     move: str = ""
@@ -36,27 +35,29 @@ class Refusals(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class FileStatus(msgspec.Struct, frozen=True, gc=False):
-    """What a store says about one path.
+    """Status of one path.
 
     Attributes:
-        path: The path asked for, or listed.
-        is_directory: Whether it is a directory, or a link that leads to one; else it is a file.
+        path: The path that was asked for, or listed.
+        is_directory: True for a directory, or a link that leads to one.
         size: Length in bytes; 0 for a directory.
-        modified: Seconds since the epoch, or None where the store does not say. Never used to decide what happened.
-        identity: The store's proof that this is the very file that was written, unchanged by a rename where
-            `Capabilities.identity_through_rename` holds; None where the store has none, and for directories. Where
-            it is an etag that S3 made of the content, it proves the bytes and not who wrote them: `stamp` does.
-        is_link: Whether it is a symbolic link, to whatever or to nowhere. Everything but `is_directory` then speaks of
-            the link itself: to rename or delete it moves the link, never what it leads to.
-        is_special: Whether it is neither file, directory nor link: a pipe, a socket, a device; in a bucket, objects
-            whose names no path can hold, under the name that all of them begin with.
-        stamp: What the file was stamped with when it was made (see `committer.stores.uploads`): proves, with its
-            length, who wrote it. Told by `Store.status` only: S3's listings hold no metadata. None without one.
-        refuses: What the store would refuse to do with it, where it knows without a further call; None where it knows
-            of nothing. A job refuses before its decision what would stop it afterwards.
-        version: What the store's conditions know this file by at this moment, where `Capabilities.versions` holds. No
-            identity: a rename changes it, and nothing compares it. It only saves a rename a look (see
-            `committer.stores.abilities.SupportsVersions`).
+        modified: Seconds since the epoch; None if the store does not say. Never used to decide what happened.
+        identity: The store's proof that this is the very file that was written. A rename keeps it where
+            `Capabilities.identity_through_rename` holds. None for directories, and where the store has none. If
+            S3 computed it as an etag of the content, it proves the bytes but not their writer; `stamp` proves
+            the writer.
+        is_link: True for a symbolic link, also a broken one. All but `is_directory` then describe the link
+            itself: a rename or delete affects the link, not its target.
+        is_special: True for a pipe, socket or device; in a bucket, for objects whose names no path can hold,
+            under the prefix that they share.
+        stamp: The stamp given when the file was created (see `committer.stores.uploads`); with the length it
+            proves the writer. Only `Store.status` returns it, since S3's listings hold no metadata. None if
+            there is none.
+        refuses: Operations that the store would refuse, as far as it knows without a further call. A job checks
+            them before its decision.
+        version: The value that the store's conditions compare at this moment, where `Capabilities.versions`
+            holds. Not an identity, since a rename changes it; it only spares a rename a look (see
+            `SupportsVersions`).
     """
 
     path: StorePath
@@ -72,7 +73,7 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class Capable(Protocol):
-    """What is asked for its abilities: a store."""
+    """Interface of an object that has abilities: a store."""
 
     @property
     def scheme(self) -> str:
@@ -84,61 +85,61 @@ class Capable(Protocol):
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store can do. Code asks these, never the type of a store.
+    """Capabilities of a store. Code asks these, never the type of a store.
 
     Attributes:
-        directories: Directories are real: a file's parent must exist, an empty directory can stand.
-        implicit_parents: `Store.put` and `Store.open_writer` make missing parents up instead of failing, so that a
-            file can bring a deleted directory back. (ADLS: "Path - Create", "Put Blob".) So does
-            `Store.make_directory`, or it looks first, which is not atomic. Renames never do.
+        directories: Directories are real: a file's parent must exist, and a directory can be empty.
+        implicit_parents: `Store.put` and `Store.open_writer` create missing parents instead of failing, so a
+            delayed request can bring a deleted directory back. (ADLS: "Path - Create", "Put Blob".)
+            `Store.make_directory` does too, or it checks first, which is not atomic. Renames never do.
         atomic_file_rename: A file rename happens wholly or not at all.
-        no_replace_rename: A file rename can be told to fail when the target exists, atomically.
+        no_replace_rename: A file rename can fail atomically if the destination exists.
         replacing_rename: A file rename can replace an existing file atomically.
         atomic_directory_rename: A directory with all its content is renamed in one atomic step.
-        deletes_trees: `Store.delete_directory` is one request of the service, or one a page, whatever is below.
-        conditional_rename: A rename can be told which identity its source must have.
-        versions: The store implements `SupportsVersions`: statuses hold a version, on whose condition a file is renamed
+        deletes_trees: `Store.delete_directory` is one request, or one per page, whatever the directory holds.
+        conditional_rename: A rename can require an identity of its source.
+        versions: The store implements `SupportsVersions`: it can rename a file on the condition of its version,
             without a look.
         identity: Files have an identity.
         identity_through_rename: A file keeps its identity when it is renamed.
-        exclusive_put: `Store.put` can create only when absent, decided by the store.
+        exclusive_put: `Store.put` can create only if absent, decided by the store.
         hard_links: The store implements `SupportsHardLinks`.
-        links: Symbolic links can stand here; the store implements `SupportsLinks`.
-        checksum_sidecars: A file `.x.crc` counts as the checksum of `x` and is deleted with it, so no output can have
+        links: Symbolic links can exist; the store implements `SupportsLinks`.
+        checksum_sidecars: A file `.x.crc` is the checksum of `x` and is deleted with it, so no output can have
             such a name.
         local_paths: The store implements `SupportsLocalPaths`.
-        durable: The store implements `SupportsSync`: what is written survives a power loss only when synced.
+        durable: The store implements `SupportsSync`: data survives a power loss only when synced.
         multipart: The store implements `committer.stores.uploads.SupportsUploads`.
         block_lists: The store implements `committer.stores.uploads.SupportsBlockLists`.
         conditional_delete: The store implements `committer.stores.conditions.SupportsConditionalDelete`.
         conditional_replace: The store implements `committer.stores.conditions.SupportsConditionalReplace`.
-        deletes_by_name: The user declared that the service knows no conditional delete. Published files are deleted by
-            name, so a job gives each file a name that no other job uses.
+        deletes_by_name: The user declared that the service has no conditional delete. Published files are
+            deleted by name, so a job gives each file a name that no other job uses.
         batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
         conditional_batch_delete: The store implements
-            `committer.stores.conditions.SupportsConditionalBatchDelete`, and the service hears each file's condition:
-            where that takes a trial, only once `Store.probe` saw it.
+            `committer.stores.conditions.SupportsConditionalBatchDelete` and the service checks each file's
+            condition; where that takes a trial, only after `Store.probe` saw it.
         batch_rename: The store implements `SupportsBatchRename`: it renames many files in one call.
-        tree_counts: The store implements `committer.stores.directory_abilities.SupportsTreeCounts`, beside
-            `SupportsBatchRename`: it counts what a directory holds in one call.
+        tree_counts: The store implements `committer.stores.directory_abilities.SupportsTreeCounts` and
+            `SupportsBatchRename`: it counts the content of a directory in one call.
         tree_listing: The store implements `committer.stores.directory_abilities.SupportsTreeListing`.
         known_directories: The store implements `committer.stores.directory_abilities.SupportsKnownDirectories`.
         directory_rights: The store implements `committer.stores.directory_abilities.SupportsDirectoryRights`.
         metadata: The store implements `SupportsMetadata`: it keeps texts beside a file's content.
         examination: The store implements `committer.stores.examination.SupportsExamination`.
         trials: The store implements `committer.stores.examination.SupportsTrials`.
-        case_folding: Two names that differ only in case are one file.
-        unicode_folding: Two names that differ only in Unicode normalisation are one file.
+        case_folding: Names that differ only in case are one file.
+        unicode_folding: Names that differ only in Unicode normalisation are one file.
         forbids_trailing_period: A name may not end in a period.
-        max_name_bytes: Longest name of one segment, in UTF-8 bytes; None when unlimited.
-        max_path_bytes: Longest whole path, in UTF-8 bytes, the slash that it begins with among them; None when
-            unlimited.
-        max_parts: Most parts of an upload, or blocks of a list; None when unlimited, or without either. (S3 10,000,
-            Azure 50,000.)
-        min_part_bytes: Shortest part of an upload but for its last. (S3 5 MiB.)
-        max_part_bytes: Longest part or block; None when unlimited. (S3 5 GiB, Azure 4000 MiB.)
-        max_batch_delete: Most files that one call deletes; None when unlimited, or without `batch_delete`. (S3 1000.)
-        default_io_rate: Requests per second that suit the service; None when unlimited.
+        max_name_bytes: Longest name of one segment, in UTF-8 bytes; None if unlimited.
+        max_path_bytes: Longest whole path with its leading slash, in UTF-8 bytes; None if unlimited.
+        max_parts: Most parts of an upload, or blocks of a list; None if unlimited, or without either. (S3
+            10,000, Azure 50,000.)
+        min_part_bytes: Shortest part of an upload, except its last. (S3 5 MiB.)
+        max_part_bytes: Longest part or block; None if unlimited. (S3 5 GiB, Azure 4000 MiB.)
+        max_batch_delete: Most files that one call deletes; None if unlimited, or without `batch_delete`. (S3
+            1000.)
+        default_io_rate: Requests per second that suit the service; None if unlimited.
     """
 
     directories: bool = True
@@ -186,60 +187,61 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refuses_late_writes(self) -> bool:
-        """Whether a write fails once the directory it goes to is gone, as that of a job that was cleaned up."""
+        """Whether a delayed write fails once its directory was deleted, such as that of a cleaned-up job."""
         return self.directories and not self.implicit_parents
 
     @property
     def spares_others(self) -> bool:
-        """Whether a delayed delete of a published file can never meet another job's file."""
+        """Whether a delayed delete of a published file can never delete another job's file."""
         return self.conditional_delete or self.deletes_by_name
 
     @property
     def publishes_uploads(self) -> bool:
-        """Whether files become visible by completing uploads, since none can be renamed: the committer `magic`."""
+        """Whether a commit publishes files by completing uploads, for want of renames: the committer `magic`."""
         return self.multipart and not self.atomic_file_rename
 
     @property
     def publishes_block_lists(self) -> bool:
-        """Whether files become visible by lists of blocks, since none can be renamed: the committer `block-list`."""
+        """Whether a commit publishes files by lists of blocks, for want of renames: the committer `block-list`."""
         return self.block_lists and not self.atomic_file_rename
 
     @property
     def fences_drivers(self) -> bool:
-        """Whether a rollback keeps every other driver of the job out: one rename takes all sources away, or each upload
-        that is ended, and each list of blocks that is used up, is a fence of its own. Elsewhere the user has to know
-        that no other driver is alive.
+        """Whether a rollback excludes every other driver of the job.
+
+        One rename takes all sources away, or each upload that it aborts and each list of blocks that it uses up
+        is a fence. Elsewhere the user has to know that no other driver is alive.
         """
         return self.atomic_directory_rename or self.publishes_uploads or self.publishes_block_lists
 
 
 class Wrapper:
-    """What wraps a store. It has the abilities that it passes on and the inner store has.
+    """Base of store wrappers. A wrapper has an ability if its class and the inner store have it.
 
     Attributes:
-        inner: The store that is wrapped.
+        inner: The wrapped store.
     """
 
     inner: Capable
 
 
 P = TypeVar("P")
-# Of a class, to an ability.
+# Whether a class implements an ability, or forwards it.
 _LACKS, _HAS, _PASSES_ON = range(3)
 
 
 class Ability(Generic[P]):
-    """An optional ability: how callers ask for it, the same way for each, of a store or of what wraps one.
+    """Optional ability of stores, which callers look up by `of`.
 
-    A store has it if its class has the methods and its `Capabilities` declare it; a `Wrapper` if what it wraps has it
-    too. Whether a class has the methods is looked at once a class, so that it can be asked for every file.
+    A store has it if its class has the methods and its `Capabilities` declare it; a `Wrapper` has it if its
+    inner store does, too. Classes are inspected once, so that `of` is cheap enough for every file.
 
     Args:
         protocol: The methods.
-        described: What it is called in errors, in the plural: "hard links".
-        declared: Whether a store declares it.
-        in_place_of: The method of `Store` that is not called where this is: one call of it stands for one or many. A
-            subclass that overrides that method alone does not have the ability: its own would never be called.
+        described: The ability's name in errors, in the plural: "hard links".
+        declared: Whether capabilities declare it.
+        in_place_of: The method of `Store` that callers do not call where they use this. A subclass that
+            overrides that method alone does not have the ability, since its override would never be called.
     """
 
     def __init__(
@@ -259,7 +261,7 @@ class Ability(Generic[P]):
         _ABILITIES.append(self)
 
     def of(self, store: Capable) -> P | None:
-        """The store with the methods of the ability, if it has it. No call."""
+        """Returns the store, typed with the ability's methods, if it has the ability. No call."""
         asked = store
         while True:
             kind = type(asked)
@@ -273,10 +275,10 @@ class Ability(Generic[P]):
             asked = cast("Wrapper", asked).inner
 
     def required(self, store: Capable, operation: str, path: StorePath | str = "") -> P:
-        """As `of`, for callers that need it.
+        """Returns the same as `of`, for callers that cannot go without.
 
         Raises:
-            UnsupportedError: The store does not have it.
+            UnsupportedError: The store does not have the ability.
         """
         able = self.of(store)
         if able is None:
@@ -298,7 +300,7 @@ class Ability(Generic[P]):
             return False
         if not self._in_place_of:
             return True
-        # The rank of the class that each is defined in, the most derived first.
+        # Ranks of the classes that define the two methods; the most derived class has rank 0.
         ranks = [
             next(rank for rank, above in enumerate(kind.__mro__) if name in vars(above))
             for name in (self._in_place_of, self.methods[0])
@@ -310,40 +312,41 @@ _ABILITIES: Final[list[Ability[Any]]] = []
 
 
 def abilities() -> Sequence[Ability[Any]]:
-    """Every ability of the modules that were imported; all of them once `committer.stores.forwarding` was."""
+    """Returns every ability of the imported modules; `committer.stores.forwarding` imports all of them."""
     return tuple(_ABILITIES)
 
 
 class SupportsHardLinks(Protocol):
-    """A file can have two names at once."""
+    """Ability to give one file two names."""
 
     async def link_file(self, source: StorePath, destination: StorePath) -> None:
-        """Gives the file at `source` a second name; fails like a no-replace rename."""
+        """Gives the file at `source` a second name; fails like a rename that replaces nothing."""
 
 
 class SupportsLinks(Protocol):
-    """Symbolic links can stand among the files."""
+    """Ability to find symbolic links."""
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
-        """Looks for a link on the way from `root` down to each of some directories: one call for many.
+        """Finds a link among some directories and their parents below `root`. One call for many.
 
         Args:
             root: Where the names start; it may itself be a link.
-            directories: Relative names. What is not there is passed over.
+            directories: Relative names; those that do not exist are ignored.
 
         Returns:
-            The first relative name, of a directory or of one of its parents, that is a link; None without any.
+            The first relative name, of a directory or of one of its parents, that is a link; None if there is
+            none.
         """
 
 
 class SupportsLocalPaths(Protocol):
-    """Files have paths that any program of this machine can open."""
+    """Ability to give a path that any program of this machine can open."""
 
     def local_path(self, path: StorePath) -> str:
-        """The operating system's path."""
+        """Returns the operating system's path."""
 
     async def enclose_file(self, path: StorePath, name: str) -> None:
-        """Replaces a file, in one step, with a directory that holds the file as `name`; does nothing to other entries.
+        """Replaces a file, in one step, with a directory that holds it as `name`; does nothing to other entries.
 
         Raises:
             UnsupportedError: The file system cannot exchange two names, or has no hard links.
@@ -351,7 +354,7 @@ class SupportsLocalPaths(Protocol):
 
 
 class SupportsBatchRename(Protocol):
-    """Many files can be renamed for little more than what one costs here: on a disk, by one hop to a thread."""
+    """Ability to rename many files for little more than one costs: on a disk, by one hop to a thread."""
 
     async def rename_files(
         self,
@@ -360,89 +363,88 @@ class SupportsBatchRename(Protocol):
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
-        """Renames files as `Store.rename_file` does one, replacing nothing, in any order; without `seen` no link among
-        them.
+        """Renames files in any order, as `Store.rename_file` does; replaces nothing. Without `seen` none may be a link.
 
-        What a thread has begun is ended before a cancellation goes on. It costs least where files that go into one
-        directory stand next to one another.
+        A cancelled call first ends what its thread has begun. Cheapest if files for one directory are next to
+        each other.
 
         Args:
             renames: Source and destination of each.
-            seen: Identity and length that each source must have, looked at right before its rename. What has others is
-                not renamed: `StorePreconditionError`, or `StoreIsADirectoryError`.
-            identities: Identity that each source is said to have, None where none is said: it can spare looks, and is
-                no condition.
+            seen: Identity and length that each source must have, checked right before its rename; another file
+                stays and is reported as `StorePreconditionError` or `StoreIsADirectoryError`.
+            identities: The identity that a record gives for each source, or None. No condition; it can spare
+                looks.
 
         Returns:
-            What went wrong, by index in `renames`; every other file was renamed.
+            Errors by index in `renames`; every other file was renamed.
         """
 
 
 class SupportsVersions(Protocol):
-    """A file that was just written or seen can be renamed without a look at what it is."""
+    """Ability to rename a file that was just written or seen without a look at it first."""
 
     async def rename_version(
         self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
     ) -> None:
-        """Renames a file as `Store.rename_file` does, replacing nothing. One call, if the source has the version.
+        """Renames a file as `Store.rename_file` does, replacing nothing. One call if the source has the version.
 
-        The version is a condition of that call, and a proof of the file as long as it is met. Where it is not (the file
-        was renamed and back since, a record says something that is none), the source is looked at as by
-        `Store.rename_file`, and its identity counts. Without an identity nothing but the version proves the file, and
-        one of another version stays.
+        The version is the request's condition, and proves the file while it is met. If it is not met (the file
+        was renamed and back since, or a record's version is none), the store looks at the source as
+        `Store.rename_file` does, and compares its identity. Without an identity only the version proves the
+        file, and another version is not renamed.
 
         Args:
             source: The file.
             destination: Its new path.
-            version: What `FileStatus.version` said of it.
-            identity: What it must be, where it has another version; None where no identity is known.
+            version: Its `FileStatus.version`.
+            identity: The identity that it must have if its version differs; None if unknown.
 
         Raises:
             StorePreconditionError: The source is another file, or nothing proves that it is not.
-            StoreError: As `Store.rename_file`.
+            StoreError: As for `Store.rename_file`.
         """
 
 
 class SupportsSync(Protocol):
-    """What is written survives a power loss only when synced."""
+    """Ability to force data to the disk, for stores whose data survives a power loss only then."""
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
         """Forces a file's data, or a directory's entries, to the disk."""
 
 
 class SupportsMetadata(Protocol):
-    """A file can be put with texts beside its content."""
+    """Ability to keep texts beside a file's content."""
 
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-        """Puts a whole file with metadata of the caller's; a file that stands there is replaced. One call.
+        """Writes a whole file with metadata of the caller, replacing an existing file. One call.
 
-        (S3: headers that start with ``x-amz-meta-``. `committer.stores.helpers.put_described` puts it without where a
-        store keeps none.)
+        (S3: ``x-amz-meta-`` headers.) `committer.stores.helpers.put_described` writes the file without metadata
+        on other stores.
 
         Args:
-            path: Where the file stands then.
+            path: The file.
             data: Its content.
-            metadata: Texts by name, of printable ASCII characters, names of lower case; 2 KB in all.
+            metadata: Texts of printable ASCII by lower-case name; 2 KB in all.
         """
 
 
 class SupportsBatchDelete(Protocol):
-    """Many files can be deleted in one call."""
+    """Ability to delete many files in one call."""
 
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        """Deletes files, whether they are there or not. One call; without any, none.
+        """Deletes files, whether or not they exist. One call; none for no paths.
 
-        Not atomic: each name succeeds or fails alone (S3's DeleteObjects answers 200 with a result for each name, and
-        says of a missing one what it says of a deleted one).
+        Not atomic: each name succeeds or fails alone. (S3's DeleteObjects answers 200 with a result per name,
+        the same for a missing and a deleted one.)
 
         Args:
             paths: At most `Capabilities.max_batch_delete` different names.
 
         Returns:
-            What was not deleted, and why; empty when all are gone.
+            Errors by the path that was not deleted; empty if none is left.
 
         Raises:
-            ConfigurationError: There are too many.
+            ConfigurationError: There are too many paths.
             StoreError: The call as a whole failed.
         """
 

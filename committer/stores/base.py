@@ -1,12 +1,12 @@
-"""The store contract: what a committer needs of a place where files live.
+"""Interfaces of a store and of its file writers: the store contract.
 
-Only abstract methods: a default method would silently bypass a wrapper that forgot to forward it (the lesson of
-arrow's ``object_store``). Conveniences are functions, in `committer.stores.helpers`. Optional abilities are in
-`committer.stores.abilities` and `committer.stores.uploads`; what wraps a store is a
+Every method is abstract: a default would silently bypass a wrapper that forgot to forward the call (as happened
+in arrow's ``object_store``). Conveniences are functions in `committer.stores.helpers`, optional abilities are
+in `committer.stores.abilities` and `committer.stores.uploads`, wrappers derive from
 `committer.stores.forwarding.ForwardingStore`.
 
-Every operation is one coroutine. Its error says whether it can have had an effect: `StoreOutcomeUnknownError` may,
-every other `StoreError` has not.
+An operation that raises `StoreOutcomeUnknownError` may have had an effect; one that raises any other
+`StoreError` had none.
 """
 
 from __future__ import annotations
@@ -21,68 +21,72 @@ __all__ = ["Capabilities", "FileStatus", "FileWriter", "Refusals", "Store"]
 
 
 class FileWriter(ABC):
-    """A file being written. It exists under its path only as the store allows; do not rely on it before `close`."""
+    """Writer of one new file. The file need not be visible under its path before `close`."""
 
     @abstractmethod
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Appends `data`. The buffer may be reused when this returns."""
+        """Appends `data`. The caller may reuse the buffer when this returns."""
 
     @abstractmethod
     async def close(self) -> FileStatus:
-        """Finishes the file and returns its status with the identity taken after the last byte."""
+        """Finishes the file and returns its status, with the identity as of the last byte."""
 
     @abstractmethod
     async def abort(self) -> None:
-        """Gives the file up. What was written may stay under its path; raises nothing for a file already closed."""
+        """Abandons the file; what was written may stay under its path. Does nothing to a closed file."""
 
 
 class Store(ABC):
-    """A place where files live. Cheap to make, opens lazily, holds no secret when pickled.
+    """Storage for files, such as a file system or a bucket.
 
-    Paths are absolute and belong to this store. Unless said otherwise each method is one store call.
+    A store is cheap to create, connects at its first call and holds no secret when pickled. Paths are absolute
+    and belong to this store. Each method is one store call unless it says otherwise.
     """
 
     @property
     @abstractmethod
     def scheme(self) -> str:
-        """The URI scheme this store answers to."""
+        """The URI scheme of this store."""
 
     @property
     @abstractmethod
     def endpoint(self) -> str:
-        """What limits are shared by: stores with one endpoint string share one pacer within a process."""
+        """The key of shared limits: within a process, stores with an equal endpoint share one pacer."""
 
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """What the store can do; known without a call, and constant, except that `probe` or a call may find less, and
-        `probe` more.
+        """What the store can do; known without a store call.
+
+        Constant, except that `probe` can add or withdraw a capability and any other call can withdraw one.
         """
 
     @abstractmethod
     async def probe(self, directory: StorePath) -> None:
-        """Proves by trying, inside `directory`, the capabilities a commit relies on (identity kept through a rename,
-        no-replace rename). A handful of calls at job setup; leaves nothing behind.
+        """Tests, inside `directory`, the capabilities that a commit relies on. A few calls, once per job setup.
+
+        These are an identity that a rename keeps, and renames that replace nothing. No file of the test is
+        left.
 
         Raises:
-            UnsupportedError: One of them does not hold here.
+            UnsupportedError: The store lacks one of them here.
         """
 
     @abstractmethod
     async def status(self, path: StorePath) -> FileStatus:
-        """Looks at one path; of a link, at the link itself.
+        """Returns the status of one path; of a link, that of the link itself.
 
         Raises:
-            StoreNotFoundError: Nothing is there. (Also when a parent is a file.)
+            StoreNotFoundError: Nothing exists there, or a parent is a file.
         """
 
     @abstractmethod
     def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over the direct children, each with the identity `status` would give; one call a page, any order.
+        """Iterates over the direct children, in any order, with the identity that `status` gives. One call per page.
 
         Raises:
-            StoreNotFoundError: Nothing is there (or, without real directories, nothing is below it).
-            StoreNotADirectoryError: A file is there.
+            StoreNotFoundError: Nothing exists there (without real directories: nothing exists below it).
+            StoreNotADirectoryError: `directory` is a file.
         """
 
     @abstractmethod
@@ -90,8 +94,9 @@ class Store(ABC):
         """Reads a whole file of at most `limit` bytes.
 
         Raises:
-            StoreNotFoundError: Nothing is there. Its `operation` is ``read``; that of a `put` never is.
-            StoreIsADirectoryError: A directory is there.
+            StoreNotFoundError: Nothing exists there. Its `operation` is ``read``, which that of a `put` never
+                is.
+            StoreIsADirectoryError: `path` is a directory.
             RecordError: The file is longer than `limit`; at most `limit` + 1 bytes were read.
         """
 
@@ -105,104 +110,107 @@ class Store(ABC):
         temporary: StorePath | None = None,
         durable: bool = False,
     ) -> FileStatus:
-        """Writes a small file whole: a reader sees all of it or none.
+        """Writes a small file at once: a reader sees all of it or none.
 
         Args:
-            path: Where it goes. Its parent must exist where directories are real; it is never made up, except as
+            path: The file. Where directories are real its parent must exist, except as
                 `Capabilities.implicit_parents` says.
             data: The whole content.
-            exclusive: Fail when something is there, decided atomically by the store; else replace a file atomically.
-            temporary: Where a store that must write first and rename after does so (same volume, overwritten); beside
-                `path`, under a name starting with a period, when None. Its parent must exist, too, where late writes
-                are refused (`Capabilities.refuses_late_writes`), until the file has its name.
-            durable: Survive a power loss once this returns (data, then the name), on stores that are `durable`.
+            exclusive: Fail if the path exists, which the store decides atomically; else replace a file
+                atomically.
+            temporary: The temporary name for a store that writes first and renames then; same volume,
+                overwritten. By default it is next to `path` and starts with a period. Where
+                `Capabilities.refuses_late_writes` holds, its parent must exist, too, until the file has its
+                name.
+            durable: Return only when the data, then the name, survive a power loss, on stores that are
+                `durable`.
 
         Raises:
-            StoreExistsError: `exclusive` and something is there.
-            StoreIsADirectoryError: A directory is at `path`.
-            StoreNotADirectoryError: A file is at one of its parents.
-            StoreNotFoundError: The parent is missing, and not made up.
+            StoreExistsError: `exclusive` and the path exists.
+            StoreIsADirectoryError: `path` is a directory.
+            StoreNotADirectoryError: A parent is a file.
+            StoreNotFoundError: The parent does not exist and is not created implicitly.
         """
 
     @abstractmethod
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Creates a file for writing, replacing nothing.
+        """Creates a file for writing; replaces nothing.
 
         Raises:
-            StoreExistsError: Something is there.
-            StoreNotADirectoryError: A file is at one of its parents.
-            StoreNotFoundError: The parent is missing, and not made up.
+            StoreExistsError: The path exists.
+            StoreNotADirectoryError: A parent is a file.
+            StoreNotFoundError: The parent does not exist and is not created implicitly.
         """
 
     @abstractmethod
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        """Makes a directory; without real directories does nothing and returns True.
+        """Creates a directory; without real directories does nothing and returns True.
 
         Args:
             path: The directory.
-            parents: Make missing parents too; else a missing parent is an error.
+            parents: Create missing parents, too; else a missing parent is an error.
 
         Returns:
-            True when this call made it, False when a directory was there.
+            True if this call created it, False if a directory existed.
 
         Raises:
-            StoreExistsError: A file is at `path`.
-            StoreNotADirectoryError: A file is at one of its parents.
-            StoreNotFoundError: The parent is missing and `parents` is False.
+            StoreExistsError: `path` is a file.
+            StoreNotADirectoryError: A parent is a file.
+            StoreNotFoundError: The parent does not exist and `parents` is False.
         """
 
     @abstractmethod
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
-        """Renames a file.
-
-        Never moves it *into* a directory that stands at `destination`, never makes parents.
+        """Renames a file; never moves it *into* a directory at `destination`, never creates parents.
 
         Args:
             source: The file.
             destination: Its new path.
-            replace: Replace a file that stands there; else fail, atomically.
-            identity: What the source must be, enforced by stores with `conditional_rename`, ignored elsewhere.
+            replace: Replace a file at the destination; else fail if one exists, atomically.
+            identity: The identity that the source must have; checked by stores with `conditional_rename`,
+                ignored by others.
 
         Raises:
-            StoreNotFoundError: The source or the parent of the destination is missing; `path` says which.
-            StoreExistsError: Something stands at the destination and `replace` is False.
-            StoreIsADirectoryError: A directory stands at the destination and `replace` is True, or at the source.
+            StoreNotFoundError: The source or the destination's parent does not exist; `path` says which.
+            StoreExistsError: The destination exists and `replace` is False.
+            StoreIsADirectoryError: The source is a directory, or the destination is and `replace` is True.
             StorePreconditionError: The source is another file.
         """
 
     @abstractmethod
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Renames a directory with all its content; never replaces or merges, never makes parents.
+        """Renames a directory with all its content; never replaces or merges, never creates parents.
 
         Atomic where `atomic_directory_rename` holds; other stores raise `UnsupportedError`.
 
         Raises:
-            StoreNotFoundError: The source or the parent of the destination is missing; `path` says which.
-            StoreExistsError: Something stands at the destination.
+            StoreNotFoundError: The source or the destination's parent does not exist; `path` says which.
+            StoreExistsError: The destination exists.
             StoreNotADirectoryError: The source is a file.
         """
 
     @abstractmethod
     async def delete_file(self, path: StorePath) -> bool:
-        """Deletes a file. True when there was one.
+        """Deletes a file and returns whether it existed.
 
         Raises:
-            StoreIsADirectoryError: A directory is there; nothing was deleted.
+            StoreIsADirectoryError: `path` is a directory; nothing was deleted.
         """
 
     @abstractmethod
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        """Deletes a directory. True when there was one.
+        """Deletes a directory and returns whether it existed.
 
-        Of a link to a directory only the link is deleted, and only when `recursive` is True.
+        Of a link to a directory only the link is deleted, and only if `recursive` is True.
 
         Raises:
-            StoreNotEmptyError: It has children and `recursive` is False; or, rarely, others kept adding to it.
-            StoreNotADirectoryError: A file is there, or a link and `recursive` is False; nothing was deleted.
+            StoreNotEmptyError: It has children and `recursive` is False; rarely, other clients kept adding
+                children.
+            StoreNotADirectoryError: `path` is a file, or a link and `recursive` is False; nothing was deleted.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Frees what the store opened. Safe to call twice; the store may be used again afterwards."""
+        """Closes connections and threads. May be called twice; a later call opens them again."""

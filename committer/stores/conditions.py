@@ -1,4 +1,4 @@
-"""What a store can do to a file on the condition that it is still the one that was seen."""
+"""Optional abilities to delete or replace a file on the condition that it is still the one that was seen."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from committer.stores.abilities import Ability, FileStatus
 
 
 class SupportsConditionalDelete(Protocol):
-    """A file can be deleted on the condition that it is still the one that was seen."""
+    """Ability to delete a file on the condition of its identity."""
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
-        """Deletes a file whose identity is still the given one, decided by the store. One call.
+        """Deletes a file if it still has the given identity, decided by the store. One call.
 
-        (S3: DeleteObject with ``If-Match``, which needs the right to read too; Azure: Delete Blob with ``If-Match``.)
-        Where the identity is an etag of the content, another file of the same content passes for the one that was
-        seen: no condition tells stamps apart.
+        (S3: DeleteObject with ``If-Match``, which needs the right to read, too; Azure: Delete Blob with
+        ``If-Match``.) Where the identity is an etag of the content, a file of equal content meets the
+        condition, whatever its stamp.
 
         Returns:
-            True when there was one; False when nothing is there, however the service says that (204, 404 or 412: a
-            store whose service says 412 of both looks once more).
+            Whether it existed. A missing file may be answered with 204, 404 or 412; a store whose service also
+            answers 412 for another file looks once more.
 
         Raises:
             StorePreconditionError: Another file is there; it was not deleted.
@@ -30,47 +30,47 @@ class SupportsConditionalDelete(Protocol):
 
 
 class SupportsConditionalBatchDelete(Protocol):
-    """Many files can be deleted in one call, each on the condition that it is still the one that was seen."""
+    """Ability to delete many files in one call, each on the condition of its identity."""
 
     async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """Deletes those of some files whose identity is still the given one, decided by the store for each. One call;
-        without any, none.
+        """Deletes files that still have the given identities, decided by the store. One call; none for no files.
 
-        Not atomic: each name succeeds or fails alone. (S3: DeleteObjects with an ``ETag`` for each key.) The same call
-        may be sent again, also after a lost answer: what it deleted is absent then, and what was put there since has
-        another identity. As to content that an etag cannot tell apart see `SupportsConditionalDelete.delete_file_if`.
+        Not atomic: each name succeeds or fails alone. (S3: DeleteObjects with an ``ETag`` for each key.)
+        Idempotent, also after a lost response: a deleted file is absent then, and a file put there since has
+        another identity. For content that an etag cannot tell apart see
+        `SupportsConditionalDelete.delete_file_if`.
 
         Args:
-            files: Identities by name; at most `Capabilities.max_batch_delete`.
+            files: Identities by path; at most `Capabilities.max_batch_delete`.
 
         Returns:
-            What was not deleted, and why; of a name where nothing is, nothing, or `StorePreconditionError` on services
-            that say so of both. Where it is `StorePreconditionError`, what stands there was not deleted.
+            Errors by the path that was not deleted. A `StorePreconditionError` means that another file is
+            there; services that answer the same for a missing file report that so, too.
 
         Raises:
-            ConfigurationError: There are too many.
-            UnsupportedError: The service is not known to hear the condition: `Store.probe` did not show it.
+            ConfigurationError: There are too many files.
+            UnsupportedError: `Store.probe` has not shown that the service checks the condition.
             StoreError: The call as a whole failed.
         """
 
 
 class SupportsConditionalReplace(Protocol):
-    """A small file can be replaced on the condition that it is still the one that was seen."""
+    """Ability to replace a small file on the condition that it is still the one that was seen."""
 
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
     ) -> FileStatus:
-        """Puts a whole file over the very one that was seen, decided by the store. One call.
+        """Replaces a whole file if it is the one that was seen, decided by the store. One call.
 
-        (S3: PutObject with ``If-Match``; Google Cloud Storage: an insert with ``ifGenerationMatch``; Azure: Put Blob
-        with ``If-Match``.) Where a service that speaks like S3 does not know the condition, whatever is there is
-        replaced: nothing may rest on the condition alone. A lost answer is not tried again: the second request would
-        be refused.
+        (S3: PutObject with ``If-Match``; Google Cloud Storage: an insert with ``ifGenerationMatch``; Azure: Put
+        Blob with ``If-Match``.) An S3-compatible service that ignores the condition replaces any file, so
+        correctness must not rest on it alone. A lost response is not retried, since the second request would be
+        refused.
 
         Args:
             path: The file.
             data: Its new content.
-            seen: What `Store.status` said of it, or the call that wrote it.
+            seen: Its status, from `Store.status` or the call that wrote it.
             temporary: As for `Store.put`.
 
         Raises:

@@ -12,22 +12,23 @@ from committer.stores.base import FileStatus, Store
 
 
 class SupportsDirectoryRights(Protocol):
-    """It can be told whether a directory that is renamed is, at its new place, as one that this process makes there.
+    """Ability to predict whether a renamed directory equals one that this process would create at the new place.
 
-    A rename keeps what a directory has; `Store.make_directory` gives it what this process and the parent say.
+    A rename keeps a directory's owner, group and mode; `Store.make_directory` takes them from the process and
+    the parent.
     """
 
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
-        """Looks at many directories in one call.
+        """Compares many directories in one call.
 
         Args:
-            pairs: At least one, each with the directory that one like it would be made in, or below a new one
-                in that.
+            pairs: At least one pair of a directory and the parent in which one like it would be created,
+                directly or in another new directory.
 
         Returns:
-            Of each whether it has all that one which this process makes there would have: owner, group, mode, access
-            lists, attributes. False where that cannot be told, or where either is not there or is no directory; also
-            where it holds what its files lose when they are renamed one by one (`Capabilities.checksum_sidecars`).
+            For each, whether it has the owner, group, mode, access lists and attributes that a new directory
+            would have there. False if the store cannot tell, if either is missing or no directory, or if it
+            holds files that would be lost in renames of single files (`Capabilities.checksum_sidecars`).
         """
 
 
@@ -37,17 +38,15 @@ DIRECTORY_RIGHTS: Final[Ability[SupportsDirectoryRights]] = Ability(
 
 
 class SupportsKnownDirectories(Protocol):
-    """A rename of a directory costs a look at it, since the service would rename a file as well; here it does not."""
+    """Ability to rename a directory without the look that a service needs which would rename a file as well."""
 
     async def rename_known_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Renames a directory as `Store.rename_directory` does, and asks of nothing whether it is one.
-
-        Where a file stands at `source` after all, that is renamed.
+        """Renames a directory as `Store.rename_directory` does, without a check that it is one: a file is renamed, too.
 
         Raises:
-            StoreNotFoundError: Nothing is at `source`; with the outcome ``unknown`` where a directory stands at
+            StoreNotFoundError: `source` does not exist; with the outcome ``unknown`` if a directory exists at
                 `destination`, which this very request may have put there.
-            StoreError: As `Store.rename_directory`.
+            StoreError: As for `Store.rename_directory`.
         """
 
 
@@ -60,7 +59,7 @@ KNOWN_DIRECTORIES: Final[Ability[SupportsKnownDirectories]] = Ability(
 
 
 async def rename_known_directory(store: Store, source: StorePath, destination: StorePath) -> None:
-    """Renames a directory that the caller knows to be one, or need not know; one call on every store."""
+    """Renames a directory that the caller knows to be one, or need not know. One call on every store."""
     able = KNOWN_DIRECTORIES.of(store)
     if able is None:
         await store.rename_directory(source, destination)
@@ -69,11 +68,11 @@ async def rename_known_directory(store: Store, source: StorePath, destination: S
 
 
 class TreeCounts(NamedTuple):
-    """What a directory holds, at any depth.
+    """Content of a directory at any depth.
 
     Attributes:
-        files: How many files.
-        directories: How many directories, itself among them.
+        files: Number of files.
+        directories: Number of directories, with itself.
         size: Bytes of all files.
     """
 
@@ -83,21 +82,21 @@ class TreeCounts(NamedTuple):
 
 
 class SupportsTreeCounts(Protocol):
-    """One call counts what a directory holds, for less than looks at its files cost.
+    """Ability to count the content of a directory in one call, for less than looks at its files cost.
 
-    A store that renames directories as it does files looks at each file before it renames it. Where a directory holds
-    as many files, directories and bytes as a record says, a file that the record names can be a directory only if other
-    changes make up for that in all three counts.
+    A store that renames directories as it does files looks at each file before it renames it. If a directory
+    holds as many files, directories and bytes as a record says, a file of the record can be a directory only if
+    other changes make up for that in all three counts.
     """
 
     async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """As `SupportsBatchRename.rename_files`, of sources that are known to be no directories: no look at them."""
+        """Renames files as `SupportsBatchRename.rename_files` does, without looking whether one is a directory."""
 
     async def count_tree(self, directory: StorePath) -> TreeCounts:
-        """Counts what a directory holds: one call.
+        """Counts the content of a directory. One call.
 
         Raises:
-            StoreNotFoundError: It is not there.
+            StoreNotFoundError: The directory does not exist.
         """
 
 
@@ -107,16 +106,16 @@ TREE_COUNTS: Final[Ability[SupportsTreeCounts]] = Ability(
 
 
 class SupportsTreeListing(Protocol):
-    """One listing shows all that is below a directory, for what as long a listing of one directory costs."""
+    """Ability to list everything below a directory for the cost of an equally long listing of one directory."""
 
     def list_tree(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over everything below `directory`, in any order: files and directories, not `directory` itself.
+        """Iterates over all files and directories below `directory`, in any order.
 
-        What another client makes, renames or deletes meanwhile may or may not be shown.
+        What other clients create, rename or delete meanwhile may or may not be listed.
 
         Raises:
-            StoreNotFoundError: Nothing is at `directory`.
-            StoreNotADirectoryError: A file is there.
+            StoreNotFoundError: `directory` does not exist.
+            StoreNotADirectoryError: `directory` is a file.
         """
 
 

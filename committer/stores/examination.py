@@ -1,4 +1,4 @@
-"""What a store tells of itself beyond what a trial shows: an optional ability, for programs that examine stores."""
+"""Optional abilities for programs that examine stores, such as `committer doctor`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was tried or asked.
+    """Result of one test of a store.
 
     Attributes:
-        name: What.
-        verdict: ``ok``; ``warning``, where a job works and its user should know something; ``failed``; or ``skipped``,
-            where nothing could be found out.
-        found: What was seen or said.
-        next_step: What to do about it; empty when nothing is known.
+        name: What was tested.
+        verdict: ``ok``; ``warning`` if jobs work and the user should know something; ``failed``; ``skipped`` if
+            nothing could be found out.
+        found: What was seen, or said by the service.
+        next_step: What to do about it; empty if nothing is known.
     """
 
     name: str
@@ -31,25 +31,25 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class SupportsExamination(Protocol):
-    """The store's service can be asked what it is."""
+    """Ability to ask the store's service about itself."""
 
     async def findings(self, directory: StorePath) -> Sequence[Finding]:
-        """What the service says of itself and of a directory, or of the nearest one above it that exists.
+        """Asks the service about itself and about a directory, or the nearest existing one above it.
 
-        Changes nothing and raises no error of the service: an answer that is refused or lost is a finding that is
+        Changes nothing and raises no error of the service: a refused or lost response is a finding that is
         ``skipped``. Bounded in time.
         """
 
 
 class SupportsTrials(Protocol):
-    """The store's service can be tried: services that speak one protocol differ in what they keep of it."""
+    """Ability to try a service out: services that speak one protocol differ in how much of it they implement."""
 
     async def trials(self, directory: StorePath) -> Sequence[Finding]:
-        """What was seen where each ability that a job uses was tried by itself.
+        """Tries each ability that a job uses by itself, and returns what was seen.
 
         Args:
-            directory: Where files and uploads are made: nothing is there, and the caller removes what is left. No
-                upload is left.
+            directory: An empty place for files and uploads. The caller removes files that are left; no upload
+                is left.
         """
 
 
