@@ -1,1 +1,1 @@
-"""Where files live: the contract (`base`), one module a store, and the registry that finds a store by URI scheme."""
+"""Stores: the contract (`base`), one package per store, and the registry that finds a store by URI scheme."""

@@ -22,8 +22,8 @@ class Refusals(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         move: Why it cannot be renamed away, replaced or deleted.
         link: Why it cannot get a second name.
         enter: Why nothing can be created in it.
-        mounted: True if it is the top of another volume, or a link to a directory on one: no rename goes into
-            it or out of it.
+        mounted: True if it is the top of another volume, or a link to a directory on one: no rename goes into it or
+            out of it.
         advice: What the user can do so that it can be moved.
     """
 
@@ -43,21 +43,19 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
         size: Length in bytes; 0 for a directory.
         modified: Seconds since the epoch; None if the store does not say. Never used to decide what happened.
         identity: The store's proof that this is the very file that was written. A rename keeps it where
-            `Capabilities.identity_through_rename` holds. None for directories, and where the store has none. If
-            S3 computed it as an etag of the content, it proves the bytes but not their writer; `stamp` proves
-            the writer.
-        is_link: True for a symbolic link, also a broken one. All but `is_directory` then describe the link
-            itself: a rename or delete affects the link, not its target.
-        is_special: True for a pipe, socket or device; in a bucket, for objects whose names no path can hold,
-            under the prefix that they share.
-        stamp: The stamp given when the file was created (see `committer.stores.uploads`); with the length it
-            proves the writer. Only `Store.status` returns it, since S3's listings hold no metadata. None if
-            there is none.
-        refuses: Operations that the store would refuse, as far as it knows without a further call. A job checks
-            them before its decision.
-        version: The value that the store's conditions compare at this moment, where `Capabilities.versions`
-            holds. Not an identity, since a rename changes it; it only spares a rename a look (see
-            `SupportsVersions`).
+            `Capabilities.identity_through_rename` holds. None for directories, and where the store has none. If S3
+            computed it as an etag of the content, it proves the bytes but not their writer; `stamp` proves the
+            writer.
+        is_link: True for a symbolic link, also a broken one. All but `is_directory` then describe the link itself: a
+            rename or delete affects the link, not its target.
+        is_special: True for a pipe, socket or device; in a bucket, for objects whose names no path can hold, under
+            the prefix that they share.
+        stamp: The stamp given when the file was created (see `committer.stores.uploads`); with the length it proves
+            the writer. Only `Store.status` returns it, since S3's listings hold no metadata. None if there is none.
+        refuses: Operations that the store would refuse, as far as it knows without a further call. A job checks them
+            before its decision.
+        version: The value that the store's conditions compare at this moment, where `Capabilities.versions` holds.
+            Not an identity, since a rename changes it; it only spares a rename a look (see `SupportsVersions`).
     """
 
     path: StorePath
@@ -89,9 +87,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         directories: Directories are real: a file's parent must exist, and a directory can be empty.
-        implicit_parents: `Store.put` and `Store.open_writer` create missing parents instead of failing, so a
-            delayed request can bring a deleted directory back. (ADLS: "Path - Create", "Put Blob".)
-            `Store.make_directory` does too, or it checks first, which is not atomic. Renames never do.
+        implicit_parents: `Store.put` and `Store.open_writer` create missing parents instead of failing, so a delayed
+            request can bring a deleted directory back. (ADLS: "Path - Create", "Put Blob".) `Store.make_directory`
+            does too, or it checks first, which is not atomic. Renames never do.
         atomic_file_rename: A file rename happens wholly or not at all.
         no_replace_rename: A file rename can fail atomically if the destination exists.
         replacing_rename: A file rename can replace an existing file atomically.
@@ -105,20 +103,19 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         exclusive_put: `Store.put` can create only if absent, decided by the store.
         hard_links: The store implements `SupportsHardLinks`.
         links: Symbolic links can exist; the store implements `SupportsLinks`.
-        checksum_sidecars: A file `.x.crc` is the checksum of `x` and is deleted with it, so no output can have
-            such a name.
+        checksum_sidecars: A file `.x.crc` is the checksum of `x` and is deleted with it, so no output can have such
+            a name.
         local_paths: The store implements `SupportsLocalPaths`.
         durable: The store implements `SupportsSync`: data survives a power loss only when synced.
         multipart: The store implements `committer.stores.uploads.SupportsUploads`.
         block_lists: The store implements `committer.stores.uploads.SupportsBlockLists`.
         conditional_delete: The store implements `committer.stores.conditions.SupportsConditionalDelete`.
         conditional_replace: The store implements `committer.stores.conditions.SupportsConditionalReplace`.
-        deletes_by_name: The user declared that the service has no conditional delete. Published files are
-            deleted by name, so a job gives each file a name that no other job uses.
+        deletes_by_name: The user declared that the service has no conditional delete. Published files are deleted by
+            name, so a job gives each file a name that no other job uses.
         batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
-        conditional_batch_delete: The store implements
-            `committer.stores.conditions.SupportsConditionalBatchDelete` and the service checks each file's
-            condition; where that takes a trial, only after `Store.probe` saw it.
+        conditional_batch_delete: The store implements `committer.stores.conditions.SupportsConditionalBatchDelete`
+            and the service checks each file's condition; where that takes a trial, only after `Store.probe` saw it.
         batch_rename: The store implements `SupportsBatchRename`: it renames many files in one call.
         tree_counts: The store implements `committer.stores.directory_abilities.SupportsTreeCounts` and
             `SupportsBatchRename`: it counts the content of a directory in one call.
@@ -133,12 +130,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         forbids_trailing_period: A name may not end in a period.
         max_name_bytes: Longest name of one segment, in UTF-8 bytes; None if unlimited.
         max_path_bytes: Longest whole path with its leading slash, in UTF-8 bytes; None if unlimited.
-        max_parts: Most parts of an upload, or blocks of a list; None if unlimited, or without either. (S3
-            10,000, Azure 50,000.)
+        max_parts: Most parts of an upload, or blocks of a list; None if unlimited, or without either. (S3 10,000,
+            Azure 50,000.)
         min_part_bytes: Shortest part of an upload, except its last. (S3 5 MiB.)
         max_part_bytes: Longest part or block; None if unlimited. (S3 5 GiB, Azure 4000 MiB.)
-        max_batch_delete: Most files that one call deletes; None if unlimited, or without `batch_delete`. (S3
-            1000.)
+        max_batch_delete: Most files that one call deletes; None if unlimited, or without `batch_delete`. (S3 1000.)
         default_io_rate: Requests per second that suit the service; None if unlimited.
     """
 
@@ -209,8 +205,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     def fences_drivers(self) -> bool:
         """Whether a rollback excludes every other driver of the job.
 
-        One rename takes all sources away, or each upload that it aborts and each list of blocks that it uses up
-        is a fence. Elsewhere the user has to know that no other driver is alive.
+        One rename takes all sources away, or each upload that it aborts and each list of blocks that it uses up is a
+        fence. Elsewhere the user has to know that no other driver is alive.
         """
         return self.atomic_directory_rename or self.publishes_uploads or self.publishes_block_lists
 
@@ -233,15 +229,15 @@ _LACKS, _HAS, _PASSES_ON = range(3)
 class Ability(Generic[P]):
     """Optional ability of stores, which callers look up by `of`.
 
-    A store has it if its class has the methods and its `Capabilities` declare it; a `Wrapper` has it if its
-    inner store does, too. Classes are inspected once, so that `of` is cheap enough for every file.
+    A store has it if its class has the methods and its `Capabilities` declare it; a `Wrapper` has it if its inner
+    store does, too. Classes are inspected once, so that `of` is cheap enough for every file.
 
     Args:
         protocol: The methods.
         described: The ability's name in errors, in the plural: "hard links".
         declared: Whether capabilities declare it.
-        in_place_of: The method of `Store` that callers do not call where they use this. A subclass that
-            overrides that method alone does not have the ability, since its override would never be called.
+        in_place_of: The method of `Store` that callers do not call where they use this. A subclass that overrides
+            that method alone does not have the ability, since its override would never be called.
     """
 
     def __init__(
@@ -334,8 +330,7 @@ class SupportsLinks(Protocol):
             directories: Relative names; those that do not exist are ignored.
 
         Returns:
-            The first relative name, of a directory or of one of its parents, that is a link; None if there is
-            none.
+            The first relative name, of a directory or of one of its parents, that is a link; None if there is none.
         """
 
 
@@ -365,15 +360,14 @@ class SupportsBatchRename(Protocol):
     ) -> dict[int, StoreError]:
         """Renames files in any order, as `Store.rename_file` does; replaces nothing. Without `seen` none may be a link.
 
-        A cancelled call first ends what its thread has begun. Cheapest if files for one directory are next to
-        each other.
+        A cancelled call first ends what its thread has begun. Cheapest if files for one directory are next to each
+        other.
 
         Args:
             renames: Source and destination of each.
-            seen: Identity and length that each source must have, checked right before its rename; another file
-                stays and is reported as `StorePreconditionError` or `StoreIsADirectoryError`.
-            identities: The identity that a record gives for each source, or None. No condition; it can spare
-                looks.
+            seen: Identity and length that each source must have, checked right before its rename; another file stays
+                and is reported as `StorePreconditionError` or `StoreIsADirectoryError`.
+            identities: The identity that a record gives for each source, or None. No condition; it can spare looks.
 
         Returns:
             Errors by index in `renames`; every other file was renamed.
@@ -388,10 +382,10 @@ class SupportsVersions(Protocol):
     ) -> None:
         """Renames a file as `Store.rename_file` does, replacing nothing. One call if the source has the version.
 
-        The version is the request's condition, and proves the file while it is met. If it is not met (the file
-        was renamed and back since, or a record's version is none), the store looks at the source as
-        `Store.rename_file` does, and compares its identity. Without an identity only the version proves the
-        file, and another version is not renamed.
+        The version is the request's condition, and proves the file while it is met. If it is not met (the file was
+        renamed and back since, or a record's version is none), the store looks at the source as `Store.rename_file`
+        does, and compares its identity. Without an identity only the version proves the file, and another version is
+        not renamed.
 
         Args:
             source: The file.
@@ -418,8 +412,8 @@ class SupportsMetadata(Protocol):
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
         """Writes a whole file with metadata of the caller, replacing an existing file. One call.
 
-        (S3: ``x-amz-meta-`` headers.) `committer.stores.helpers.put_described` writes the file without metadata
-        on other stores.
+        (S3: ``x-amz-meta-`` headers.) `committer.stores.helpers.put_described` writes the file without metadata on
+        other stores.
 
         Args:
             path: The file.
@@ -434,8 +428,8 @@ class SupportsBatchDelete(Protocol):
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
         """Deletes files, whether or not they exist. One call; none for no paths.
 
-        Not atomic: each name succeeds or fails alone. (S3's DeleteObjects answers 200 with a result per name,
-        the same for a missing and a deleted one.)
+        Not atomic: each name succeeds or fails alone. (S3's DeleteObjects answers 200 with a result per name, the
+        same for a missing and a deleted one.)
 
         Args:
             paths: At most `Capabilities.max_batch_delete` different names.

@@ -1,12 +1,12 @@
 """Interfaces of a store and of its file writers: the store contract.
 
-Every method is abstract: a default would silently bypass a wrapper that forgot to forward the call (as happened
-in arrow's ``object_store``). Conveniences are functions in `committer.stores.helpers`, optional abilities are
-in `committer.stores.abilities` and `committer.stores.uploads`, wrappers derive from
+Every method is abstract: a default would silently bypass a wrapper that forgot to forward the call (as happened in
+arrow's ``object_store``). Conveniences are functions in `committer.stores.helpers`, optional abilities are in
+`committer.stores.abilities` and `committer.stores.uploads`, wrappers derive from
 `committer.stores.forwarding.ForwardingStore`.
 
-An operation that raises `StoreOutcomeUnknownError` may have had an effect; one that raises any other
-`StoreError` had none.
+An operation that raises `StoreOutcomeUnknownError` may have had an effect; one that raises any other `StoreError`
+had none.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class FileWriter(ABC):
 class Store(ABC):
     """Storage for files, such as a file system or a bucket.
 
-    A store is cheap to create, connects at its first call and holds no secret when pickled. Paths are absolute
-    and belong to this store. Each method is one store call unless it says otherwise.
+    A store is cheap to create, connects at its first call and holds no secret when pickled. Paths are absolute and
+    belong to this store. Each method is one store call unless it says otherwise.
     """
 
     @property
@@ -65,8 +65,7 @@ class Store(ABC):
     async def probe(self, directory: StorePath) -> None:
         """Tests, inside `directory`, the capabilities that a commit relies on. A few calls, once per job setup.
 
-        These are an identity that a rename keeps, and renames that replace nothing. No file of the test is
-        left.
+        These are an identity that a rename keeps, and renames that replace nothing. No file of the test is left.
 
         Raises:
             UnsupportedError: The store lacks one of them here.
@@ -94,8 +93,7 @@ class Store(ABC):
         """Reads a whole file of at most `limit` bytes.
 
         Raises:
-            StoreNotFoundError: Nothing exists there. Its `operation` is ``read``, which that of a `put` never
-                is.
+            StoreNotFoundError: Nothing exists there. Its `operation` is ``read``, which that of a `put` never is.
             StoreIsADirectoryError: `path` is a directory.
             RecordError: The file is longer than `limit`; at most `limit` + 1 bytes were read.
         """
@@ -116,14 +114,11 @@ class Store(ABC):
             path: The file. Where directories are real its parent must exist, except as
                 `Capabilities.implicit_parents` says.
             data: The whole content.
-            exclusive: Fail if the path exists, which the store decides atomically; else replace a file
-                atomically.
-            temporary: The temporary name for a store that writes first and renames then; same volume,
-                overwritten. By default it is next to `path` and starts with a period. Where
-                `Capabilities.refuses_late_writes` holds, its parent must exist, too, until the file has its
-                name.
-            durable: Return only when the data, then the name, survive a power loss, on stores that are
-                `durable`.
+            exclusive: Fail if the path exists, which the store decides atomically; else replace a file atomically.
+            temporary: The temporary name for a store that writes first and renames then; same volume, overwritten.
+                By default it is next to `path` and starts with a period. Where `Capabilities.refuses_late_writes`
+                holds, its parent must exist, too, until the file has its name.
+            durable: Return only when the data, then the name, survive a power loss, on stores that are `durable`.
 
         Raises:
             StoreExistsError: `exclusive` and the path exists.
@@ -169,8 +164,8 @@ class Store(ABC):
             source: The file.
             destination: Its new path.
             replace: Replace a file at the destination; else fail if one exists, atomically.
-            identity: The identity that the source must have; checked by stores with `conditional_rename`,
-                ignored by others.
+            identity: The identity that the source must have; checked by stores with `conditional_rename`, ignored by
+                others.
 
         Raises:
             StoreNotFoundError: The source or the destination's parent does not exist; `path` says which.
@@ -206,8 +201,7 @@ class Store(ABC):
         Of a link to a directory only the link is deleted, and only if `recursive` is True.
 
         Raises:
-            StoreNotEmptyError: It has children and `recursive` is False; rarely, other clients kept adding
-                children.
+            StoreNotEmptyError: It has children and `recursive` is False; rarely, other clients kept adding children.
             StoreNotADirectoryError: `path` is a file, or a link and `recursive` is False; nothing was deleted.
         """
 

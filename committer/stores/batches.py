@@ -1,7 +1,7 @@
-"""Runs blocking calls of many coroutines on a few threads, in batches.
+"""Executor that runs blocking calls of many coroutines on a few threads, in batches.
 
-Handing one call to a thread costs several times what a rename costs. So calls wait in a queue that is emptied once per
-turn of the loop: everything waiting when a thread is free goes over in one hop.
+Handing a call to a thread costs several times what a rename costs. So calls wait in a queue until the end of the
+loop's turn, and go to a free thread together.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from committer.flow.threads import LastingExecutor
 
 __all__ = ["HEAVY", "LIGHT", "MANY", "WHOLE_BATCH", "BatchExecutor"]
 
-# How much of a batch a call fills, and so of which kind it is.
+# Weights of calls: how much of a batch each fills, which also decides its queue.
 LIGHT: Final = 1
 HEAVY: Final = 16
 MANY: Final = 127
 WHOLE_BATCH: Final = 128
-# A call counts as at most so many slow ones.
 _LONGEST_SAMPLE: Final = 8
 
 
 class Call:
-    """One call on its way: waiting, with a thread, or done. Only the loop's thread touches anything but the result."""
+    """Queued call. Only the loop's thread touches it, but for the result."""
 
     __slots__ = ("args", "done", "error", "function", "handed_over", "number", "ran", "result", "waiter", "weight")
 
@@ -52,7 +51,7 @@ class Call:
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Makes the call, in a thread."""
+        """Runs the function in a worker thread."""
         try:
             self.result = self.function(*self.args)
         except BaseException as error:
@@ -61,15 +60,7 @@ class Call:
 
 
 class Handed:
-    """A batch that was handed to the executor.
-
-    Args:
-        ticket: What takes it has to do with the batch: the thread that runs it, or the loop that gives it up.
-        batch: The calls.
-
-    Attributes:
-        looked_at: Whether it is with the executor for some time.
-    """
+    """Submitted batch. Only the thread or loop that pops its ticket handles it."""
 
     __slots__ = ("batch", "looked_at", "ticket")
 
@@ -80,12 +71,7 @@ class Handed:
 
 
 class Queue:
-    """Calls of one kind that wait for a thread, and how many threads they may have.
-
-    Args:
-        threads: How many at most.
-        quick_threads: How many, as long as calls are quick and none is held up.
-        slow_call_s: What a call that is not quick takes, in seconds.
+    """Queue of calls of one kind, limited to `threads`, and to `quick_threads` while calls are quick and none blocks.
     """
 
     __slots__ = (
@@ -103,25 +89,25 @@ class Queue:
         self._quick_threads = quick_threads
         self._slow_call_s = slow_call_s
         self.waiting: deque[Call] = deque()
-        # By its id, whether a batch holds up what waits.
+        # Whether a running batch holds up waiting calls, by the batch's id.
         self._running: dict[int, bool] = {}
         self.finished: int = 0
         self.seconds_per_call: float = 0.0
 
     @property
     def slow(self) -> bool:
-        """Whether its calls are not quick."""
+        """Whether an average call takes longer than `slow_call_s`."""
         return self.seconds_per_call > self._slow_call_s
 
     @property
     def ready(self) -> bool:
-        """Whether calls wait that a thread may have now."""
+        """Whether calls wait and a thread may take them now."""
         holding = sum(self._running.values())
         most = self._threads if self.slow else min(self._threads, self._quick_threads + holding)
         return bool(self.waiting) and len(self._running) < most
 
     def take(self, longest: int) -> list[Call]:
-        """The next batch, of at most so many calls."""
+        """Removes and returns the next batch of at most `longest` calls."""
         batch: list[Call] = []
         room = WHOLE_BATCH
         while self.waiting and len(batch) < longest and (not batch or self.waiting[0].weight <= room):
@@ -133,42 +119,41 @@ class Queue:
         return batch
 
     def take_back(self, batch: list[Call]) -> None:
-        """Lets calls wait again, before all others, that no thread began."""
+        """Puts the calls of a batch that no thread began back at the front."""
         del self._running[id(batch)]
         for call in reversed(batch):
             call.handed_over = False
             self.waiting.appendleft(call)
 
     def relieve(self) -> None:
-        """Lets one more thread have calls: what runs now does not count until it ends."""
+        """Allows one more thread per running batch until that batch ends."""
         self._running = dict.fromkeys(self._running, True)
 
     def finish(self, batch: list[Call], seconds: float) -> None:
-        """A batch ended, and learns how long its calls took."""
+        """Removes a finished batch and updates the average time of a call."""
         del self._running[id(batch)]
         self.finished += 1
-        # One call that hung for a minute must not count for the next hundred.
+        # Bounded, so that one call that hung for a minute does not count for the next hundred.
         took = min(seconds / len(batch), _LONGEST_SAMPLE * self._slow_call_s)
         self.seconds_per_call += (took - self.seconds_per_call) / 4
 
 
 T = TypeVar("T")
 
-# Above this a call waits for a disk or a server far away: other threads help more than long batches. Below, they
-# mostly wait for one another: each system call gives up the interpreter's lock, and must get it back. Two threads took
-# half again as much CPU as one for the same renames or deletes, and longer.
+# Slower calls wait for a disk or a distant server, so more threads help. Quicker calls mostly wait for the
+# interpreter's lock, which each system call releases: measured with renames and deletes, two threads took 1.5 times
+# the CPU of one, and longer.
 _SLOW_LIGHT_CALL_S: Final = 0.001
 _SLOW_HEAVY_CALL_S: Final = 0.004
 _SLOW_MANY_S: Final = 0.02
-# Calls that wait so long behind others of their kind, none of which ends, get one more thread.
+# A queue gets one more thread when its calls wait this long and no batch of it ends.
 _HELD_UP_S: Final = 0.05
-# Between two tries to tell the loop of a batch, where there is no memory to do so.
+# Pause between attempts to report a batch to the loop while memory is exhausted.
 _NO_MEMORY_S: Final = 0.05
-# How often it is looked whether a batch is with a thread: one that died, of a lack of memory, never begins it.
+# Interval of the check for batches whose thread died of a lack of memory before it began them.
 _LOST_S: Final = 1.0
 
-# Forks between this process and the first that loaded this module: cheaper to compare than to ask for the process id at
-# each call.
+# Number of forks since the module was loaded; cheaper to compare at each call than the process id.
 _forks = 0
 
 
@@ -181,10 +166,10 @@ os.register_at_fork(after_in_child=_count_fork)
 
 
 class _Lane:
-    """The queues and threads that serve one event loop of one process."""
+    """Queues and threads for one event loop of one process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
-        # Weak, because the lanes of a store are kept by loop and must not keep that loop alive.
+        # Weak: the lanes of a store, kept by loop, must not keep the loop alive.
         self.loop = weakref.ref(loop)
         self.forks = _forks
         self.hops = 0
@@ -192,7 +177,7 @@ class _Lane:
         self._executor: LastingExecutor | None = None
         self._handed: dict[int, Handed] = {}
         self._light = Queue(threads, 1, _SLOW_LIGHT_CALL_S)
-        # One thread is left, where there are three or more: what takes long must not keep light calls waiting.
+        # With three or more threads, one stays free for light calls.
         self._heavy = Queue(max(1, threads - 1), 1, _SLOW_HEAVY_CALL_S)
         self._many = Queue(min(threads, max(2, threads - 1)), 1, _SLOW_MANY_S)
         self._whole = Queue(threads, threads, _SLOW_HEAVY_CALL_S)
@@ -228,12 +213,13 @@ class _Lane:
             try:
                 raise call.error
             finally:
-                # The traceback holds this frame, which holds the call: without this every failure is a cycle.
+                # The traceback holds this frame, and the frame the call: without this every failure is a reference
+                # cycle.
                 call.error = None
         return cast("T", call.result)
 
     async def drain(self) -> None:
-        """Waits until nothing is queued or running, then lets the threads go."""
+        """Waits until nothing is queued or running, then ends the threads."""
         while self._busy or self._waits():
             if self._idle is None:
                 self._idle = self._new_future()
@@ -243,7 +229,7 @@ class _Lane:
             executor.shutdown()
 
     async def _wait_to_the_end(self, call: Call) -> None:
-        # What a thread has begun cannot be called back: its outcome must be settled before cancellation goes on.
+        # A thread's call cannot be cancelled: its outcome must be known before cancellation goes on.
         while not call.done:
             call.waiter = self._new_future()
             try:
@@ -268,10 +254,10 @@ class _Lane:
         self._calls += 1
         call = Call(function, args, weight, self._calls, self._new_future())
         if not self._scheduled and self._busy < self._threads:
-            # Not now but at the end of this turn: what other coroutines ask for until then goes along.
+            # At the end of this turn, so that calls of other coroutines go along.
             asyncio.get_running_loop().call_soon(self._hand_over)
             self._scheduled = True
-        # Last: where memory runs out before, no caller waits for the call, and it must not be made later.
+        # Last: if memory runs out before this, no caller awaits the call, and it must not run.
         self._queue_of(call).waiting.append(call)
         return call
 
@@ -283,7 +269,7 @@ class _Lane:
                 break
             self._hand_over_batch(min(ready, key=lambda queue: queue.waiting[0].number))
         if not self._watching and self._waits():
-            # No handle is kept: it would keep the loop, and a lane must not.
+            # No handle is kept: it would keep the loop alive.
             self._watching = True
             finished = [queue.finished if queue.waiting else None for queue in self._queues]
             asyncio.get_running_loop().call_later(_HELD_UP_S, self._relieve, finished)
@@ -310,8 +296,8 @@ class _Lane:
             self._handed[id(batch)] = Handed(ticket, batch)
             self._executor.submit(_run_batch, ticket, batch, asyncio.get_running_loop(), self._finish)
         except (RuntimeError, MemoryError) as error:
-            # No thread can be had, or no memory, or the interpreter is going: the callers must hear of it, not wait for
-            # ever. By now the batch may be in the executor's queue, where a thread may find it.
+            # No thread or memory, or the interpreter is exiting: report it, or the callers wait for ever. A thread
+            # may find the batch in the executor's queue by now, hence the ticket.
             if not _took(ticket):
                 return
             for call in batch:
@@ -324,10 +310,9 @@ class _Lane:
             self._guarding = True
 
     def _look_for_lost(self) -> None:
-        """Hands over again what no thread began for so long: the one that took it from the executor died before it did.
+        """Submits batches again that no thread began, on a new executor, which replaces threads that ran out of memory.
 
-        Each batch has a thread of its own to go to. One that is only slow finds the ticket taken, and does nothing. A
-        thread that died, of a lack of memory, is never replaced by its executor, so there is a new one.
+        A thread that is only slow finds the ticket taken, and skips the batch.
         """
         self._guarding = False
         if not self._busy:
@@ -356,7 +341,7 @@ class _Lane:
             self._settle(batch)
 
     def _settle(self, batch: list[Call]) -> None:
-        """Tells the callers of a batch; whatever goes wrong with one, all the others are told."""
+        """Wakes the callers of a batch, also after an error with one of them."""
         for call in batch:
             call.done = True
         try:
@@ -374,7 +359,7 @@ class _Lane:
 
 
 def _took(ticket: list[None]) -> bool:
-    """Whether this thread is the one that has to do with a batch."""
+    """Whether this caller got the ticket, and so handles the batch."""
     try:
         ticket.pop()
     except IndexError:
@@ -397,7 +382,7 @@ def _run_batch(
             call.run()
         seconds = time.perf_counter() - started
     except BaseException as error:
-        # Between two calls, or at the end of one: it is unknown how far that one came.
+        # Raised between two calls or at the end of one: how far that call came is unknown.
         for call in batch:
             if not call.ran:
                 call.error = error
@@ -405,23 +390,19 @@ def _run_batch(
         try:
             loop.call_soon_threadsafe(finish, batch, seconds)
         except RuntimeError:
-            # The loop was closed under its own calls: no caller is left to hear of them.
+            # The loop was closed: no caller is left.
             return
         except MemoryError:
-            # The callers wait for this for ever, and memory may be had again.
+            # The callers wait for this report, and memory may become free.
             time.sleep(_NO_MEMORY_S)
         else:
             return
 
 
 class BatchExecutor:
-    """Runs blocking functions for coroutines, many per thread hop.
+    """Executor of blocking functions for coroutines, many per hop to a thread.
 
-    Threads start at the first call and belong to the loop that made it; several loops may use one executor, each with
-    threads of its own. A forked child starts afresh and never touches what it inherited.
-
-    Args:
-        threads: Threads per loop, at most.
+    Each event loop gets up to `threads` threads at its first call. A forked child starts anew.
     """
 
     def __init__(self, threads: int) -> None:
@@ -432,7 +413,7 @@ class BatchExecutor:
 
     @property
     def hops(self) -> int:
-        """Batches handed to a thread so far."""
+        """Number of batches handed to a thread so far."""
         return self._finished_hops + sum(lane.hops for lane in self._lanes.values())
 
     async def run(
@@ -445,23 +426,18 @@ class BatchExecutor:
     ) -> T:
         """Calls `function` in a thread and returns its result or raises its error.
 
-        A cancelled caller leaves the queue at once; when a thread has the call already, it is waited for and
-        ``CancelledError`` goes on after it ended.
+        A cancelled caller leaves the queue; if a thread has the call already, the caller waits for its end first.
+        `undo` is called with the result if the caller was cancelled while `function` ran. With `insist` the function
+        runs even if the caller is cancelled before.
 
-        Args:
-            function: What blocks.
-            args: Its arguments.
-            weight: How much of a batch it fills, and so its kind: `LIGHT` for one system call; from `HEAVY` on it may
-                take long; `MANY` for many calls in one; `WHOLE_BATCH` for what waits for the disk. Calls of a kind
-                share one thread as long as they are quick, those of the last kind have one each. Heavy calls leave one
-                thread of several to the others.
-            undo: Called in a thread with the result when the caller was cancelled while `function` ran.
-            insist: Run it even when the caller is cancelled before a thread took it.
+        `weight` is `LIGHT` for one system call, `HEAVY` or more if it may take long, `MANY` for many calls in one,
+        and `WHOLE_BATCH` for a wait for the disk. Quick calls of a kind share one thread, those of the last kind
+        have one each. Heavy calls leave one of several threads free.
         """
         return await self._lane().run(function, args, weight, undo, insist)
 
     async def close(self) -> None:
-        """Waits for this loop's calls and ends its threads. A later call starts new ones."""
+        """Waits for this loop's calls and ends its threads; a later call starts new ones."""
         lane = self._lanes.get(asyncio.get_running_loop())
         if lane is None or lane.forks != _forks:
             return

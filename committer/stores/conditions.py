@@ -17,8 +17,8 @@ class SupportsConditionalDelete(Protocol):
         """Deletes a file if it still has the given identity, decided by the store. One call.
 
         (S3: DeleteObject with ``If-Match``, which needs the right to read, too; Azure: Delete Blob with
-        ``If-Match``.) Where the identity is an etag of the content, a file of equal content meets the
-        condition, whatever its stamp.
+        ``If-Match``.) Where the identity is an etag of the content, a file of equal content meets the condition,
+        whatever its stamp.
 
         Returns:
             Whether it existed. A missing file may be answered with 204, 404 or 412; a store whose service also
@@ -35,17 +35,16 @@ class SupportsConditionalBatchDelete(Protocol):
     async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
         """Deletes files that still have the given identities, decided by the store. One call; none for no files.
 
-        Not atomic: each name succeeds or fails alone. (S3: DeleteObjects with an ``ETag`` for each key.)
-        Idempotent, also after a lost response: a deleted file is absent then, and a file put there since has
-        another identity. For content that an etag cannot tell apart see
-        `SupportsConditionalDelete.delete_file_if`.
+        Not atomic: each name succeeds or fails alone. (S3: DeleteObjects with an ``ETag`` for each key.) Idempotent,
+        also after a lost response: a deleted file is absent then, and a file put there since has another identity.
+        For content that an etag cannot tell apart see `SupportsConditionalDelete.delete_file_if`.
 
         Args:
             files: Identities by path; at most `Capabilities.max_batch_delete`.
 
         Returns:
-            Errors by the path that was not deleted. A `StorePreconditionError` means that another file is
-            there; services that answer the same for a missing file report that so, too.
+            Errors by the path that was not deleted. A `StorePreconditionError` means that another file is there;
+            services that answer the same for a missing file report that so, too.
 
         Raises:
             ConfigurationError: There are too many files.
@@ -62,10 +61,9 @@ class SupportsConditionalReplace(Protocol):
     ) -> FileStatus:
         """Replaces a whole file if it is the one that was seen, decided by the store. One call.
 
-        (S3: PutObject with ``If-Match``; Google Cloud Storage: an insert with ``ifGenerationMatch``; Azure: Put
-        Blob with ``If-Match``.) An S3-compatible service that ignores the condition replaces any file, so
-        correctness must not rest on it alone. A lost response is not retried, since the second request would be
-        refused.
+        (S3: PutObject with ``If-Match``; Google Cloud Storage: an insert with ``ifGenerationMatch``; Azure: Put Blob
+        with ``If-Match``.) An S3-compatible service that ignores the condition replaces any file, so correctness
+        must not rest on it alone. A lost response is not retried, since the second request would be refused.
 
         Args:
             path: The file.

@@ -14,21 +14,21 @@ from committer.stores.base import FileStatus, Store
 class SupportsDirectoryRights(Protocol):
     """Ability to predict whether a renamed directory equals one that this process would create at the new place.
 
-    A rename keeps a directory's owner, group and mode; `Store.make_directory` takes them from the process and
-    the parent.
+    A rename keeps a directory's owner, group and mode; `Store.make_directory` takes them from the process and the
+    parent.
     """
 
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
         """Compares many directories in one call.
 
         Args:
-            pairs: At least one pair of a directory and the parent in which one like it would be created,
-                directly or in another new directory.
+            pairs: At least one pair of a directory and the parent in which one like it would be created, directly or
+                in another new directory.
 
         Returns:
-            For each, whether it has the owner, group, mode, access lists and attributes that a new directory
-            would have there. False if the store cannot tell, if either is missing or no directory, or if it
-            holds files that would be lost in renames of single files (`Capabilities.checksum_sidecars`).
+            For each, whether it has the owner, group, mode, access lists and attributes that a new directory would
+            have there. False if the store cannot tell, if either is missing or no directory, or if it holds files
+            that would be lost in renames of single files (`Capabilities.checksum_sidecars`).
         """
 
 
@@ -84,9 +84,9 @@ class TreeCounts(NamedTuple):
 class SupportsTreeCounts(Protocol):
     """Ability to count the content of a directory in one call, for less than looks at its files cost.
 
-    A store that renames directories as it does files looks at each file before it renames it. If a directory
-    holds as many files, directories and bytes as a record says, a file of the record can be a directory only if
-    other changes make up for that in all three counts.
+    A store that renames directories as it does files looks at each file before it renames it. If a directory holds
+    as many files, directories and bytes as a record says, a file of the record can be a directory only if other
+    changes make up for that in all three counts.
     """
 
     async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:

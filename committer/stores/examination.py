@@ -48,8 +48,8 @@ class SupportsTrials(Protocol):
         """Tries each ability that a job uses by itself, and returns what was seen.
 
         Args:
-            directory: An empty place for files and uploads. The caller removes files that are left; no upload
-                is left.
+            directory: An empty place for files and uploads. The caller removes files that are left; no upload is
+                left.
         """
 
 

@@ -42,13 +42,13 @@ ONCE: Final = "once"
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """What one method of a store is, to what wraps the store.
+    """Description of a store method for wrappers.
 
     Attributes:
-        name: The method; of a writer's, with ``writer``.
-        statistic: What it is counted and timed under; empty for what is not.
-        kind: What it does, which says what it takes of an endpoint's rate.
-        repetition: When it may be sent again after a lost answer: it changes nothing; it does the same again; never.
+        name: The method; for a writer's method, with ``writer``.
+        statistic: The name under which it is counted and timed; empty if it is not.
+        kind: The kind of call, which decides its cost in the endpoint's rate.
+        repetition: When it may be repeated after a lost response: it changes nothing; it is idempotent; never.
     """
 
     name: str
@@ -69,7 +69,7 @@ WRITE: Final = Operation("write", "", "write", ONCE)
 CLOSE_WRITER: Final = Operation("close_writer", "", "write", ONCE)
 ABORT_WRITER: Final = Operation("abort_writer", "", "write", REPEATABLE)
 MAKE_DIRECTORY: Final = Operation("make_directory", names.OP_MKDIRS, "write", REPEATABLE)
-# By version, too: to what wraps a store the one is as the other.
+# Also for renames by version.
 RENAME_FILE: Final = Operation("rename_file", names.COMMIT_FILE_RENAME, "write", ONCE)
 RENAME_FILES: Final = Operation("rename_files", names.COMMIT_FILE_RENAME, "write", ONCE)
 COUNT_TREE: Final = Operation("count_tree", names.OP_GET_CONTENT_SUMMARY, "read", CHANGES_NOTHING)
@@ -84,7 +84,7 @@ ENCLOSE_FILE: Final = Operation("enclose_file", names.OP_RENAME, "write", ONCE)
 MADE_ALIKE: Final = Operation("made_alike", names.OP_GET_FILE_STATUS, "read", CHANGES_NOTHING)
 FIND_LINK: Final = Operation("find_link", names.OP_GET_FILE_STATUS, "read", CHANGES_NOTHING)
 SYNC_TO_DISK: Final = Operation("sync", names.OP_HSYNC, "write", REPEATABLE)
-# Of the same name as `put`: to what wraps a store the one is as the other.
+# Named as `put`: wrappers need not tell them apart.
 REPLACE_FILE: Final = Operation("put", names.OP_CREATE, "write", ONCE)
 PUT_DESCRIBED: Final = Operation("put", names.OP_CREATE, "write", REPEATABLE)
 CREATE_UPLOAD: Final = Operation("create_upload", names.OBJECT_MULTIPART_INITIATED, "write", ONCE)
@@ -102,13 +102,13 @@ T = TypeVar("T")
 
 
 class ForwardingStore(Wrapper, Store):
-    """Passes every call on, those of every optional ability too.
+    """Wrapper that forwards every call, with those of all optional abilities.
 
-    What a wrapper does with each call it does in `call`, and in `stream` for listings; what it does with one method in
-    that method. Neither sees `local_path`, `findings`, `trials` and `close`, which are no calls of a job.
+    A subclass overrides `call` (and `stream` for listings) to act on each call, or single methods. `local_path`,
+    `findings`, `trials` and `close` do not go through `call`.
 
     Args:
-        inner: The store that is wrapped.
+        inner: The wrapped store.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -124,8 +124,8 @@ class ForwardingStore(Wrapper, Store):
         """Makes a call.
 
         Args:
-            operation: What it is.
-            send: Makes it, each time it is called.
+            operation: The description of the call.
+            send: Makes the call, each time that it is called.
             path: Its path, or the first of several.
             destination: Its second path, if it takes two.
         """
@@ -134,22 +134,22 @@ class ForwardingStore(Wrapper, Store):
     def stream(
         self, operation: Operation, entries: Callable[[], AsyncIterator[T]], path: StorePath
     ) -> AsyncIterator[T]:
-        """Makes a listing; as `call`."""
+        """Makes a listing; see `call`."""
         return entries()
 
     @property
     def scheme(self) -> str:
-        """The inner store's."""
+        """The inner store's scheme."""
         return self.inner.scheme
 
     @property
     def endpoint(self) -> str:
-        """The inner store's."""
+        """The inner store's endpoint."""
         return self.inner.endpoint
 
     @property
     def capabilities(self) -> Capabilities:
-        """The inner store's."""
+        """The inner store's capabilities."""
         return self.inner.capabilities
 
     async def probe(self, directory: StorePath) -> None:
@@ -185,7 +185,7 @@ class ForwardingStore(Wrapper, Store):
         )
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """See `Store.open_writer`; what is done with the writer goes through `call`, too."""
+        """See `Store.open_writer`; the writer's calls go through `call`, too."""
         writer = await self.call(OPEN_WRITER, lambda: self.inner.open_writer(path, durable=durable), path)
         return ForwardingWriter(self, writer, path)
 
@@ -223,7 +223,7 @@ class ForwardingStore(Wrapper, Store):
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
-        """See `SupportsBatchRename.rename_files`; `call` is told the first of them."""
+        """See `SupportsBatchRename.rename_files`; `call` gets the first paths."""
         if not renames:
             return {}
         inner = BATCH_RENAME.required(self.inner, "rename_files", renames[0][0])
@@ -232,7 +232,7 @@ class ForwardingStore(Wrapper, Store):
         )
 
     async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """See `SupportsTreeCounts.rename_counted_files`; to `call` it is `rename_files`."""
+        """See `SupportsTreeCounts.rename_counted_files`; `call` sees `rename_files`."""
         if not renames:
             return {}
         inner = TREE_COUNTS.required(self.inner, "rename_files", renames[0][0])
@@ -266,14 +266,14 @@ class ForwardingStore(Wrapper, Store):
         )
 
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsBatchDelete.delete_files`; `call` is told the first of them."""
+        """See `SupportsBatchDelete.delete_files`; `call` gets the first path."""
         if not paths:
             return {}
         inner = BATCH_DELETE.required(self.inner, "delete_files", paths[0])
         return await self.call(DELETE_FILES, lambda: inner.delete_files(paths), paths[0])
 
     async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; to `call` it is `delete_files`."""
+        """See `SupportsConditionalBatchDelete.delete_files_if`; `call` sees `delete_files`."""
         if not files:
             return {}
         first = next(iter(files))
@@ -306,7 +306,7 @@ class ForwardingStore(Wrapper, Store):
         )
 
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
-        """See `SupportsDirectoryRights.made_alike`; `call` is told the first of them."""
+        """See `SupportsDirectoryRights.made_alike`; `call` gets the first pair."""
         inner = DIRECTORY_RIGHTS.required(self.inner, "made_alike", pairs[0][0])
         return await self.call(MADE_ALIKE, lambda: inner.made_alike(pairs), *pairs[0])
 
@@ -411,10 +411,10 @@ class ForwardingStore(Wrapper, Store):
 
 
 class ForwardingWriter(FileWriter):
-    """A file being written, each use of it a `ForwardingStore.call`.
+    """Writer whose calls go through `ForwardingStore.call`.
 
-    A wrapper may make a refused `write` or `close` again, so a writer that raises `StoreThrottledError` or
-    `StoreUnavailableError` must be as it was before the call.
+    A wrapper may repeat a refused `write` or `close`, so a writer must be unchanged when it raises
+    `StoreThrottledError` or `StoreUnavailableError`.
     """
 
     def __init__(self, store: ForwardingStore, inner: FileWriter, path: StorePath) -> None:

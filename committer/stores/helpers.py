@@ -1,4 +1,4 @@
-"""What every store can do because of what the contract asks of it."""
+"""Functions on top of the store contract, for any store."""
 
 from __future__ import annotations
 
@@ -33,15 +33,11 @@ _WAIT_S: Final = 0.1
 
 
 def bytes_of(data: object) -> bytes | bytearray | memoryview:
-    """What a caller wants written, in a form whose length is its number of bytes.
-
-    Raises:
-        TypeError: It is no buffer, or not one contiguous piece of memory.
-    """
+    """Returns written data as a buffer whose length is its number of bytes; raises `TypeError` for other data."""
     if isinstance(data, bytes | bytearray):
         return data
     try:
-        # Stores count with len, which of an array of numbers, or of a view of one, is not the number of its bytes.
+        # The len() of an array of numbers, or of a view of one, is not its number of bytes.
         return memoryview(data).cast("B")  # type: ignore[arg-type]
     except TypeError as error:
         if isinstance(data, memoryview):
@@ -51,15 +47,10 @@ def bytes_of(data: object) -> bytes | bytearray | memoryview:
 
 
 async def walk(store: Store, directory: StorePath) -> AsyncIterator[FileStatus]:
-    """Iterates over everything below `directory`, a directory always before what is in it.
+    """Iterates over everything below `directory`, each directory before its content. One listing per directory.
 
-    A directory that vanishes on the way is skipped; `directory` itself must be there. A link below it is one thing
-    found and never walked into: what is behind it lies somewhere else. One listing a directory, and no two at once: for
-    trees that are large or far away, list with several workers.
-
-    Raises:
-        StoreNotFoundError: Nothing is at `directory`.
-        StoreNotADirectoryError: A file is there.
+    Skips directories that vanish meanwhile, but not `directory` itself, and does not follow links. One listing at a
+    time: for large or distant trees list with several workers.
     """
     pending = [directory]
     while pending:
@@ -75,7 +66,7 @@ async def walk(store: Store, directory: StorePath) -> AsyncIterator[FileStatus]:
 
 
 async def status_or_none(store: Store, path: StorePath) -> FileStatus | None:
-    """Looks at a path; None when nothing is there. One call."""
+    """Returns the status of a path, None if it does not exist. One call."""
     try:
         return await store.status(path)
     except StoreNotFoundError:
@@ -83,21 +74,18 @@ async def status_or_none(store: Store, path: StorePath) -> FileStatus | None:
 
 
 async def exists(store: Store, path: StorePath) -> bool:
-    """Whether anything is at `path`. One call."""
+    """Returns whether `path` exists. One call."""
     return await status_or_none(store, path) is not None
 
 
 CORRECT_THE_PATH: Final = "correct the path"
-"""How advice begins where no job can be, whatever its id."""
+"""Start of the advice for a path where no job can be, whatever its id."""
 
 
 async def check_destination(store: Store, destination: StorePath, operation: str) -> None:
-    """Looks at a destination below which nothing was found; one listing, and none where directories are not real.
+    """Checks a destination below which nothing was found. One listing; none without real directories.
 
-    Raises:
-        DestinationNotFoundError: Nothing is there, or a link that leads nowhere. Where directories are not real, none
-            can be told from an empty one.
-        StoreNotADirectoryError: A file is there.
+    Raises `DestinationNotFoundError` (also for a broken link) or `StoreNotADirectoryError`.
     """
     if not store.capabilities.directories:
         return
@@ -112,7 +100,7 @@ async def check_destination(store: Store, destination: StorePath, operation: str
             next_step=CORRECT_THE_PATH,
         ) from error
     except StoreNotFoundError as error:
-        # A store says what to do where it knows why nothing is there: a link on the way leads nowhere.
+        # A store gives a next step if it knows the cause, such as a broken link on the way.
         why = f": {error.message.partition(': ')[2]}" if error.next_step else ""
         step = error.next_step or "a job makes its destination when it is set up"
         raise DestinationNotFoundError(
@@ -124,7 +112,7 @@ async def check_destination(store: Store, destination: StorePath, operation: str
 
 
 async def children_of(store: Store, directory: StorePath) -> list[FileStatus]:
-    """What a directory holds; nothing where none is there. One listing."""
+    """Returns the children of a directory; none if it does not exist. One listing."""
     try:
         return [child async for child in store.list(directory)]
     except (StoreNotFoundError, StoreNotADirectoryError):
@@ -132,11 +120,11 @@ async def children_of(store: Store, directory: StorePath) -> list[FileStatus]:
 
 
 class Created(NamedTuple):
-    """What stands where a file was to be created.
+    """File that exists after a creation that only one writer wins.
 
     Attributes:
-        data: Its content: what was to be put, or the winner's.
-        status: What the store said of it when it was put; None where the answer was lost, or another won.
+        data: Its content: the caller's, or the winner's.
+        status: Its status from the write; None if the response was lost or another writer won.
     """
 
     data: bytes
@@ -152,10 +140,7 @@ async def create_exclusively(
     durable: bool = False,
     limit: int = _SMALL_BYTES,
 ) -> bytes:
-    """Creates a file that only one of many may create, and returns what stands there: `data`, or the winner's bytes.
-
-    See `create_or_read`, which says what the store answered, too.
-    """
+    """Creates a file as `create_or_read` does; returns its content: `data`, or the winner's."""
     created = await create_or_read(store, path, data, temporary=temporary, durable=durable, limit=limit)
     return created.data
 
@@ -169,25 +154,17 @@ async def create_or_read(
     durable: bool = False,
     limit: int = _SMALL_BYTES,
 ) -> Created:
-    """Creates a file that only one of many may create, and returns what stands there.
+    """Creates a file that only one of many writers may create, and returns the file that exists then.
 
-    A lost answer is resolved by reading. So `data` must tell its writers apart: who finds its own bytes has won. One
-    call when it wins, two when it loses or the answer was lost; with `durable` one more then, since what was read may
-    not have been forced to the disk yet.
-
-    Args:
-        store: Where; it must have `Capabilities.exclusive_put`.
-        path: The file.
-        data: Its content.
-        temporary: As for `Store.put`.
-        durable: As for `Store.put`.
-        limit: Longest content of a winner that is read, in bytes.
+    After a lost response it reads the file, so `data` must differ between writers: one that finds its own bytes has
+    won. Reads at most `limit` bytes of a winner. One call if it wins, two if it loses or the response was lost; then
+    one more with `durable`, since the file that was read may not be on the disk yet.
 
     Raises:
-        StoreNotFoundError: The parent is missing, or the winner's file was deleted before it could be read.
-        StoreOutcomeUnknownError: Answers kept being lost, or one was and what came after it was refused; it may stand
-            there or not. Or, with `durable`, it stands but may not survive a power loss.
-        RecordError: The winner's content is longer than `limit`.
+        StoreNotFoundError: The parent does not exist, or the winner's file was deleted before it could be read.
+        StoreOutcomeUnknownError: Responses were lost and the file may exist or not; or, with `durable`, it exists
+            but may not survive a power loss.
+        RecordError: The winner's content is too long.
     """
     created = await _create(store, path, data, temporary, durable=durable, limit=limit)
     try:
@@ -195,14 +172,14 @@ async def create_or_read(
             return created
         raise created
     finally:
-        # See `retry`: an error that its own frame has waits for the cycle collector.
+        # As in `retry`: an error that its own frame refers to waits for the cycle collector.
         del created
 
 
 async def _create(
     store: Store, path: StorePath, data: bytes, temporary: StorePath | None, *, durable: bool, limit: int
 ) -> Created | StoreOutcomeUnknownError:
-    """What stands there; or the error of the first lost answer, where nothing did after each of so many tries."""
+    """Returns the created file; or the first lost response's error if no attempt led to a file."""
     lost: StoreOutcomeUnknownError | None = None
     error: CommitterError | None = None
     try:
@@ -215,7 +192,8 @@ async def _create(
                 error = caught
             except MemoryError as caught:
                 error = _out_of_memory(caught, operation="put", path=path)
-            # A request that is still under way can land later, but then it finds the one sent next, or is found by it.
+            # A delayed request can arrive later, but then it meets the file of the next one, or that one meets its
+            # file.
             if isinstance(error, StoreOutcomeUnknownError):
                 lost = lost or error
             elif lost is None and not isinstance(error, StoreExistsError):
@@ -240,7 +218,7 @@ async def _create(
         assert lost is not None  # noqa: S101
         return lost
     finally:
-        # Likewise.
+        # As in `create_or_read`.
         error = lost = None
 
 
@@ -254,26 +232,17 @@ async def move_file(
     limit: int = _COPIED_BYTES,
     by_name: bool = False,
 ) -> None:
-    """Moves a small file, such as a record: by a rename or, on a store without any, by a copy and a conditional delete.
+    """Moves a small file, such as a record: by a rename, else by a copy and a conditional delete.
 
-    The copy stands before its source goes, as where a rename is a link and a delete: who dies in between leaves both
-    names, and a driver that moves it again finds the copy and removes the source. Only what was copied is deleted,
-    decided by the store. One call; five without renames.
-
-    Args:
-        store: Where; it renames files, or has `Capabilities.conditional_delete` and `Capabilities.exclusive_put`.
-        source: The file.
-        destination: Its new path.
-        replace: Replace a file that stands there; else fail, unless it holds the very same bytes.
-        identity: What the source must be; without renames it is always compared, else as `Store.rename_file` does.
-        limit: Longest content that is copied, in bytes.
-        by_name: Delete the source by its name where the store has no conditional delete: a file that another job puts
-            there meanwhile is deleted.
+    The copy exists before its source is deleted. If the process dies in between, both names remain; a driver that
+    repeats the move finds the copy and deletes the source. Only the copied file is deleted, decided by the store;
+    with `by_name` and no conditional delete, also a file that another job put there meanwhile. One call; five
+    without renames.
 
     Raises:
-        StoreNotFoundError: The source is missing.
-        StoreExistsError: Something else stands at the destination and `replace` is False.
-        StorePreconditionError: The source is another file, or became one meanwhile and stays.
+        StoreNotFoundError: The source does not exist.
+        StoreExistsError: A file of other content exists at the destination and `replace` is False.
+        StorePreconditionError: The source is another file than `identity`, or became one meanwhile and stays.
         UnsupportedError: The store can do neither.
     """
     if store.capabilities.atomic_file_rename:
@@ -297,14 +266,9 @@ async def move_file(
 
 
 async def delete_seen(store: Store, path: StorePath, *, identity: str) -> bool:
-    """Deletes a file on the condition that it is the one that was seen; by name, after a look, where the store has no
-    conditional delete (`Capabilities.deletes_by_name`).
+    """Deletes a file of that identity, else raises `StorePreconditionError`; returns whether it existed.
 
-    Returns:
-        True when there was one; False when nothing is there.
-
-    Raises:
-        StorePreconditionError: Another file is there; it was not deleted.
+    Without conditional deletes (`Capabilities.deletes_by_name`): looks first, then deletes by name.
     """
     able = CONDITIONAL_DELETE.of(store)
     if able is not None:
@@ -316,7 +280,7 @@ async def delete_seen(store: Store, path: StorePath, *, identity: str) -> bool:
 
 
 async def put_described(store: Store, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-    """Puts a whole file with texts beside its content, or without where the store keeps none. One call."""
+    """Writes a whole file, with metadata if the store keeps any. One call."""
     able = METADATA.of(store)
     if able is not None:
         return await able.put_described(path, data, metadata=metadata)
@@ -324,19 +288,18 @@ async def put_described(store: Store, path: StorePath, data: bytes, *, metadata:
 
 
 def too_long(path: StorePath, limit: int) -> RecordError:
-    """Builds the error of a file that is longer than its reader allows."""
+    """Returns the error for a file that is longer than its reader allows."""
     return RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
 
 
 def _out_of_memory(error: MemoryError, *, operation: str, path: StorePath) -> StoreOutcomeUnknownError:
-    """The error of a call that broke off where memory ran out: it is unknown how far it came."""
     return StoreOutcomeUnknownError("the process ran out of memory", operation=operation, path=path, causes=[error])
 
 
 def unseen(
     error: CommitterError, hidden: CommitterError, *, operation: str, path: StorePath
 ) -> StoreOutcomeUnknownError:
-    """The error of a call whose answer left its outcome open, and of the look that failed, too."""
+    """Returns the error of a call whose outcome is unknown because the look after it failed, too."""
     return StoreOutcomeUnknownError(
         f"{error.message}; looking failed: {hidden.message}",
         operation=operation,
@@ -347,13 +310,7 @@ def unseen(
 
 
 def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme: str) -> None:
-    """Refuses storage options that a store does not know.
-
-    ``http_session`` is always known: every store is offered it, those that speak HTTP use it.
-
-    Raises:
-        ConfigurationError: It names the first unknown one, and what may have been meant.
-    """
+    """Refuses unknown storage options by `ConfigurationError`; ``http_session`` is always known."""
     allowed = sorted({*known, "http_session"})
     for key in options:
         if key not in allowed:

@@ -1,12 +1,7 @@
-"""HTTP sessions, requests, deadlines and limits of the HTTP stores.
+"""HTTP client of the stores: sessions, requests, deadlines and limits.
 
-aiohttp's own limit for the next byte makes two timers for each request, which take a tenth of all that the request
-costs. Here a look at all requests under way, a few times in the time that one may stand still, counts those looks
-that found nothing new. It counts looks and not seconds, so that a process that stood still itself, and could not
-take what had come, gives nothing up.
-
-A request is sent once. The caller learns whether it can have had an effect and decides what to do: pacing and
-retries are `committer.stores.paced`'s, and how a service words its refusals is each store's own.
+A request is sent once, and its error says whether it can have had an effect. `committer.stores.paced` retries; each
+store maps its service's refusals to errors.
 """
 
 from __future__ import annotations
@@ -42,13 +37,13 @@ from committer.stores.base import Store
 from committer.stores.helpers import too_long
 
 PAGE_BYTES: Final = 64 << 20
-"""Limit for a request that changes nothing: the largest page, 5,000 blobs with the most metadata allowed."""
+"""Longest response to a request that changes nothing: a page of 5,000 blobs with the most metadata allowed."""
 
 CHANGE_BYTES: Final = 8 << 20
-"""Limit for a request that changes something: 1,000 errors of a batch, with keys of the greatest length."""
+"""Longest response to a request that changes something: 1,000 errors of a batch with the longest keys."""
 
 ERROR_BYTES: Final = 1 << 20
-"""Limit for an error response, which is cut off there."""
+"""Longest error response; the rest is cut off."""
 
 
 class AnswerTooLongError(aiohttp.ClientError):
@@ -56,9 +51,9 @@ class AnswerTooLongError(aiohttp.ClientError):
 
 
 async def body_of(response: aiohttp.ClientResponse, most: int) -> bytes | None:
-    """Reads a response body; None, with the connection closed, if the body is longer than `most` bytes.
+    """Reads a response body; returns None, with the connection closed, if it is longer than `most` bytes.
 
-    A body whose Content-Length exceeds `most` is not read at all. An error response is cut off at `ERROR_BYTES`.
+    Does not read a body at all whose Content-Length exceeds `most`; cuts an error response off at `ERROR_BYTES`.
     """
     refused = response.status >= 300
     # Unlike a list of parts that is joined at the end, BytesIO never holds the body twice.
@@ -79,7 +74,7 @@ async def body_of(response: aiohttp.ClientResponse, most: int) -> bytes | None:
         response.close()
 
 
-# Within the time that an answer may stand still. It is given up up to one part of it late.
+# Checks per stall limit. A stalled response ends up to one check late.
 _LOOKS: Final = 8
 
 # A response may stay below the least bytes a second for this many times the stall limit (a minute). Requests that
@@ -93,16 +88,18 @@ _LONGEST: Final = 60
 
 
 class AnswerWatch:
-    """Watches the requests of one event loop.
+    """Watch over the stalled requests of one event loop.
 
-    Args:
-        begin_s: Seconds until the head of an answer must be there.
-        next_s: Seconds until the next byte of its body must be there.
+    aiohttp's own read timeout makes two timers per request, a tenth of a request's cost. This checks all requests by
+    one timer, and counts the checks without a new byte. It counts checks and not seconds, so that a process that was
+    suspended, and could not read what had arrived, ends no request.
+
+    The head of a response must arrive within `begin_s`, each next byte of its body within `next_s` seconds.
     """
 
     def __init__(self, begin_s: float, next_s: float) -> None:
         self._every_s = next_s / _LOOKS
-        # The first look may come right after a request began: it proves nothing.
+        # The first check may come right after a request began, and proves nothing.
         self._begin = math.ceil(begin_s / self._every_s) + 1
         self._next = _LOOKS + 1
         self._bytes_a_look = _LEAST_BYTES_PER_S * self._every_s
@@ -110,29 +107,28 @@ class AnswerWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def request(self, more_s: float = 0.0, *, changes: bool = False) -> Watched:
-        """A context manager around one request; it raises `TimeoutError` if the response stalls or trickles.
+        """Returns a context manager for one request; it raises `TimeoutError` if the response stalls or trickles.
 
-        Args:
-            more_s: Seconds more until the head must be there: what is to be sent takes so long.
-            changes: Whether the request changes something: the service may then work for minutes while it responds.
+        The upload gets `more_s` seconds more. A service may work for minutes while it responds to a request that
+        `changes` something.
         """
         begin = self._begin + math.ceil(more_s / self._every_s) if more_s else self._begin
         return Watched(self, begin, _LOOKS * (_PATIENCE_OF_CHANGES if changes else _PATIENCE))
 
     def close(self) -> None:
-        """Looks no more."""
+        """Stops the checks."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def add(self, one: Watched) -> None:
-        """Watches a request."""
+        """Starts to watch a request."""
         self._watched.add(one)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look)
 
     def discard(self, one: Watched) -> None:
-        """Watches a request no more."""
+        """Stops watching a request."""
         self._watched.discard(one)
 
     def _look(self) -> None:
@@ -144,9 +140,8 @@ class AnswerWatch:
 
 
 class Watched:
-    """One request; see `AnswerWatch.request`."""
+    """Watched request; see `AnswerWatch.request`."""
 
-    # As `asyncio.Timeout`, whose two ends are coroutines.
     __slots__ = ("_cancelling", "_content", "_given_up", "_left", "_looks", "_patience", "_seen", "_task", "_watch")
 
     def __init__(self, watch: AnswerWatch, looks: int, patience: int) -> None:
@@ -159,7 +154,7 @@ class Watched:
         self._given_up = False
 
     def __enter__(self) -> Self:
-        # A coroutine that no task runs cannot send anything: aiohttp waits as tasks do.
+        # Never None: aiohttp needs a task.
         task: Any = asyncio.current_task()
         self._task: asyncio.Task[Any] = task
         self._cancelling = task.cancelling()
@@ -170,23 +165,18 @@ class Watched:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._watch.discard(self)
-        # Another's cancellation goes on; only what was asked for here alone is an answer that did not come.
+        # Another caller's cancellation goes on; only this watch's own is a timeout.
         if self._given_up and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError("the response stopped, or was too slow") from error
 
     def begun(self, content: aiohttp.StreamReader) -> None:
-        """The head of the answer is there; from now on each byte of its body counts."""
+        """Records that the head has arrived; from now on each byte of the body counts."""
         self._content = content
-        # Looks are counted anew from the next one on.
+        # The count of checks restarts at the next one.
         self._seen = -1
 
     def look(self, most: int, least_bytes: float) -> None:
-        """Counts a check of the response; ends the request if the response stalls, trickles or takes too long.
-
-        Args:
-            most: Checks in a row without a new byte after which the request ends.
-            least_bytes: Bytes that must arrive between two checks, on average, after the time of patience.
-        """
+        """Counts a check; ends a request without a new byte in `most` checks, or that trickles or takes too long."""
         if self._given_up:
             return
         content = self._content
@@ -206,7 +196,7 @@ class Watched:
 
 Body = bytes | bytearray | memoryview
 
-# The connection was never there, so nothing was sent. aiohttp raises these from its connector only.
+# aiohttp raises these from its connector only: nothing was sent.
 _NOT_SENT: Final = (
     aiohttp.ClientConnectorError,
     aiohttp.ClientHttpProxyError,
@@ -214,16 +204,16 @@ _NOT_SENT: Final = (
     aiohttp.ServerFingerprintMismatch,
 )
 
-# Left out of requests: a store that signs says itself what it sends.
+# aiohttp must not add these: a store that signs sets its own headers.
 _NOT_SENT_BY_ITSELF: Final = frozenset(map(istr, ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")))
 
-# An upload may take this long for every byte before its deadline, on top of the wait for an answer.
+# Slowest upload; its time is added to the wait for the response.
 _SLOWEST_UPLOAD_BYTES_PER_S: Final = 128 * 1024
 
-# A body up to here waits for nothing on its way into the connection, so that the watch over the answer bounds it too.
+# A body up to this length is written at once, so the watch bounds its sending, too.
 _SHORT_BODY_BYTES: Final = 32 * 1024
 
-# From here on aiohttp would warn of bytes that are written in one go.
+# aiohttp warns of longer bodies of bytes.
 _LONG_BODY_BYTES: Final = 1 << 20
 _SLICE_BYTES: Final = 1 << 16
 
@@ -241,13 +231,7 @@ _SECRETS: Final = re.compile(
 
 
 class Answer:
-    """What a service answered.
-
-    Attributes:
-        status: The HTTP status.
-        headers: By name, in any case.
-        body: All of it; empty where only its end was lost and the call's effect is known by its status.
-    """
+    """HTTP response. The body is empty if only its end was lost and the status tells the call's effect."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -258,20 +242,18 @@ class Answer:
 
 
 class _AnswerLostError(aiohttp.ClientError):
-    """The connection ended before an answer came."""
+    """Error of a connection that ended before a response."""
 
 
 async def _sent_once(
     headers: Mapping[str, str], request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Gives a request its headers, and keeps aiohttp from sending it twice.
+    """Adds the headers to a request, and keeps aiohttp from sending it twice.
 
-    It sends GET, HEAD, PUT and DELETE once more when the connection they went out on drops (RFC 9112, 9.3.1: they are
-    idempotent). On a store a PUT can be a rename, whose second sending finds no source and is told so: a rename that
-    was done would look like one that was refused. What aiohttp sends again is what fails with one of two types, so
-    those become another here.
-
-    Headers that are given to the session are copied one by one, twice.
+    aiohttp repeats GET, HEAD, PUT and DELETE when a kept connection drops, since they are idempotent (RFC 9112,
+    9.3.1). But a PUT can be a rename on a store, whose repetition finds no source: a rename that was done would look
+    refused. aiohttp repeats after two types of errors only, so these become another type here. Headers given to the
+    session would be copied twice.
     """
     request.headers.update(headers)
     try:
@@ -283,7 +265,7 @@ async def _sent_once(
 
 
 class _LongBody(aiohttp.Payload):
-    """A body that is written slice by slice out of the caller's memory; as a stream aiohttp would copy it whole."""
+    """Request body written in slices of the caller's memory; as a stream aiohttp would copy it whole."""
 
     _value: memoryview
 
@@ -292,27 +274,26 @@ class _LongBody(aiohttp.Payload):
         self._size = len(self._value)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """What aiohttp asks of every body."""
+        """Decodes the body, as aiohttp requires of every payload."""
         return bytes(self._value).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Writes all of it; waits while the connection takes no more."""
+        """Writes the body in slices."""
         for start in range(0, len(self._value), _SLICE_BYTES):
             await writer.write(self._value[start : start + _SLICE_BYTES])
-            # One that never has to wait would keep the loop for as long as the body is.
+            # Without this a connection that always accepts more would block the loop for the whole body.
             await asyncio.sleep(0)
 
 
 class HttpClient:
-    """Sends requests, each once, over connections that are kept.
+    """HTTP client that sends each request once, over kept connections. Holds no secret.
 
-    One session for each event loop that uses it, opened by the first request there. Holds no secret.
+    One session for each event loop, opened by the first request there.
 
     Args:
-        session: One to use instead of its own, on the loop it belongs to; it is never closed here. Its middlewares are
-            not run.
+        session: The session to use instead, on its loop; never closed here, and its middlewares are not run.
         connect_s: Seconds to wait for a connection.
-        answer_s: Seconds to wait for an answer to begin, and for each next byte of its body.
+        answer_s: Seconds to wait for a response to begin, and for each next byte of its body.
     """
 
     def __init__(
@@ -321,7 +302,7 @@ class HttpClient:
         self._given = session
         self._answer_s = answer_s
         self._connect_s = connect_s
-        # Its other limits would cost timers for each request: a watch over all of them bounds what can hang.
+        # aiohttp's other limits would cost timers for each request; `AnswerWatch` replaces them.
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_s)
         self._open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = weakref.WeakKeyDictionary()
 
@@ -337,23 +318,17 @@ class HttpClient:
         data: Body | None = None,
         limit: int | None = None,
     ) -> Answer:
-        """Sends a request once and reads the answer, whatever its status.
+        """Sends a request once and returns the response, whatever its status.
 
-        Args:
-            method: The HTTP method.
-            url: Encoded as it goes over the wire; it may hold a signature, which no error repeats.
-            headers: All there are, but for those of the connection.
-            operation: What errors call it.
-            path: What errors say it failed on.
-            changes: Whether it may change anything at the store: then a lost answer leaves its outcome open.
-            data: The body.
-            limit: For a request that reads a file: the longest file allowed, in bytes.
+        `url` is encoded and may hold a signature, which no error repeats. `changes` says whether a lost response
+        leaves the outcome unknown. `limit` is the longest file that a read accepts, in bytes.
 
         Raises:
             RecordError: The file is longer than `limit`.
-            StoreUnavailableError: No connection could be made; or the answer was lost, and it changes nothing.
-            StoreOutcomeUnknownError: It was sent and the answer was lost.
-            ConfigurationError: The URL is none, or the session that was given is closed.
+            StoreUnavailableError: No connection could be made; or the response was lost and the request changes
+                nothing.
+            StoreOutcomeUnknownError: The request was sent and its response was lost.
+            ConfigurationError: The URL is invalid, or the given session is closed.
         """
         loop = asyncio.get_running_loop()
         opened = self._open.get(loop)
@@ -371,7 +346,7 @@ class HttpClient:
                     URL(url, encoded=True),
                     data=data if data is None or len(data) < _LONG_BODY_BYTES else _LongBody(data),
                     allow_redirects=False,
-                    # Its own leaves them out of every request, which costs less.
+                    # The client's own session leaves them out already, which costs less.
                     skip_auto_headers=None if self._given is None else _NOT_SENT_BY_ITSELF,
                     timeout=timeout,
                     proxy=_proxy_for(url[: url.find("/", len("https://"))]),
@@ -382,7 +357,7 @@ class HttpClient:
                     clock.told(response.headers.get("Date", ""))
                 content = response.content
                 if response.connection is None and content.is_eof():
-                    # All of it came with its head, as nearly always: there is nothing to wait for.
+                    # Nearly always the whole body arrives with the head.
                     return Answer(response.status, response.headers, content.read_nowait())
                 watched.begun(content)
                 most = limit if limit is not None else CHANGE_BYTES if changes else PAGE_BYTES
@@ -400,13 +375,13 @@ class HttpClient:
             if response is not None:
                 response.close()
             raise
-        # Not from within the handler: aiohttp's errors hold the request, whose URL and headers may hold secrets.
+        # Outside the handler: aiohttp's errors hold the request, whose URL and headers may hold secrets.
         raise failure
 
     async def close(self) -> None:
-        """Closes the running loop's session, which no other loop can do. May be used again afterwards."""
+        """Closes the running loop's session; other loops close theirs. The client may be used again."""
         opened = self._open.pop(asyncio.get_running_loop(), None)
-        # Requests of a session that was given may still be under way; the watch ends with the last of them.
+        # Requests of a given session may still run; their watch ends with the last of them.
         if opened is not None and opened.session is not self._given:
             opened.watch.close()
             await opened.session.close()
@@ -419,7 +394,7 @@ class HttpClient:
                 next_step="give an open session, or leave it out",
             )
         session = self._given or aiohttp.ClientSession(
-            # How many calls are in flight is the engine's to bound.
+            # The engine limits the calls in flight.
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=_NOT_SENT_BY_ITSELF,
@@ -431,7 +406,7 @@ class HttpClient:
 
 
 class _Open(NamedTuple):
-    """What one event loop uses."""
+    """Session and watch of one event loop."""
 
     session: aiohttp.ClientSession
     watch: AnswerWatch
@@ -439,16 +414,13 @@ class _Open(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _upload_timeout(connect_s: float, answer_s: float, upload_s: int) -> aiohttp.ClientTimeout:
-    """Limits for a request with a long body; one for each is dear to make."""
+    """Returns the limits for a request with a long body; cached, since each is slow to make."""
     return aiohttp.ClientTimeout(total=connect_s + answer_s + upload_s, connect=connect_s, sock_read=answer_s)
 
 
 @lru_cache(maxsize=64)
 def _proxy_for(origin: str) -> str | None:
-    """The proxy that the environment names for a server; this machine's own are never behind one.
-
-    (aiohttp would look for it at each request, in a thread.)
-    """
+    """Returns the environment's proxy for a server, None for this machine; cached, since aiohttp looks in a thread."""
     parts = urlsplit(origin)
     host = parts.hostname or ""
     if host == "localhost" or host.startswith("127.") or host == "::1" or urllib.request.proxy_bypass(parts.netloc):
@@ -487,24 +459,15 @@ def _failure(
 
 
 def checked_endpoint(endpoint: str, option: str, example: str) -> str:
-    """An endpoint's URL without slashes at its end.
-
-    Args:
-        endpoint: What was given.
-        option: Where.
-        example: What it must look like.
-
-    Raises:
-        ConfigurationError: It is none; what it says is not repeated.
-    """
+    """Checks the URL of an endpoint, and returns it without trailing slashes; raises `ConfigurationError`."""
     try:
         parts = urlsplit(endpoint)
         usable = parts.scheme in ("http", "https") and parts.hostname and not parts.username and not parts.password
-        # A password with a slash looks like a port that is none, which only asking for it finds out.
+        # A password with a slash looks like an invalid port, which only reading `port` reveals.
         usable = usable and parts.port != 0
     except ValueError:
         usable = False
-    # Not repeated: it may be a URL with a signature.
+    # The message leaves the URL out, since it may hold a signature.
     if not usable or parts.query or parts.fragment:
         raise ConfigurationError(
             f"the option {option} is no URL of an endpoint", operation="open_store", next_step=f"write it as {example}"
@@ -513,11 +476,7 @@ def checked_endpoint(endpoint: str, option: str, example: str) -> str:
 
 
 def check_name(path: StorePath, longest: int) -> None:
-    """Refuses a path that no URL can hold, or that is too long.
-
-    Raises:
-        InvalidPathError: It holds a NUL, is not valid Unicode, or is too long.
-    """
+    """Refuses a path with NUL, invalid Unicode or more than `longest` bytes by `InvalidPathError`."""
     name = path.path
     if "\0" in name:
         raise InvalidPathError("a path holds a NUL", path=ascii(str(path)), next_step="give a name without it")
@@ -533,14 +492,14 @@ def check_name(path: StorePath, longest: int) -> None:
 
 
 def redact(text: str) -> str:
-    """Takes out what looks like a key, a signature or a token."""
+    """Replaces keys, signatures and tokens in a text."""
     return _SECRETS.sub(lambda match: f"{next(group for group in match.groups() if group)}***", text)
 
 
 class HttpStore(Store):
-    """A bucket or container of a service that is reached by HTTP. A subclass sets what is named here.
+    """Base of stores that are a bucket or container of an HTTP service. A subclass sets these attributes.
 
-    Its pickle holds no connection, which belongs to one process, and no secret: references to those.
+    A pickle holds no connection, and no secret but references to secrets.
     """
 
     _scheme: str
@@ -554,12 +513,12 @@ class HttpStore(Store):
 
     @property
     def scheme(self) -> str:
-        """That of its URIs."""
+        """The scheme of its URIs."""
         return self._scheme
 
     @property
     def endpoint(self) -> str:
-        """The service's endpoint, with the bucket where limits are a bucket's, and not an account's."""
+        """The service's endpoint, with the bucket if limits are per bucket and not per account."""
         return self._endpoint
 
     async def close(self) -> None:

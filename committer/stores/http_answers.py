@@ -28,26 +28,22 @@ from committer.stores.http import Answer
 
 
 class ErrorOf(Protocol):
-    """A store's one mapping of refusals to errors."""
+    """Function that maps a refused response of one service to a store error."""
 
     def __call__(self, answer: Answer, operation: str, path: StorePath, *, changes: bool) -> CommitterError:
-        """The error that a refusal is."""
+        """Returns the error of a refused response."""
 
 
 def range_up_to(limit: int) -> str:
-    """The value of ``Range`` that asks for `limit` bytes of a file and one more, which says that it is longer."""
+    """Returns the ``Range`` header for `limit` bytes and one more, which shows that a file is longer."""
     return f"bytes=0-{limit}"
 
 
 def content_in(answer: Answer, path: StorePath, limit: int, error_of: ErrorOf) -> bytes:
-    """The whole file in the answer to a GET of `range_up_to` a limit.
-
-    Raises:
-        CommitterError: What `error_of` makes of a refusal.
-        RecordError: The file is longer than the limit.
+    """Returns the file in the response to a GET with `range_up_to`; raises the error of `error_of`, or `RecordError`.
     """
     if answer.status == 416:
-        # What services say of any range of an empty file.
+        # Services answer so for any range of an empty file.
         return b""
     if answer.status >= 300:
         raise error_of(answer, "read", path, changes=False)
@@ -58,12 +54,12 @@ def content_in(answer: Answer, path: StorePath, limit: int, error_of: ErrorOf) -
 
 @lru_cache(maxsize=4096)
 def moment_of(text: str) -> float | None:
-    """The moment that a header's date is, in seconds since 1970; None where it is none."""
+    """Parses the date of a header into seconds since the epoch; None if it is invalid."""
     return _moment(parsedate_to_datetime, text)
 
 
 def iso_moment_of(text: str) -> float | None:
-    """The moment that a date of ISO 8601 is, in seconds since 1970; None where it is none."""
+    """Parses an ISO 8601 date into seconds since the epoch; None if it is invalid."""
     return _moment(datetime.fromisoformat, text)
 
 
@@ -73,7 +69,7 @@ def _moment(read: Callable[[str], datetime], text: str) -> float | None:
         moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    # In the first and last year another zone may have no such date.
+    # In the first and last year the date may not exist in another zone.
     return moment.timestamp() if MINYEAR < moment.year < MAXYEAR else None
 
 
@@ -82,16 +78,7 @@ E = TypeVar("E", bound=CommitterError)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal, and the call it was given to.
-
-    Attributes:
-        status: The HTTP status.
-        code: What the service calls its reason; empty where it says none.
-        request_id: By which the service knows the request; empty where it says none.
-        operation: The store call.
-        path: What it was made on; the destination of a rename.
-        source: The source of a rename.
-    """
+    """Refused response, and the call that it answers: `path` is the destination of a rename, `source` its source."""
 
     status: int
     code: str
@@ -101,16 +88,16 @@ class Refusal:
     source: StorePath | None = None
 
     def as_error(self, kind: type[E], message: str, next_step: str = "", *, at: StorePath | None = None) -> E:
-        """An error that tells of it; `at` another path than the call's.
+        """Builds an error of the given kind, at the call's path or at `at`.
 
-        A service does not report on which path of a rename the right is missing, so the error names both.
+        Services do not report which path of a rename lacks the right, so that error names both.
         """
         if kind is StorePermissionError and self.source is not None:
             message, at = f"{message}: {self.source} cannot be renamed to {self.path}", self.source
         return kind(self._told(message), operation=self.operation, path=at or self.path, next_step=next_step)
 
     def slow_down(self, headers: Mapping[str, str]) -> StoreThrottledError:
-        """It asks to slow down, for as long as its headers say."""
+        """Builds the error of a throttled call, with the wait that the headers ask for."""
         return StoreThrottledError(
             self._told("the service asks to slow down"),
             retry_after_s=retry_after_s(headers, current_runtime().now()),
@@ -119,13 +106,13 @@ class Refusal:
         )
 
     def failed(self, *, changes: bool) -> StoreUnavailableError | StoreOutcomeUnknownError:
-        """The service failed, at a call that may have changed something, or at one that cannot have."""
+        """Builds the error of a failed service; with `changes` the outcome is unknown."""
         if not changes:
             return self.as_error(StoreUnavailableError, "the service failed")
         return self.as_error(StoreOutcomeUnknownError, "the service failed and may have done it", LOOK_BEFORE)
 
     def no_such(self, what: str) -> DestinationNotFoundError:
-        """The bucket or container of the path is not there."""
+        """Builds the error of a missing bucket or container."""
         return self.as_error(
             DestinationNotFoundError,
             f"there is no such {what}: {self.path.authority}",
@@ -144,12 +131,12 @@ class PageTokens:
     """Detector of repeated continuation tokens in one call, whose pages would never end.
 
     Compares each token with the last one and with one earlier token, which is replaced each time that the number of
-    pages has doubled (R. P. Brent, "An improved Monte Carlo factorization algorithm", 1980). This finds a cycle of any
-    length in constant memory, within three times the pages before the cycle and in it.
+    pages has doubled (R. P. Brent, "An improved Monte Carlo factorization algorithm", 1980). This finds a cycle of
+    any length in constant memory, within three times the pages before the cycle and in it.
 
     Args:
-        operation: The name of the call, for errors.
-        path: The path of the call, for errors.
+        operation: The operation named in errors.
+        path: The path named in errors.
         changes: Whether the call changes something; then a repeated token leaves its outcome unknown.
     """
 
@@ -185,7 +172,7 @@ class PageTokens:
 
 
 class Answered:
-    """One element of an answer, its children by their names without namespace."""
+    """XML element of a response; children have their names without namespace."""
 
     __slots__ = ("_element",)
 
@@ -193,40 +180,34 @@ class Answered:
         self._element = element
 
     def text(self, name: str) -> str:
-        """The text of the child of that name, spaces and all; empty without one."""
+        """Returns the text of the first child of that name, unstripped; empty if there is none."""
         for child in self._element:
             if _local(child) == name:
                 return child.text or ""
         return ""
 
     def texts(self) -> dict[str, str]:
-        """The text of each child."""
+        """Returns the text of each child, by name."""
         return {_local(child): child.text or "" for child in self._element}
 
     def each(self, name: str) -> Iterator[Answered]:
-        """The children of that name."""
+        """Iterates over the children of that name."""
         return (Answered(child) for child in self._element if _local(child) == name)
 
     def child(self, name: str) -> Answered | None:
-        """The first child of that name."""
+        """Returns the first child of that name."""
         return next(self.each(name), None)
 
 
 def parsed(body: bytes, root: str, operation: str, path: StorePath) -> Answered:
-    """What an answer holds.
-
-    Args:
-        body: The answer.
-        root: What its root element's name begins with: some services that speak like S3 end it otherwise.
-        operation: What errors call it.
-        path: What it is about.
+    """Parses an XML response whose root element's name begins with `root`; S3-compatible services vary its end.
 
     Raises:
-        StoreUnavailableError: It is not the document it must be.
+        StoreUnavailableError: It is no such document.
     """
     try:
-        # No answer of a store declares anything; without declarations nothing can grow while it is parsed. In UTF-16
-        # these bytes would not be seen.
+        # No store's response has declarations; without them, nothing can expand during parsing. UTF-16 would hide
+        # these bytes.
         if b"<!" not in body and b"\0" not in body:
             element = fromstring(body, XMLParser(encoding="utf-8"))  # noqa: S314
             if _local(element).startswith(root):

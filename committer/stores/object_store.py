@@ -1,8 +1,8 @@
-"""Base of stores of objects, which have no real directories.
+"""Base of object stores, which have no real directories.
 
-Buckets hold such names; a `StorePath` holds none, and what reads a bucket as a tree opens something else under them, or
-nothing. A listing shows each as no file and no directory, under its own name, so that who counts, replaces or compares
-all that stands in a directory meets it.
+An object whose name has an empty segment, ``.`` or ``..`` has no `StorePath`, and programs that read a bucket as a
+tree open another object under that name, or none. Listings show it as neither file nor directory, so that code which
+counts, replaces or compares a directory's content finds it.
 """
 
 from __future__ import annotations
@@ -38,32 +38,27 @@ def is_odd(segment: str) -> bool:
 
 
 async def delete_odd(store: Store, directory: StorePath) -> None:
-    """Deletes what lies directly in a directory under such segments, where directories are not real: 7 calls at most.
+    """Deletes objects directly in a directory whose names no path can hold. At most 7 calls.
 
-    No listing of a job's own directory shows it, and the directory stays for it.
+    No listing of a job's own directory shows them, and they would keep the directory alive.
     """
     places = [StorePath(directory.scheme, directory.authority, f"{directory.path}/{segment}") for segment in _ODD]
     for place in places:
-        # An object may have the name, too. A service that refuses a name holds none (SeaweedFS: 400 for one that ends
-        # in a segment of dots).
+        # The name may be an object, too. A service that refuses a name has none (SeaweedFS: 400 for a last segment
+        # of dots).
         with suppress(StoreNotADirectoryError, ConfigurationError):
             await store.delete_directory(place, recursive=True)
     able = BATCH_DELETE.of(store)
     if able is not None:
-        # Never by a request whose URL names them: what is on the way may take the dots for steps up.
+        # Never by a request whose URL contains the dots: a proxy may resolve them.
         await able.delete_files([place for place in places if not place.path.endswith("/")])
 
 
 def odd_status(directory: StorePath, name: str, tool: str, scheme: str) -> FileStatus | None:
-    """What a listing of `directory` says of names that no path can hold; None in a job's own directories.
+    """Returns the status of names that no path can hold; None in a job's own directory, which is deleted whole.
 
-    Those have readers of their own, who take what they know, and are deleted whole.
-
-    Args:
-        directory: What is listed.
-        name: The object's name; with a slash at its end all that begin so.
-        tool: The command of the service that deletes one object, and with ``--recursive`` all that begin so.
-        scheme: The scheme that this tool knows.
+    `name` is an object, or with a trailing slash the prefix of several. `tool` is the service's command that deletes
+    one object, or with ``--recursive`` all of a prefix, and knows `scheme`.
     """
     path = StorePath(directory.scheme, directory.authority, f"/{name}")
     if working_directory_in(path.path):
@@ -84,7 +79,7 @@ def odd_status(directory: StorePath, name: str, tool: str, scheme: str) -> FileS
 
 
 class Pages(Protocol):
-    """Lists the names below a directory: one call a page. No page where nothing is below."""
+    """Function that lists the names below a directory: one call per page, no page if nothing is below."""
 
     def __call__(
         self,
@@ -95,57 +90,50 @@ class Pages(Protocol):
         markers: bool = False,
         most: int | None = None,
     ) -> AsyncIterator[list[FileStatus]]:
-        """Iterates over the pages. One that shows that something is there comes, although it may hold no file.
+        """Iterates over the pages; a page may be empty where it only shows that something exists.
 
-        Args:
-            operation: What errors call it.
-            directory: Where.
-            delimiter: A slash for the children only: those that have names below them are directories, and objects
-                whose names no path can hold are shown as `odd_status` says.
-            markers: Give markers too, as files: one of the directory itself under a path that ends in a slash.
-            most: Ask for so many at most, and for one page.
-
-        Raises:
-            DestinationNotFoundError: There is no such bucket or container.
+        With a slash as `delimiter` only the children are listed: those with names below them as directories, and
+        objects whose names no path can hold as by `odd_status`. With `markers` these are listed as files, too, the
+        directory's own with a trailing slash. `most` limits the names, to one page. Raises
+        `DestinationNotFoundError` if the bucket does not exist.
         """
 
 
 class ObjectStore(Store):
-    """A store whose directories are names below which other names lie, or where another tool left a marker.
+    """Base of stores in which a directory is a prefix of names, or a marker object of another tool.
 
-    Markers are never listed as files, and are deleted with what is below them. A subclass says how an object is looked
-    at, how names are listed by the page, and how objects are deleted.
+    Markers are not listed as files, and are deleted with the names below them. A subclass looks at objects, lists
+    names by the page and deletes objects.
     """
 
     _pages: Pages
-    """Set by a subclass."""
-
-    # --- What a subclass says -------------------------------------------------------------------------------------
+    # --- What a subclass implements
+    # -----------------------------------------------------------------------------------
 
     @abstractmethod
     def _checked(self, path: StorePath) -> StorePath:
-        """The path, where it belongs here and the service takes its name."""
+        """Returns the path, checked to be of this store and valid for the service."""
 
     @abstractmethod
     async def _object_at(self, operation: str, path: StorePath) -> FileStatus | None:
-        """What the object of that very name is, a marker a directory; None without one. One call, none for the root."""
+        """Returns the object's status (a marker is a directory), or None. One call; none for the root."""
 
     @abstractmethod
     async def _delete_objects(self, operation: str, paths: Sequence[StorePath]) -> None:
-        """Deletes the objects of a page, whether they still are there or not."""
+        """Deletes the objects of a page, whether they still exist or not."""
 
     def _existing(self, path: StorePath, operation: str) -> StorePath:
-        """The path, where something can stand there."""
+        """Checks a path that is read."""
         return self._checked(path)
 
     def _new(self, path: StorePath) -> StorePath:
-        """The path, where something can be put there."""
+        """Checks a path that is written."""
         return self._checked(path)
 
     # --- The contract ---------------------------------------------------------------------------------------------
 
     async def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path; a file hides what lies below its name. Two calls where no file is."""
+        """Returns the status of a path; a file hides the names below it. Two calls if there is no file."""
         found = await self._object_at("status", self._existing(path, "status"))
         if found is not None:
             return found
@@ -154,7 +142,7 @@ class ObjectStore(Store):
         raise StoreNotFoundError("nothing is there", operation="status", path=path)
 
     async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over the children, by pages of 1,000 or 5,000; two calls where nothing is below."""
+        """Iterates over the children, by pages of 1,000 or 5,000; two calls if there are none."""
         found = False
         async for page in self._pages("list", self._existing(directory, "list"), delimiter="/"):
             found = True
@@ -169,32 +157,24 @@ class ObjectStore(Store):
             raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        """Does nothing: there are no directories. No call."""
+        """Does nothing, since there are no directories. No call."""
         self._new(path)
         return True
 
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
-        """Not here: a copy and a delete are no rename.
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Raises `UnsupportedError`: a copy and a delete are no rename."""
         raise UnsupportedError(
             "this store renames no files: what looks like it copies them", operation="rename_file", path=source
         )
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Not here.
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Raises `UnsupportedError`."""
         raise UnsupportedError("this store renames no directories", operation="rename_directory", path=source)
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        """Deletes what lies below a name, by the page. Else its marker, if it has one."""
+        """Deletes the names below a directory, by the page, with its marker."""
         found = await self._delete_below(self._checked(path), recursive=recursive)
         if not found and await self._object_at("delete_directory", path) is not None:
             raise StoreNotADirectoryError("a file is there", operation="delete_directory", path=path)
@@ -203,25 +183,21 @@ class ObjectStore(Store):
     # --- Parts of it that are the same on all of them ---------------------------------------------------------------
 
     async def _delete_below(self, path: StorePath, *, recursive: bool) -> bool:
-        """Deletes what a listing below a directory shows, its own marker too; whether it showed anything."""
+        """Deletes the names that a listing shows, with the marker; returns whether there were any."""
         operation = "delete_directory"
         marker = StorePath(path.scheme, path.authority, f"{path.path.rstrip('/')}/")
         found = False
         async for page in self._pages(operation, path, markers=True, most=None if recursive else 2):
             found = True
             names = [status.path for status in page]
-            # Never more than what was seen: others may put something there meanwhile.
+            # Only listed names are deleted: others may be added meanwhile.
             if not recursive and names != [marker]:
                 raise StoreNotEmptyError("the directory has children", operation=operation, path=path)
             await self._delete_objects(operation, names)
         return found
 
     async def _check_absent(self, path: StorePath) -> None:
-        """Looks where a writer is to make a file. One call.
-
-        Raises:
-            StoreExistsError: A file stands there.
-        """
+        """Raises `StoreExistsError` if a file exists where a writer is to create one. One call."""
         standing = await self._object_at("open_writer", self._new(path))
         if standing is not None and not standing.is_directory:
             raise StoreExistsError("something stands there", operation="open_writer", path=path)
@@ -230,22 +206,12 @@ class ObjectStore(Store):
 async def written_file(
     store: Store, path: StorePath, size: int, stamp: str, lost: StoreOutcomeUnknownError
 ) -> FileStatus:
-    """The file whose making had its answer lost, if it stands there: one look.
-
-    Args:
-        store: Where.
-        path: Where it was to stand.
-        size: Its length.
-        stamp: What it is stamped with, which no other file is.
-        lost: The error of the call that made it.
-
-    Raises:
-        StoreOutcomeUnknownError: `lost` itself, where it does not stand there, or cannot be looked for.
+    """Returns the status of a file whose write lost its response; raises `lost` if that stamp and size are not there.
     """
     try:
         found = await status_or_none(store, path)
     except CommitterError as hidden:
-        # Never as what it is: a writer that is told that nothing was done puts the file again.
+        # Never the look's own error: a writer that reads "nothing was done" would put the file again.
         raise unseen(lost, hidden, operation="close", path=path) from lost
     if found is None or (found.stamp, found.size) != (stamp, size):
         raise lost
@@ -253,18 +219,12 @@ async def written_file(
 
 
 def directory_prefix(directory: StorePath) -> str:
-    """What the names below a directory begin with: its name with a slash, so that no sibling's do."""
+    """Returns the prefix of the names below a directory, with its slash."""
     return "" if directory.path == "/" else f"{directory.path[1:]}/"
 
 
 def listed_directory(name: str, directory: StorePath, odd: Callable[[str], FileStatus | None]) -> FileStatus | None:
-    """The child that a listing tells by what the names below it begin with, a slash at the end.
-
-    Args:
-        name: What they begin with.
-        directory: What was listed; what is not below it is passed over.
-        odd: What stands for a child whose name no path can hold.
-    """
+    """Returns the child directory of a listed prefix; None outside `directory`, `odd(name)` if no path can hold it."""
     prefix = directory_prefix(directory)
     if not name.startswith(prefix):
         return None

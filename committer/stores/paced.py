@@ -42,7 +42,7 @@ _ONE: Final = (None,)
 
 
 class PacedCalls(ForwardingStore):
-    """The calls to one store under its endpoint's limits."""
+    """Wrapper that applies the limits of an endpoint to the calls of one store."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class PacedCalls(ForwardingStore):
         path: StorePath,
         destination: StorePath | None = None,
     ) -> T:
-        """Makes a call: a permit for each attempt, counted and timed, sent again where that is safe."""
-        # What nearly every call meets, a free permit and a good answer, takes no further coroutine: a job makes
-        # hundreds of thousands.
+        """Makes a call with a permit per attempt, counts and times it, and retries where that is safe."""
+        # The usual case, a free permit and success, takes no further coroutine: a job makes hundreds of thousands of
+        # calls.
         statistic = operation.statistic
         if not statistic:
             return await self._attempts(operation, send)
@@ -97,7 +97,7 @@ class PacedCalls(ForwardingStore):
     async def _call_failed(
         self, operation: Operation, send: Callable[[], Awaitable[T]], started: float, error: BaseException
     ) -> T:
-        """Goes on after a first attempt that began at `started`, by a permit taken at once, and ended with `error`."""
+        """Continues after a first attempt without a wait, which began at `started` and raised `error`."""
         try:
             self.pacer.give_back(started, error)
             with self.statistics.timed(operation.statistic, since=started):
@@ -116,13 +116,9 @@ class PacedCalls(ForwardingStore):
         failed: Exception | None = None,
         of: Sized = _ONE,
     ) -> T:
-        """Makes a call, and again while that is allowed.
+        """Makes a call, with retries, perhaps after a first attempt that `failed`.
 
-        Args:
-            operation: What it is.
-            send: Makes one attempt.
-            failed: What a first attempt ended with.
-            of: What one attempt is for: a permit costs the weight of its kind for each, as many as there are then.
+        A permit costs the weight of the kind for each item of `of`, as many as are left at that attempt.
         """
         first = [failed] if failed is not None else []
         del failed  # see `_fail`
@@ -143,7 +139,7 @@ class PacedCalls(ForwardingStore):
         return await retry(attempt, policy=self.retry_policy, idempotent=repetition == REPEATABLE, on_retry=self._again)
 
     def _fail(self, error: Exception, repetition: Repetition) -> NoReturn:
-        """Raises what a failed attempt means for a call of this kind."""
+        """Counts a failed attempt and raises its error, adapted to the kind of call."""
         try:
             if isinstance(error, MemoryError):
                 error = out_of_memory(error)
@@ -153,8 +149,8 @@ class PacedCalls(ForwardingStore):
                 raise _unanswered(error) from error
             raise error
         finally:
-            # The error has this frame in its traceback. A frame that has the error makes a ring of both, with all the
-            # frames of the call and what they hold, which waits for the cycle collector: 60 objects for a missing file.
+            # The error's traceback has this frame. If the frame kept the error, both would be a cycle with all
+            # frames of the call until the collector runs: 60 objects for a missing file.
             del error
 
     def _refused(self) -> None:
@@ -176,7 +172,7 @@ class PacedCalls(ForwardingStore):
     async def stream(
         self, operation: Operation, entries: Callable[[], AsyncIterator[T]], path: StorePath
     ) -> AsyncIterator[T]:
-        """Makes a listing: one permit, and none is held between entries; sent again until its first entry is there."""
+        """Makes a listing: retried until its first entry; takes one permit, and holds none between entries."""
 
         async def start() -> tuple[AsyncIterator[T], list[T]]:
             opened = entries()
@@ -208,12 +204,12 @@ class PacedCalls(ForwardingStore):
 
 
 def out_of_memory(error: MemoryError) -> StoreOutcomeUnknownError:
-    """A call that broke off where memory ran out: it is unknown whether the store did it."""
+    """Returns the error of a call during which memory ran out: its outcome is unknown."""
     return StoreOutcomeUnknownError("the process ran out of memory in a call to the store", causes=(error,))
 
 
 def _unanswered(error: StoreOutcomeUnknownError) -> StoreUnavailableError:
-    """A lost answer to a question: nothing was changed, nothing is known."""
+    """Returns the error of a read whose response was lost."""
     return StoreUnavailableError(
         error.message, operation=error.operation, path=error.path, next_step=error.next_step, causes=(error,)
     )
@@ -226,45 +222,39 @@ async def _close(entries: AsyncIterator[T]) -> None:
 
 
 class PacedStore(PacedCalls):
-    """Wraps a store so that each wire attempt takes one permit of its endpoint, and a definite refusal is retried.
+    """Wrapper that takes a permit of the endpoint for each attempt, counts calls and retries refused ones.
 
-    What is retried. After `StoreThrottledError` and `StoreUnavailableError`, which leave nothing behind: everything.
-    After a lost answer (`StoreOutcomeUnknownError`):
+    After `StoreThrottledError` and `StoreUnavailableError`, which mean no effect, every call is retried. After a
+    lost response (`StoreOutcomeUnknownError`) it depends on the call; `committer.stores.forwarding` has the table:
 
-    - `status`, `read`, `probe`, `list_uncommitted_blocks`, and listings (`list`, `list_tree`, `list_uploads`,
-      `list_parts`) until their first entry is there. They change nothing, so an answer that stays lost is raised as
-      `StoreUnavailableError`.
-    - `put` that may replace, `make_directory`, the deletes, `sync`, giving up a writer, sending a part or a block,
-      aborting an upload. The result is the same after the second time, but the first may have done it:
-      `make_directory` may then say False of a directory it made, the deletes and the abort False of what they deleted,
-      and a conditional delete may meet what others put there since (its outcome is ``unknown`` then). A repeated
-      delete, or put, also hits what others put under that path in between; what several parties create under
-      one name (a lock) must be given up by renaming it away.
-    - Never `put` with `exclusive`, `open_writer`, writing to a file and closing it, renames, links, completing an
-      upload, putting a block list: the second time would fail because of the first, or destroy what it did. Nor
-      beginning an upload: the first would pend unknown. The caller looks.
+    - Calls that change nothing are retried, listings until their first entry. A response that stays lost is raised
+      as `StoreUnavailableError`.
+    - Idempotent calls are retried: `put` that may replace, `make_directory`, deletes, `sync`, aborts, parts and
+      blocks. The first request may have done it: `make_directory`, a delete or an abort may then return False, and a
+      conditional delete may meet a file that another job put there (its outcome is ``unknown`` then). A repeated
+      delete or put also hits a file that another job put there in between, so a name that several parties create (a
+      lock) must be released by renaming it away.
+    - `put` with `exclusive`, `open_writer`, writes and closes of a file, renames, links, completed uploads and block
+      lists are not retried: the second request would fail because of the first, or destroy its effect. Nor is
+      `create_upload`: the first upload would stay pending unknown. The caller looks.
 
-    Which call is which, and its statistic, say the operations of `committer.stores.forwarding`.
-
-    What is counted, under Hadoop's names: each operation once with its duration, waits and retries included;
-    ``store_io_request`` each attempt, ``store_io_retry`` each further one, ``store_io_throttled`` each refusal,
-    ``store_io_rate_limited`` (durations only) each wait for a permit. A listing takes one permit and is timed until its
-    first entry; later pages are neither. Renames of files are ``commit_file_rename``, of directories ``op_rename``;
-    completing an upload and putting a block list are ``committer_materialize_file``. Names that an answer to
-    `delete_files` says were refused are sent again, and count as a further attempt.
+    Statistics have Hadoop's names. Each operation counts once, with its duration including waits and retries;
+    ``store_io_request`` counts attempts, ``store_io_retry`` repeated ones, ``store_io_throttled`` refusals, and
+    ``store_io_rate_limited`` is the time of waits for a permit. A listing takes one permit and is timed until its
+    first entry. Names that `delete_files` reports as refused are sent again, as a further attempt.
 
     Args:
         inner: The store.
         pacer: The limits of its endpoint.
         statistics: Where calls are counted.
-        retry_policy: How often and how fast calls are sent again.
-        owned: Whether closing this closes the inner store: not one that a user gave, who may have other work for it.
-        weights: Tokens of the rate that a call costs, by what it does.
-        claim: What was asked of the endpoint's limits for this store, and ends when it is closed.
+        retry_policy: The number and pace of retries.
+        owned: Whether `close` closes the inner store; False for a store that the user gave.
+        weights: Tokens of the rate that a call costs, by its kind.
+        claim: This store's claim on the endpoint's limits, released by `close`.
     """
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        """See `Store.make_directory`; False may be wrong after an answer was lost."""
+        """See `Store.make_directory`; False may be wrong after a lost response."""
         made = await self.call(MAKE_DIRECTORY, lambda: self.inner.make_directory(path, parents=parents), path)
         if not made:
             self.statistics.count(names.OP_MKDIR_RETURNED_FALSE)
@@ -273,9 +263,9 @@ class PacedStore(PacedCalls):
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
-        """See `Store.rename_file`; never repeated after a lost answer."""
-        # The one call made for every file. What `call` does is done here, without a second coroutine and a closure,
-        # for as long as all goes well: a third less CPU.
+        """See `Store.rename_file`; never repeated after a lost response."""
+        # Called for every file. This does what `call` does without a second coroutine and a closure: a third less
+        # CPU.
         statistics, pacer = self.statistics, self.pacer
         monotonic = pacer.runtime.monotonic
         started = monotonic()
@@ -295,7 +285,7 @@ class PacedStore(PacedCalls):
     async def rename_version(
         self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
     ) -> None:
-        """See `SupportsVersions.rename_version`; never repeated after a lost answer."""
+        """See `SupportsVersions.rename_version`; never repeated after a lost response."""
         # A class that overrides `rename_file` alone lacks the ability (`Ability`).
         await super().rename_version(source, destination, version=version, identity=identity)
 
@@ -306,14 +296,14 @@ class PacedStore(PacedCalls):
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
-        """See `SupportsBatchRename.rename_files`; one permit, and as many tokens and counts as there are files."""
+        """See `SupportsBatchRename.rename_files`; one permit, tokens and counts for each file."""
         inner = BATCH_RENAME.required(self.inner, "rename_files")
         return await self._rename_many(
             len(renames), lambda: inner.rename_files(renames, seen=seen, identities=identities)
         )
 
     async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """See `SupportsTreeCounts.rename_counted_files`; as `rename_files`."""
+        """See `SupportsTreeCounts.rename_counted_files`; paced as `rename_files`."""
         inner = TREE_COUNTS.required(self.inner, "rename_files")
         return await self._rename_many(len(renames), lambda: inner.rename_counted_files(renames))
 
@@ -329,7 +319,7 @@ class PacedStore(PacedCalls):
             try:
                 errors = await rename()
             except MemoryError as error:
-                # Some were renamed, or all, or none.
+                # Any number of them may have been renamed.
                 errors = dict.fromkeys(range(many), out_of_memory(error))
         each = (self.pacer.runtime.monotonic() - started) / max(1, many)
         if len(errors) < many:
@@ -345,22 +335,15 @@ class PacedStore(PacedCalls):
         return lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity)
 
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsBatchDelete.delete_files`; names that alone were refused are sent again.
+        """See `SupportsBatchDelete.delete_files`; sends single refused names again.
 
-        A permit costs the weight of a delete for each name, as in Hadoop's S3 client (`S3AStoreImpl.deleteObjects`):
-        the service counts names, not calls.
-
-        Raises:
-            UnsupportedError: The inner store deletes one file at a time.
+        A permit costs the weight of a delete for each name, since the service counts names, not calls (as in
+        Hadoop's S3 client, `S3AStoreImpl.deleteObjects`).
         """
         return await self._delete_many(paths, BATCH_DELETE.required(self.inner, "delete_files").delete_files)
 
     async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; as `delete_files`.
-
-        Raises:
-            UnsupportedError: The inner store deletes one file at a time on a condition.
-        """
+        """See `SupportsConditionalBatchDelete.delete_files_if`; paced as `delete_files`."""
         inner = CONDITIONAL_BATCH_DELETE.required(self.inner, "delete_files")
         return await self._delete_many(files, lambda left: inner.delete_files_if({path: files[path] for path in left}))
 
@@ -392,17 +375,18 @@ class PacedStore(PacedCalls):
                 with self.statistics.timed(DELETE_FILES.statistic):
                     await self._attempts(DELETE_FILES, attempt, of=left)
         except StoreError as error:
-            # Of one name, and not of the call.
+            # Swallowed if it is the error of one name, not of the call.
             if not any(error is one for one in refused.values()):
                 raise
         for unmet in failed.values():
             if lost and isinstance(unmet, StorePreconditionError):
-                # What stands there was not deleted; the file that was meant may have been, by the call without answer.
+                # The file there was not deleted; the intended one may have been, by the call whose response was
+                # lost.
                 unmet.outcome = "unknown"
         return failed | refused
 
     async def close(self) -> None:
-        """Closes the inner store where it is owned, and asks nothing more of the endpoint's limits; takes no permit."""
+        """Releases the claim on the endpoint's limits, and closes an owned inner store. Takes no permit."""
         if self.claim is not None:
             self.claim.release()
         if self.owned:
@@ -410,7 +394,7 @@ class PacedStore(PacedCalls):
 
 
 def without_retries(store: Store) -> Store:
-    """The same store, limits and counts, each call sent once: for a caller that counts attempts itself."""
+    """Returns the same store, limits and statistics without retries, for a caller that counts attempts itself."""
     if not isinstance(store, PacedStore):
         return store
     return PacedStore(

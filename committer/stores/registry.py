@@ -1,7 +1,7 @@
-"""Finds the store that a path belongs to.
+"""Registry that finds the store of a path by its URI scheme.
 
-A store says for which URI scheme it is there with an entry point of the group ``committer.stores``: the name is the
-scheme, the object a factory, or a class with a classmethod ``open_for``. A program can also call `register_store`.
+An entry point of the group ``committer.stores`` adds a store: its name is the scheme, its object a factory or a
+class with a classmethod ``open_for``. A program can also call `register_store`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GROUP: Final = "committer.stores"
 
 StoreFactory: TypeAlias = Callable[[StorePath, Mapping[str, object]], Store]
 
-# Also found without installed metadata, as in a checkout on the import path.
+# Found without package metadata, too, as in a checkout on the import path.
 _BUILT_IN: Final = {
     "abfs": EntryPoint("abfs", "committer.stores.adls:AdlsStore", GROUP),
     "abfss": EntryPoint("abfss", "committer.stores.adls:AdlsStore", GROUP),
@@ -36,7 +36,7 @@ _BUILT_IN: Final = {
     "wasb": EntryPoint("wasb", "committer.stores.azure_blob:AzureBlobStore", GROUP),
     "wasbs": EntryPoint("wasbs", "committer.stores.azure_blob:AzureBlobStore", GROUP),
 }
-# Names of other tools for what a store here serves.
+# Schemes of other tools for stores that have another scheme here.
 _OTHER_NAMES: Final = {
     **dict.fromkeys(("s3n",), "s3a://BUCKET/PATH"),
     **dict.fromkeys(("gcs",), "gs://BUCKET/PATH"),
@@ -52,35 +52,35 @@ _loaded: dict[str, StoreFactory] = {}
 
 
 def register_store(scheme: str, factory: StoreFactory) -> None:
-    """Makes `factory` answer to a scheme in this process, before any entry point.
+    """Registers a factory for a scheme in this process, before any entry point.
 
     Args:
         scheme: The URI scheme.
-        factory: Given the path and the storage options without ``store``; it must refuse options it does not know
-            (`committer.stores.helpers.check_options` does), must not block, and is called for every job and task.
+        factory: Called for every job and task with the path and the storage options without ``store``; it must not
+            block, and must refuse unknown options (`committer.stores.helpers.check_options`).
     """
     _registered[scheme.lower()] = factory
 
 
 def unregister_store(scheme: str) -> None:
-    """Undoes `register_store`."""
+    """Removes a factory of `register_store`."""
     _registered.pop(scheme.lower(), None)
 
 
 def open_store(path: StorePath, storage_options: Mapping[str, object] | None = None) -> Store:
-    """Opens the store of a path; no store call.
+    """Opens the store of a path. No store call.
 
-    The first time a scheme is met that is neither built in nor registered, the metadata of installed packages is read,
-    which blocks for some milliseconds: inside an event loop use `find_store`.
+    The first use of a scheme that is neither built in nor registered reads the metadata of installed packages, which
+    blocks for milliseconds: use `find_store` inside an event loop.
 
     Args:
         path: Any path in the store.
-        storage_options: What the store takes. ``store`` is a live `Store` to use as it is, ``http_session``
-            an aiohttp session; every store accepts that.
+        storage_options: The store's options. ``store`` is a `Store` to use as it is; ``http_session`` is an aiohttp
+            session, which every store accepts.
 
     Raises:
         UnsupportedError: No store is known for the scheme.
-        ConfigurationError: An option is unknown or wrong, or the live store is for another scheme.
+        ConfigurationError: An option is unknown or invalid, or ``store`` is for another scheme.
     """
     options = _checked(storage_options)
     if "store" in options:
@@ -89,10 +89,10 @@ def open_store(path: StorePath, storage_options: Mapping[str, object] | None = N
 
 
 async def find_store(path: StorePath, storage_options: Mapping[str, object] | None = None) -> Store:
-    """As `open_store`, without ever blocking the event loop."""
+    """Opens the store of a path as `open_store` does, without blocking the event loop."""
     storage_options = _checked(storage_options)
     if any(map(is_in_file, storage_options.values())):
-        # What is no secret is looked up when the store is made.
+        # References in files that are no secrets are read when the store is created.
         return await current_runtime().run_blocking(lambda: open_store(path, storage_options))
     if path.scheme not in _registered and path.scheme not in _loaded and "store" not in storage_options:
         await current_runtime().run_blocking(lambda: _factory(path.scheme))
@@ -119,9 +119,7 @@ def _checked(storage_options: object) -> dict[str, object]:
 
 
 def options_of(scheme: str) -> OptionTable | None:
-    """The storage options of the store for a scheme; None of one that shows no table.
-
-    Blocks as `open_store` does.
+    """Returns the storage options of a scheme's store; None if it has no table. May block as `open_store` does.
 
     Raises:
         UnsupportedError: No store is known for the scheme.

@@ -1,4 +1,4 @@
-"""Whether a store's renames are what a commit relies on: what a trial shows."""
+"""Test whether a store's renames do what a commit relies on."""
 
 from __future__ import annotations
 
@@ -17,25 +17,17 @@ from committer.stores.base import Store
 
 
 async def probe_renames(store: Store, directory: StorePath, *, subject: str, instead: str) -> None:
-    """Renames a file of its own in a directory, and tries to replace what it must not replace: 8 calls of the store.
+    """Renames a file of its own, and tries to replace a file that it must not replace. 8 calls; leaves nothing.
 
-    Leaves nothing behind.
-
-    Args:
-        store: A store whose files keep their identity when they are renamed.
-        directory: It must stand.
-        subject: What errors blame, such as "this account".
-        instead: What they advise, but for emulators and proxies, which may differ.
-
-    Raises:
-        UnsupportedError: A rename changes a file's identity, or replaces what it was told to spare.
+    `subject` begins its errors ("this account"), `instead` their advice. Raises `UnsupportedError` if a rename
+    changes the identity, or replaces a file that it was told not to replace.
     """
     next_step = f"{instead}; an emulator or a proxy may differ"
     nonce = current_runtime().nonce()
     one, other = directory / f".probe-{nonce}-1", directory / f".probe-{nonce}-2"
     try:
         put = await store.put(one, b"probe", exclusive=True)
-        # A lost answer is no verdict: what is there afterwards tells.
+        # After a lost response the next look decides.
         with suppress(StoreOutcomeUnknownError, StoreNotFoundError):
             await store.rename_file(one, other, identity=put.identity)
         moved = await store.status(other)

@@ -1,4 +1,4 @@
-"""Files while they are sent to a service: whether one can still be written, and what a refusal midway leaves."""
+"""Writers that send a file to a service in parts."""
 
 from __future__ import annotations
 
@@ -15,21 +15,17 @@ from committer.stores.http import Body
 Part = TypeVar("Part")
 
 PutFile: TypeAlias = Callable[[StorePath, bytes, str], Awaitable[FileStatus]]
-"""Puts a file whole where nothing stands: its path, its content, its stamp."""
+"""Function that writes a file whole where none exists: path, content, stamp."""
 
 
 class SendingWriter(FileWriter):
-    """A file that is kept in memory until enough of it can be sent, and that cannot be written any more once it failed.
-
-    Args:
-        path: The file.
-    """
+    """Writer with a buffer in memory; refuses further writes after a failure."""
 
     def __init__(self, path: StorePath) -> None:
         self._path = path
         self._buffer = bytearray()
         self._open = True
-        # Whatever ends a call early, but for a clear refusal, leaves open what is there.
+        # True after a call that ended early, except by a clear refusal: the state of the file is unknown.
         self._broken = False
 
     def _check_usable(self, operation: str) -> None:
@@ -44,22 +40,17 @@ class SendingWriter(FileWriter):
 
 
 class PartsWriter(SendingWriter, Generic[Part]):
-    """Sends part after part, and makes a file of them, if nothing stands there by then; or puts it whole.
+    """Writer that sends parts and makes a file of them if none exists by then; `put_file` writes a short file whole.
 
-    A refused `write` or `close` leaves the writer as it was, so that it can be called again. A part whose answer was
-    lost counts as refused: it is sent again under another number, and the first is not named in the end, so that no
-    late request can exchange anything.
-
-    Args:
-        path: The file.
-        stamp: What it is stamped with.
-        put_file: Puts a file whole where nothing stands.
+    A refused `write` or `close` leaves the writer unchanged, so that it can be repeated. A part whose response was
+    lost counts as refused: it is sent again under another number and the first is not named, so no delayed request
+    can exchange content.
     """
 
     shortest_part_bytes: ClassVar[int] = 8 << 20
-    """What is kept before it is sent; a shorter file is one put."""
+    """Bytes buffered before they are sent; a shorter file is one put."""
     parts_of_one_length: ClassVar[int]
-    """After how many parts their length doubles: a file may have as many as the service takes."""
+    """Number of parts after which their length doubles, within the service's limit of parts."""
 
     def __init__(self, path: StorePath, stamp: str, put_file: PutFile) -> None:
         super().__init__(path)
@@ -71,22 +62,22 @@ class PartsWriter(SendingWriter, Generic[Part]):
 
     @abstractmethod
     async def _send(self, number: int, data: bytes) -> Part:
-        """Sends a part under a number that no other has."""
+        """Sends a part under a number of its own."""
 
     @abstractmethod
     async def _begin(self) -> None:
-        """Does what comes before the first part; called before each."""
+        """Prepares the first part; called before each."""
 
     @abstractmethod
     def _has_begun(self) -> bool:
-        """Whether anything was sent, or begun, of which the file is to be made."""
+        """Whether anything was sent or begun."""
 
     @abstractmethod
     async def _made_of_parts(self) -> str | None:
-        """Makes the file of its parts where nothing stands, and returns its identity."""
+        """Makes the file of its parts if none exists, and returns its identity."""
 
     async def write(self, data: Body) -> None:
-        """Keeps it, or sends it with what was kept."""
+        """Buffers the data, or sends it with the buffer."""
         self._check_usable("write")
         view = bytes_of(data)
         if len(self._buffer) + len(view) < self._part_bytes:
@@ -108,10 +99,10 @@ class PartsWriter(SendingWriter, Generic[Part]):
         self._broken = False
 
     async def close(self) -> FileStatus:
-        """Sends what was kept, and makes the file visible.
+        """Sends the rest and makes the file visible.
 
         Raises:
-            StoreExistsError: Something stands there by now.
+            StoreExistsError: A file exists by now.
         """
         self._check_usable("close")
         self._broken = True

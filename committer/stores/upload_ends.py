@@ -1,4 +1,4 @@
-"""Completes or aborts uploads, and commits blocks, also where responses are lost."""
+"""Completion and abort of uploads and block lists, also after lost responses."""
 
 from __future__ import annotations
 
@@ -36,36 +36,23 @@ async def finish_upload(
     identity: str | None = None,
     exclusive: bool = False,
 ) -> str | None:
-    """Completes an upload and, where the answer does not say what happened, looks: stamp and length tell.
+    """Completes an upload and returns the file's identity; if the outcome is unclear, stamp and length tell it.
 
-    That is so when the answer was lost, when there is no such upload any more (it may have been completed by this very
-    request, or by an earlier one), and when, of an exclusive completion, something stands there: it may be the caller's
-    own file. After a lost answer it is sent again only once a look has shown that the file is not there and the upload
-    still pends: whichever of the two requests arrives first makes the same file, and the other finds no upload. What
-    else that one is refused for says nothing of the first, so it is looked at likewise.
+    It is unclear after a lost response, if the upload does not exist any more (this request or an earlier one may
+    have completed it), and if an exclusive completion meets a file (it may be the caller's own). After a lost
+    response the request is repeated only if the file does not exist and the upload still pends: whichever request
+    arrives first makes the same file, and the other finds no upload. Any other refusal of the repetition says
+    nothing about the first request, so it looks then, too. Another engine's upload has no stamp: the identity is
+    compared, if known.
 
-    One call; two or three when it has to look; and as many for each further try, of five.
-
-    Args:
-        store: Where; it must have `Capabilities.multipart`.
-        path: The path of the upload.
-        upload_id: The upload.
-        parts: As for `SupportsUploads.complete_upload`.
-        stamp: What the upload was created with; empty where another engine created it, then its identity tells.
-        size: The length of the whole file.
-        identity: What the file's identity will be, where there is no stamp and that is known.
-        exclusive: As for `SupportsUploads.complete_upload`.
-
-    Returns:
-        The identity of the file that stands there then.
+    One call; two or three with a look; as many for each further try, of five.
 
     Raises:
-        StoreOutcomeUnknownError: Answers kept being lost, or the upload is gone after one was, and the file is not
-            there: it may appear yet, or was replaced or deleted.
-        StoreUploadNotFoundError: The upload is gone and the file is not there: it was aborted, or completed before this
-            call and replaced or deleted since.
-        StoreExistsError: `exclusive` and another file is there.
-        UnsupportedError: The store has no uploads.
+        StoreOutcomeUnknownError: A response was lost and the file does not exist: it may appear yet, or was replaced
+            or deleted.
+        StoreUploadNotFoundError: Upload and file do not exist: it was aborted, or completed before and its file
+            replaced or deleted.
+        StoreExistsError: `exclusive` and another file exists.
     """
     uploads = UPLOADS.required(store, "complete_upload", path)
     lost: StoreError | None = None
@@ -80,7 +67,7 @@ async def finish_upload(
             if isinstance(error, StoreOutcomeUnknownError):
                 lost = lost or error
             tells = isinstance(error, StoreUploadNotFoundError | StoreExistsError)
-            # Once an answer was lost no other refusal, of this request, says what became of that one.
+            # After a lost response, no other refusal of this request tells the outcome of that one.
             if lost is None and not tells:
                 raise error
             pends = False
@@ -88,10 +75,9 @@ async def finish_upload(
                 found = await status_or_none(store, path)
                 if not (tells or _is_meant(found, stamp, size, identity)):
                     pends = await is_pending(store, path, upload_id)
-                    # It may have become the file between the two looks.
+                    # It may have been completed between the two looks.
                     found = found if pends else await status_or_none(store, path)
             except CommitterError as hidden:
-                # What cannot be looked at is not known, whatever the answer was.
                 raise unseen(error, hidden, operation="complete_upload", path=path) from error
             if found is not None and _is_meant(found, stamp, size, identity):
                 return found.identity
@@ -100,17 +86,12 @@ async def finish_upload(
                 raise error if isinstance(error, StoreExistsError) else lost or error
             await current_runtime().sleep(_WAIT_S)
     finally:
-        # See `retry`: an error that its own frame has waits for the cycle collector, one for each file.
+        # As in `retry`: breaks the cycle of an error and this frame.
         error = lost = None
 
 
 async def is_pending(store: Store, path: StorePath, upload_id: str) -> bool:
-    """Whether an upload was neither completed nor aborted. One call.
-
-
-    Raises:
-        UnsupportedError: The store has no uploads.
-    """
+    """Returns whether an upload was neither completed nor aborted. One call."""
     uploads = UPLOADS.required(store, "list_parts", path)
     try:
         async for _part in uploads.list_parts(path, upload_id):
@@ -121,16 +102,10 @@ async def is_pending(store: Store, path: StorePath, upload_id: str) -> bool:
 
 
 async def end_upload(store: Store, path: StorePath, upload_id: str) -> bool:
-    """Aborts an upload until it is gone: parts that were under way can outlive the first time.
+    """Aborts an upload until it is gone, and returns whether it existed: parts under way can outlive the first abort.
 
-    Two calls, and two for each further try, of five.
-
-    Returns:
-        Whether it was there: False when it was completed, or aborted before.
-
-    Raises:
-        StoreConflictError: Parts keep arriving: its writer is still at work.
-        UnsupportedError: The store has no uploads.
+    Two calls, and two for each further try, of five. Raises `StoreConflictError` if parts keep arriving, because its
+    writer is still at work.
     """
     uploads = UPLOADS.required(store, "abort_upload", path)
     there = await uploads.abort_upload(path, upload_id)
@@ -159,34 +134,21 @@ async def finish_block_list(
     exclusive: bool = False,
     identity: str | None = None,
 ) -> str | None:
-    """Puts a list of blocks and, where the answer does not say what happened, looks: stamp and length tell.
+    """Commits a list of blocks and returns the file's identity; if the outcome is unclear, stamp and length tell it.
 
-    That is so when the answer was lost, when a block is not there (this very request, or an earlier one, may have used
-    them up), and when another file is there: it may be the caller's own. After a lost answer, and a look that did not
-    find the file, the list is sent again on the same condition: whichever request arrives first makes the same file,
-    and the other finds no blocks, or the file.
+    It is unclear after a lost response, if a block does not exist (this request or an earlier one may have used it
+    up), and if another file exists (it may be the caller's own). If no file is found after a lost response, the list
+    is sent again on the same condition, `exclusive` or `identity`: whichever request arrives first makes the same
+    file, and the other finds no blocks, or the file.
 
-    One call; two when it has to look; and as many for each further try, of five.
-
-    Args:
-        store: Where; it must have `Capabilities.block_lists`.
-        path: Where the file stands then.
-        block_ids: Its blocks.
-        stamp: What it is stamped with.
-        size: The length of the whole file.
-        exclusive: As for `SupportsBlockLists.put_block_list`; this or `identity` must be given.
-        identity: Likewise.
-
-    Returns:
-        The identity of the file that stands there then.
+    One call; two with a look; as many for each further try, of five.
 
     Raises:
-        StoreOutcomeUnknownError: Answers kept being lost, or blocks are not there after one was, and the file is not
-            there: it may appear yet, or was replaced or deleted.
-        StorePartsError: A block is not there, and the file is not: they were dropped, or used up before this call.
-        StoreExistsError: `exclusive` and another file is there.
-        StorePreconditionError: Another file than the one of that identity is there, or none.
-        UnsupportedError: The store has no block lists.
+        StoreOutcomeUnknownError: A response was lost and the file does not exist: it may appear yet, or was replaced
+            or deleted.
+        StorePartsError: A block and the file do not exist: the blocks were dropped, or used up before this call.
+        StoreExistsError: `exclusive` and another file exists.
+        StorePreconditionError: No file of that identity exists.
     """
     blocks = BLOCK_LISTS.required(store, "put_block_list", path)
     lost: StoreOutcomeUnknownError | None = None
@@ -206,7 +168,6 @@ async def finish_block_list(
             try:
                 found = await status_or_none(store, path)
             except CommitterError as hidden:
-                # What cannot be looked at is not known, whatever the answer was.
                 raise unseen(error, hidden, operation="put_block_list", path=path) from error
             if found is not None and not found.is_directory and (found.stamp, found.size) == (stamp, size):
                 return found.identity
@@ -215,16 +176,12 @@ async def finish_block_list(
                 raise error if lost is None or isinstance(error, StoreExistsError) else lost
             await current_runtime().sleep(_WAIT_S)
     finally:
-        # See `retry`: an error that its own frame has waits for the cycle collector, one for each file.
+        # As in `retry`: breaks the cycle of an error and this frame.
         error = lost = None
 
 
 async def blocks_wait(store: Store, path: StorePath, block_ids: Collection[str]) -> bool:
-    """Whether all these blocks wait under a name: one call, none for an empty file's.
-
-    Raises:
-        UnsupportedError: The store has no block lists.
-    """
+    """Returns whether all these blocks wait under a name. One call; none without blocks."""
     if not block_ids:
         return True
     waiting = await BLOCK_LISTS.required(store, "list_uncommitted_blocks", path).list_uncommitted_blocks(path)

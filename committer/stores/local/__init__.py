@@ -1,4 +1,4 @@
-"""The local file system."""
+"""Store of the local file system."""
 
 from committer.stores.local.store import LocalStore
 

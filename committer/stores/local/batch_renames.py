@@ -1,4 +1,4 @@
-"""Many renames on the local disk in one hop to a thread."""
+"""Renames of many files on the local disk in one hop to a thread."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from committer.stores.local.errors import translate
 from committer.stores.local.places import Held, Place, refuse_link
 from committer.stores.local.renames import Renames, ends_of
 
-# Entries that are read of a directory to spare looks at each file that goes into it, at most: more would cost as much.
+# Most entries listed per file that goes into a directory; more would cost as much as a look at each file.
 _ENTRIES_A_RENAME: Final = 8
 
 _Numbered: TypeAlias = tuple[int, StorePath, StorePath]
 
 
 class BatchRenames(Renames):
-    """Renames of many files, what is the same for all of them looked at once."""
+    """Renames of many files, with shared looks at directories."""
 
     def rename_files(
         self,
@@ -38,16 +38,16 @@ class BatchRenames(Renames):
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
-        """Renames many files, replacing nothing; the errors, by index.
+        """Renames many files, replacing nothing; returns errors by index.
 
-        Where enough of them go into one directory that directory is listed, once before and once afterwards, in place
-        of two looks at each file; one that holds many more is not. Of a file that has the inode number of its identity
-        then, the place it came from needs no look. Checksum sidecars of their sources stay where they are. Files of
-        which it was said what was seen of them are looked at, and their sidecars are deleted, as `rename_file` does.
+        If enough files go into one directory, two listings of it replace two looks at each file; a directory with
+        many more entries is not listed. A file that then has the inode number of its identity needs no look at its
+        source. Sidecars of sources stay. Files with `seen` are checked instead, and their sidecars deleted, as by
+        `rename_file`.
 
         Raises:
-            CommitterError: What is no error of a store, of one file. Those before it were renamed, and looked at; those
-                after it were not. Its outcome is unknown if that of any file is.
+            CommitterError: One file failed with no error of a store: files after it were not renamed. Its outcome is
+                unknown if that of any file is.
         """
         errors: dict[int, StoreError] = {}
         try:
@@ -84,7 +84,7 @@ class BatchRenames(Renames):
         plainly: dict[str, dict[str, int]],
         errors: dict[int, StoreError],
     ) -> None:
-        # In a job's own directory no program keeps checksums.
+        # No program keeps checksums in a job's own directory.
         own: dict[str, bool] = {}
         for directory, indexes in _by_directory([source for source, _destination in renames]).items():
             bare = (
@@ -115,7 +115,7 @@ class BatchRenames(Renames):
         renamed: dict[str, dict[str, int]],
         errors: dict[int, StoreError],
     ) -> None:
-        """Moves back what went through a link that was planted after the look at the directory it was to go to."""
+        """Moves files back that a link planted after the look at their destination directory led elsewhere."""
         for above, names in renamed.items():
             for name in batch.missing_in(above, names):
                 source, destination = renames[names[name]]
@@ -142,14 +142,9 @@ class BatchRenames(Renames):
         unproved: set[int],
         errors: dict[int, StoreError],
     ) -> None:
-        """Renames files, those of one destination directory after another.
+        """Renames files, one destination directory after another.
 
-        Args:
-            batch: The directories that are held.
-            renames: Both ends of each.
-            identities: What each is said to have.
-            unproved: Takes the indexes of those that were renamed, and not seen to be the files that are meant.
-            errors: Takes what went wrong.
+        Adds the indexes of files that were renamed without proof that they are the intended ones to `unproved`.
         """
         batch.begin_at([source.path[: source.path.rfind("/")] for source, _destination in renames])
         for directory, indexes in _by_directory([destination for _source, destination in renames]).items():
@@ -164,7 +159,7 @@ class BatchRenames(Renames):
                 try:
                     self._rename_bare(batch, directory, bare, renamed, rest, errors)
                 finally:
-                    # Of a large directory no listing tells what a look at each file does.
+                    # Looks at each file of a large directory, which is not listed.
                     arrived = self._put_others_back(directory, renamed, errors, entries if holds is False else 0)
                     unproved.update(
                         [
@@ -189,9 +184,9 @@ class BatchRenames(Renames):
         renamed: Iterable[int],
         errors: dict[int, StoreError],
     ) -> None:
-        """Moves back what came through a link that was planted after the look at its directory.
+        """Moves files back that a link planted after the look at their source directory led to.
 
-        The directory that was looked at is still open: a name that stands in it was not renamed, another file was.
+        That directory is still open: if a name still exists in it, another file was renamed.
         """
         moved: dict[str, dict[str, int]] = {}
         for index in renamed:
@@ -201,7 +196,7 @@ class BatchRenames(Renames):
             try:
                 left = batch.left_in(above, names)
             except OSError:
-                # It could not be listed: what was renamed says nothing against it.
+                # Cannot be listed: no evidence against the renames.
                 continue
             for name in left:
                 errors[names[name]] = _move_stranger_back(*renames[names[name]])
@@ -215,16 +210,7 @@ class BatchRenames(Renames):
         rest: list[_Numbered],
         errors: dict[int, StoreError],
     ) -> None:
-        """Renames files into one directory, where none of them has a sidecar.
-
-        Args:
-            batch: The directories that are held.
-            directory: Where they go.
-            renames: What is to be renamed.
-            renamed: Takes what was, by its new name.
-            rest: Takes those that need another way.
-            errors: Takes what went wrong.
-        """
+        """Renames files without sidecars into one directory; adds each to `renamed`, `rest` or `errors`."""
         checked: set[str] = set()
         rename, name_at = kernel_rename.rename_no_replace, len(directory) + 1
         for numbered in renames:
@@ -237,7 +223,7 @@ class BatchRenames(Renames):
                     if not checked:
                         batch.refuse_links(directory)
                     checked.add(above)
-                # By whole names, as `ends_of` says.
+                # By whole names: see `ends_of`.
                 rename(first, second)
             except StoreError as error:
                 error.operation = error.operation or "rename_file"
@@ -256,15 +242,11 @@ class BatchRenames(Renames):
     def _put_others_back(
         self, directory: str, renamed: dict[str, _Numbered], errors: dict[int, StoreError], entries: int
     ) -> dict[int, int]:
-        """Looks what was renamed into a directory, and undoes the renames of what is no file.
+        """Undoes renames of directories and links; returns the inode number of each file by index, 0 if unseen.
 
-        Lists at most so many entries of it.
-
-        Returns:
-            The inode number of each file that is seen there, by index; 0 of what is not.
+        Lists at most `entries` of the directory.
         """
-        # The system renames a directory or a link as gladly as a file. That none was among them is seen afterwards, in
-        # one look at them all.
+        # The kernel renames directories and links, too; one look at all of them afterwards finds these.
         found = look_among(directory, renamed.keys(), entries)
         for name, is_directory in found.others.items():
             index, source, destination = renamed[name]
@@ -272,7 +254,7 @@ class BatchRenames(Renames):
         return {numbered[0]: found.numbers.get(name, 0) for name, numbered in renamed.items()}
 
     def _put_other_back(self, source: StorePath, destination: StorePath, is_directory: bool) -> StoreError:
-        """Undoes the rename of what turned out to be no regular file; says what the caller is to hear."""
+        """Undoes the rename of a directory or link, and returns the error to report."""
         refused: StoreError
         if is_directory:
             refused = StoreIsADirectoryError("a directory is there", path=source)
@@ -290,23 +272,23 @@ class BatchRenames(Renames):
 
 
 def _with_sidecar(directory: str, renames: list[_Numbered]) -> list[_Numbered]:
-    """Those whose new names have a sidecar; one look each."""
+    """Returns the files whose new names have a sidecar; one look each."""
     cut = len(directory) + 1
 
     def has_sidecar(destination: StorePath) -> bool:
         try:
             return os.access(f"{directory}/.{destination.path[cut:]}.crc", os.F_OK)
         except ValueError:
-            # No name of a file; the rename says so.
+            # Not a valid name: the rename reports it.
             return False
 
     return [numbered for numbered in renames if has_sidecar(numbered[2])]
 
 
 def _rename_plainly(batch: Held, source: StorePath, destination: StorePath, above: str, *, may_be_orphan: bool) -> bool:
-    """Renames what was just looked at and has no sidecar; False where this file system cannot do it in one step."""
+    """Renames a checked file without sidecar; returns False if the file system has no such rename."""
     try:
-        # By whole names, as `ends_of` says.
+        # By whole names: see `ends_of`.
         batch.refuse_links(above)
         if may_be_orphan:
             drop_orphan(Place(destination.path, None, guarded=False))
@@ -319,7 +301,6 @@ def _rename_plainly(batch: Held, source: StorePath, destination: StorePath, abov
 
 
 def _refuse_other(source: StorePath, seen: tuple[str | None, int]) -> None:
-    """Refuses to rename another file than the one that was seen."""
     try:
         found = os.lstat(source.path)
     except (OSError, ValueError) as error:
@@ -331,7 +312,6 @@ def _refuse_other(source: StorePath, seen: tuple[str | None, int]) -> None:
 
 
 def _move_stranger_back(source: StorePath, destination: StorePath) -> StoreError:
-    """Moves a file that is not the job's back to where its name led; says what the caller is to hear."""
     return _move_back(source, destination, refuse_link(source.path.rpartition("/")[0]))
 
 
@@ -346,7 +326,7 @@ def _move_back(source: StorePath, destination: StorePath, refused: StoreError) -
 
 
 def _by_directory(paths: Sequence[StorePath]) -> dict[str, list[int]]:
-    """Indexes of paths by the directory they are in."""
+    """Groups the indexes of paths by directory."""
     groups: dict[str, list[int]] = {}
     for index, path in enumerate(paths):
         groups.setdefault(path.path.rpartition("/")[0], []).append(index)

@@ -1,9 +1,8 @@
-"""The system calls of the local store, with what each file system and platform needs around them.
+"""System calls of the local store, with the rules of file systems and platforms.
 
-Java's local file system keeps a checksum of ``name`` beside it in ``.name.crc`` and refuses to read a file whose
-sidecar is older. So whatever puts a file under a name first removes the sidecar of what stood there, and whatever takes
-a file away takes its sidecar too. A file without one is read unchecked. What has such a name but no file beside it is
-listed like any other file: it is no sidecar of anything.
+Java's local file system keeps the checksum of ``name`` in ``.name.crc`` and refuses to read a file whose sidecar is
+older; it reads a file without one unchecked. So this store removes the sidecar of a name before a file takes it, and
+with the file. A file so named without a file beside it is no sidecar, and is listed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Page: TypeAlias = list[FileStatus]
 
 PAGE: Final = 1000
 WORTH_A_LISTING: Final = 4
-"""Names in one directory from which on listing it costs less than a look at each."""
+"""Number of names in a directory from which a listing is cheaper than a look at each."""
 LEADS_NOWHERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 GONE: Final = (FileNotFoundError, NotADirectoryError)
 
@@ -44,14 +43,10 @@ def write_all(handle: int, data: Buffer, offset: int) -> None:
 
 
 class Entries:
-    """An open directory that is read page by page.
-
-    Args:
-        path: Where it is; a link is followed, but to and in a job's directories.
-    """
+    """Open directory that is read by the page. Links are followed, except to and in a job's directories."""
 
     def __init__(self, path: str) -> None:
-        # What `os.scandir` gives looks at its entries by this number, not by one of its own.
+        # The entries of `os.scandir` use this descriptor for their looks.
         self.handle: int = open_directory(path, working_part(path), LISTED)
         try:
             self._entries = os.scandir(self.handle)
@@ -69,13 +64,13 @@ class Entries:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the directory."""
+        """Closes the directory."""
         self._entries.close()
         os.close(self.handle)
 
 
 def describe(path: StorePath, found: os.stat_result, place: Place, refuses: Refusals | None = None) -> FileStatus:
-    """The status of a path, from what the system says of it, a link not followed; looks where a link leads."""
+    """Converts a stat result to a status; looks where a link leads."""
     kind = found.st_mode
     if stat.S_ISDIR(kind):
         return FileStatus(path, True, 0, found.st_mtime, refuses=refuses)
@@ -93,7 +88,7 @@ def describe(path: StorePath, found: os.stat_result, place: Place, refuses: Refu
 
 
 def identity_of(found: os.stat_result) -> str:
-    """What proves that something is still what it was, through renames: its inode number, and when it was written."""
+    """Returns the identity that a rename keeps: inode number and modification time."""
     return f"{found.st_ino}:{found.st_mtime_ns}"
 
 
@@ -102,13 +97,13 @@ def _directory_at_end(place: Place) -> os.stat_result | None:
     try:
         found = os.stat(place.name, dir_fd=place.at)
     except OSError:
-        # To nowhere, in a circle, or to where we may not look.
+        # A broken link, a cycle, or no permission.
         return None
     return found if stat.S_ISDIR(found.st_mode) else None
 
 
 def read_page(directory: StorePath, entries: Entries, *, links: bool) -> Page:
-    """Reads up to `PAGE` children, all but sidecars; `links` as for `refusals`."""
+    """Reads up to `PAGE` children without sidecars; `links` as for `refusals`."""
     above = os.fstat(entries.handle)
     closed = is_closed(directory.path, above)
     prefix = directory.path if directory.path == "/" else f"{directory.path}/"
@@ -128,7 +123,7 @@ def read_page(directory: StorePath, entries: Entries, *, links: bool) -> Page:
             continue
         path = StorePath(scheme, authority, prefix + name)
         if stat.S_ISREG(found.st_mode) and found.st_uid == user and not closed:
-            # Nearly all there is: nothing is refused of it.
+            # The usual case: no refusals.
             page.append(FileStatus(path, False, found.st_size, found.st_mtime, identity_of(found)))
         else:
             if mounts is None and stat.S_ISDIR(found.st_mode):
@@ -141,7 +136,7 @@ def read_page(directory: StorePath, entries: Entries, *, links: bool) -> Page:
 
 
 def _is_sidecar(directory: int, name: str, kind: int) -> bool:
-    """Whether a file named as a sidecar has the file that it belongs to beside it."""
+    """Whether the file that a sidecar's name belongs to exists."""
     if not stat.S_ISREG(kind):
         return False
     try:
@@ -152,11 +147,7 @@ def _is_sidecar(directory: int, name: str, kind: int) -> bool:
 
 
 def make_one_directory(place: Place, path: str) -> bool:
-    """Makes a directory; False when there is one.
-
-    Raises:
-        StoreLinkError: A link is there, where only a job's own directory may be.
-    """
+    """Creates a directory; returns False if it exists. Refuses a link where only a job's own directory may be."""
     while True:
         try:
             os.mkdir(place.name, dir_fd=place.at)
@@ -164,7 +155,6 @@ def make_one_directory(place: Place, path: str) -> bool:
             try:
                 found = place.look().st_mode
             except FileNotFoundError:
-                # Removed between the two looks.
                 continue
             if stat.S_ISLNK(found) and place.guarded:
                 raise refuse_link(path) from None
@@ -175,7 +165,7 @@ def make_one_directory(place: Place, path: str) -> bool:
 
 
 def read_all(handle: int, size: int, most: int) -> bytes:
-    """Reads a file of about `size` bytes, but never more than `most`."""
+    """Reads a file of about `size` bytes, at most `most`."""
     parts: list[bytes] = []
     got = 0
     while got < most:
@@ -188,28 +178,28 @@ def read_all(handle: int, size: int, most: int) -> bytes:
 
 
 def sidecar(place: Place) -> Place:
-    """Where Java's checksum of a file is."""
+    """Returns the place of a file's Java checksum."""
     directory, slash, name = place.name.rpartition("/")
     return place._replace(name=f"{directory}{slash}.{name}.crc")
 
 
 def drop_sidecar(place: Place) -> None:
     """Deletes the sidecar of a file."""
-    # Looking is half the price of a failing unlink, and hardly any file has a sidecar.
+    # A look costs half of a failing unlink, and hardly any file has a sidecar.
     stale = sidecar(place)
     if os.access(stale.name, os.F_OK, dir_fd=stale.at) and _directory_at_end(stale) is None:
         unlink(stale)
 
 
 def drop_orphan(place: Place) -> None:
-    """Deletes the sidecar of a name that nothing stands under; leaves that of what does."""
+    """Deletes the sidecar of a name that does not exist."""
     stale = sidecar(place)
     if os.access(stale.name, os.F_OK, dir_fd=stale.at) and not stands(place) and _directory_at_end(stale) is None:
         unlink(stale)
 
 
 def stands(place: Place) -> bool:
-    """Whether anything is there, a link to nowhere too."""
+    """Whether a path exists, also as a broken link."""
     try:
         place.look()
     except OSError:
@@ -218,7 +208,7 @@ def stands(place: Place) -> bool:
 
 
 def may_hold_sidecars(directory: str, most: int) -> bool | None:
-    """Whether a directory holds anything named as a sidecar; None when `most` entries did not tell."""
+    """Whether a directory has an entry named as a sidecar; None if `most` entries do not tell."""
     try:
         with Entries(directory) as entries:
             for number, entry in enumerate(entries):
@@ -233,25 +223,14 @@ def may_hold_sidecars(directory: str, most: int) -> bool | None:
 
 
 class Among(NamedTuple):
-    """What stands under some names in a directory.
-
-    Attributes:
-        others: Names of what is no regular file, each with whether it is a directory.
-        numbers: Names of regular files, each with its inode number.
-    """
+    """Entries found under some names: `others` maps to whether it is a directory, `numbers` regular files to inodes."""
 
     others: dict[str, bool]
     numbers: dict[str, int]
 
 
 def look_among(directory: str, names: Collection[str], most: int) -> Among:
-    """Looks what stands under some names in a directory, by one listing.
-
-    Args:
-        directory: Where they are.
-        names: What to look for.
-        most: Entries that are read before those not yet seen are looked at one by one; 0 reads none.
-    """
+    """Looks up some names in a directory: lists at most `most` entries, then looks at each remaining name."""
     unseen = set(names)
     others: dict[str, bool] = {}
     numbers: dict[str, int] = {}
@@ -265,7 +244,7 @@ def look_among(directory: str, names: Collection[str], most: int) -> Among:
                     else:
                         others[name] = entry.is_dir(follow_symlinks=False)
                     unseen.discard(name)
-    # Also what the disk lists under another spelling of its name.
+    # Also finds names that the disk lists in another spelling.
     for name in unseen:
         with suppress(OSError):
             found = os.lstat(f"{directory}/{name}")
@@ -277,7 +256,7 @@ def look_among(directory: str, names: Collection[str], most: int) -> Among:
 
 
 def unlink(place: Place) -> bool:
-    """Deletes a file or a link; False when there is none."""
+    """Deletes a file or link; returns whether it existed."""
     try:
         os.unlink(place.name, dir_fd=place.at)
     except GONE:
@@ -286,16 +265,16 @@ def unlink(place: Place) -> bool:
 
 
 def rename(source: Place, destination: Place) -> None:
-    """rename(2)."""
+    """Calls rename(2)."""
     os.rename(source.name, destination.name, src_dir_fd=source.at, dst_dir_fd=destination.at)
 
 
 def flush(handle: int) -> None:
-    """Forces what was written to the disk."""
+    """Forces written data to the disk."""
     if sys.platform == "darwin":
         import fcntl
 
-        # fsync leaves the data in the drive's cache there; file systems of other machines know nothing stronger.
+        # fsync leaves data in the drive's cache on macOS; remote file systems offer nothing stronger.
         try:
             fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
         except OSError as error:
@@ -307,7 +286,7 @@ def flush(handle: int) -> None:
 
 
 def flush_directory(path: str) -> None:
-    """Forces the entries of a directory to the disk."""
+    """Forces a directory's entries to the disk."""
     handle = open_directory(path, working_part(path), LISTED)
     try:
         flush(handle)
@@ -316,17 +295,17 @@ def flush_directory(path: str) -> None:
 
 
 def no_entry() -> FileNotFoundError:
-    """What the system raises where nothing is."""
+    """Returns the system's error for a missing file."""
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def rename_no_replace(source: Place, destination: Place) -> None:
-    """A rename that fails when anything stands at the destination."""
+    """Renames a file; fails if the destination exists."""
     kernel_rename.rename_no_replace(source.name, destination.name, src_dir_fd=source.at, dst_dir_fd=destination.at)
 
 
 def make_directories(held: Held, path: str) -> None:
-    """Makes a directory with its parents, none of a job's through a link."""
+    """Creates a directory with its parents; follows no link in a job's part of the path."""
     start = working_part(path)
     if start < 0:
         _make_missing(path)
@@ -339,7 +318,7 @@ def make_directories(held: Held, path: str) -> None:
 
 
 def _make_missing(path: str) -> None:
-    """Makes a directory and those above it; not by `os.makedirs`, which calls itself for each level."""
+    """Creates a directory with its parents. (`os.makedirs` recurses for each level.)"""
     missing: list[str] = []
     while not os.path.lexists(path):
         missing.append(path)
@@ -350,25 +329,25 @@ def _make_missing(path: str) -> None:
 
 
 def open_file(place: Place, flags: int, path: StorePath) -> int:
-    """Opens a file; where only a job's own may be, no link."""
+    """Opens a file; follows no link in a job's directory."""
     try:
         return os.open(place.name, flags | (os.O_NOFOLLOW if place.guarded else 0), 0o666, dir_fd=place.at)
     except OSError as error:
-        # Some systems have other numbers for it.
+        # Systems differ in the number for it.
         if error.errno in {errno.ELOOP, errno.EMLINK} and place.guarded and stat.S_ISLNK(place.look().st_mode):
             raise refuse_link(path.path) from error
         raise
 
 
 def open_to_read(path: StorePath) -> int:
-    """Opens a file, or whatever is there, without waiting for anything."""
+    """Opens a path of any kind without blocking."""
     with Held() as held:
-        # Without O_NONBLOCK a named pipe would hold the thread until a process writes.
+        # Without O_NONBLOCK a named pipe would block the thread until a process writes.
         return open_file(held.place(path.path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, path)
 
 
 def look_at_file(place: Place, path: StorePath) -> os.stat_result:
-    """What the system says of a file that was just written; it is no link by now."""
+    """Returns the stat result of a file that was just written; refuses a link in its place."""
     found = place.look()
     if stat.S_ISLNK(found.st_mode):
         raise refuse_link(path.path)
@@ -376,7 +355,7 @@ def look_at_file(place: Place, path: StorePath) -> os.stat_result:
 
 
 def take_link_back(place: Place, path: StorePath) -> None:
-    """Removes a link that came to a place because it took that of the file that was to go there."""
+    """Removes a link that took the place of the file that was renamed there."""
     with suppress(FileNotFoundError):
         if stat.S_ISLNK(place.look().st_mode):
             unlink(place)

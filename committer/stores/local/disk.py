@@ -45,19 +45,13 @@ from committer.stores.local.places import LISTED, Held, Place, open_directory
 from committer.stores.local.rights import refusals
 from committer.stores.local.trees import delete_tree, first_link
 
-# Of a directory it says what made it, or where; the others that a directory can have are no two directories' by chance.
+# Set by the process or the place; any other attribute distinguishes a directory.
 _LABELS: Final = frozenset({"security.selinux"})
 _DEFAULT_ACCESS: Final = "system.posix_acl_default"
 
 
 class Rights(NamedTuple):
-    """Who owns a directory, and what others may do with it.
-
-    Attributes:
-        mode: Its permission bits, with setgid and the like.
-        user: The owner's number.
-        group: The group's.
-    """
+    """Owner, group and permission bits (with setgid and sticky) of a directory."""
 
     mode: int
     user: int
@@ -65,12 +59,7 @@ class Rights(NamedTuple):
 
 
 def rights_made_in(parent: str, umask: int) -> Rights | None:
-    """What a directory has that this process makes in `parent`; None where the system decides by more than is seen.
-
-    Args:
-        parent: A directory; where a link leads to one, that.
-        umask: This process's.
-    """
+    """Returns the rights of a directory that this process creates in `parent`; None if other rules apply."""
     try:
         found = os.stat(parent)
         if not stat.S_ISDIR(found.st_mode) or _DEFAULT_ACCESS in os.listxattr(parent):
@@ -80,12 +69,12 @@ def rights_made_in(parent: str, umask: int) -> Rights | None:
     user, group, mode = os.geteuid(), os.getegid(), 0o777 & ~umask
     if found.st_mode & stat.S_ISGID:
         return Rights(mode | stat.S_ISGID, user, found.st_gid)
-    # Some disks hand the group down without that bit, as they were mounted.
+    # Some mounts pass the group on without that bit.
     return Rights(mode, user, group) if found.st_gid == group else None
 
 
 def has_sole_rights(held: Held, path: str, expected: Rights) -> bool:
-    """Whether a directory has these rights, no access list or attribute beside them, and no sidecar of a file in it."""
+    """Whether a directory has these rights, no access list or other attribute, and no sidecar in it."""
     try:
         place = held.place(path)
         handle = os.open(place.name, LISTED | os.O_NOFOLLOW, dir_fd=place.at)
@@ -104,10 +93,7 @@ def has_sole_rights(held: Held, path: str, expected: Rights) -> bool:
 
 
 def umask_of_process() -> int | None:
-    """What this process takes away from the rights of what it makes; None where that cannot be asked for.
-
-    Only Linux tells it without setting it, which would be seen by every thread of the process.
-    """
+    """Returns the umask; None except on Linux, since elsewhere it must be set to be read, which all threads see."""
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -121,11 +107,11 @@ def umask_of_process() -> int | None:
 
 
 class Disk(BatchRenames):
-    """The local disk, and what was learnt about it."""
+    """Blocking store calls on the local disk, and its known abilities."""
 
     @typed
     def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path; of a link, at the link itself."""
+        """Returns the status of a path; of a link, its own."""
         with Held() as held:
             try:
                 place = held.place(path.path)
@@ -141,12 +127,8 @@ class Disk(BatchRenames):
     def list(self, directory: StorePath, entries: Entries | None = None) -> tuple[Page, Entries | None]:
         """Reads one page of a directory.
 
-        Args:
-            directory: The directory.
-            entries: What the page before returned; None opens the directory.
-
         Returns:
-            The page, and what the next one needs: None when this was the last. It holds the directory open.
+            The page, and the open directory for the next one; None after the last.
         """
         if entries is None:
             try:
@@ -177,9 +159,9 @@ class Disk(BatchRenames):
             if stat.S_ISDIR(found.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if not stat.S_ISREG(found.st_mode):
-                # A device has no end, and reading a pipe takes its content from another reader.
+                # A device has no end, and a read takes a pipe's content from its reader.
                 raise RecordError("the path is a pipe, a socket or a device, not a file", operation="read", path=path)
-            # A longer file is not read at all; the limit + 1 finds a file that grows meanwhile.
+            # Does not read a longer file; the limit + 1 finds a file that grows meanwhile.
             data = read_all(handle, found.st_size, limit + 1) if found.st_size <= limit else None
         finally:
             os.close(handle)
@@ -202,8 +184,8 @@ class Disk(BatchRenames):
                 finally:
                     os.close(handle)
                 status = describe(path, look_at_file(first, temporary), first)
-                # By its whole name: where the directory got another name since, what it holds is frozen. That name is
-                # this call's own, so nothing has it where a link in the place of the directory would lead.
+                # By its whole path: if another driver renamed the directory, its content is fenced off. The
+                # temporary name is unique, so a link in the directory's place leads to no such file.
                 named = Place(temporary.path, None, guarded=False)
                 if exclusive:
                     self._rename_exclusively(named, place)
@@ -213,7 +195,7 @@ class Disk(BatchRenames):
                 if first.guarded and not place.guarded:
                     take_link_back(place, path)
             except BaseException:
-                # What cannot be deleted goes with its job; the error to see is the one that brought us here.
+                # Cleanup of the job deletes it otherwise; the first error matters.
                 with suppress(OSError):
                     unlink(first)
                 raise
@@ -222,7 +204,6 @@ class Disk(BatchRenames):
         return status
 
     def _force_name(self, path: StorePath) -> None:
-        """Forces the name of a file that took its place a moment ago to the disk."""
         try:
             flush_directory(os.path.dirname(path.path))
         except OSError as error:
@@ -235,7 +216,7 @@ class Disk(BatchRenames):
 
     @typed
     def open_writer(self, path: StorePath) -> int:
-        """Creates a file that is not there and returns its descriptor."""
+        """Creates a new file and returns its descriptor."""
         with Held() as held:
             place = held.place(path.path)
             handle = os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=place.at)
@@ -248,14 +229,14 @@ class Disk(BatchRenames):
 
     @typed
     def write(self, path: StorePath, handle: int, parts: Iterable[Buffer], offset: int) -> None:
-        """Writes parts of the file at `path`, one after the other."""
+        """Writes parts of a file, one after the other."""
         for part in parts:
             write_all(handle, part, offset)
             offset += len(part)
 
     @typed
     def close(self, path: StorePath, handle: int, data: Buffer, offset: int, durable: bool) -> FileStatus:
-        """Writes the last part of the file at `path`, closes it and looks at it."""
+        """Writes the last part, closes the file and returns its status."""
         try:
             write_all(handle, data, offset)
             if durable:
@@ -271,7 +252,7 @@ class Disk(BatchRenames):
 
     @typed
     def abort(self, path: StorePath, handle: int | None) -> None:
-        """Closes a file, if it is open still, and deletes it."""
+        """Closes an open file and deletes it."""
         if handle is not None:
             os.close(handle)
         with suppress(*GONE), Held() as held:
@@ -279,12 +260,12 @@ class Disk(BatchRenames):
 
     @typed
     def release(self, path: StorePath, handle: int) -> None:
-        """Closes the file at `path` and leaves it."""
+        """Closes the file and keeps it."""
         os.close(handle)
 
     @typed
     def make_directory(self, path: StorePath, parents: bool) -> bool:
-        """Makes a directory, and its parents when told to."""
+        """Creates a directory, with `parents` also its parents."""
         with Held() as held:
             try:
                 return make_one_directory(held.place(path.path), path.path)
@@ -296,7 +277,7 @@ class Disk(BatchRenames):
 
     @typed
     def find_link(self, root: StorePath, directories: Iterable[str]) -> str | None:
-        """Looks for a link on the way from `root` to each directory."""
+        """Finds a link on the way from `root` to each directory."""
         try:
             handle = open_directory(root.path, working_part(root.path))
         except OSError as error:
@@ -310,7 +291,7 @@ class Disk(BatchRenames):
 
     @typed
     def made_alike(self, first: StorePath, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
-        """Compares directories with those that this process would make; `first` is one of them, for errors."""
+        """Compares directories with new ones of this process; errors name `first`."""
         umask = umask_of_process()
         if umask is None:
             return [False] * len(pairs)
@@ -324,7 +305,7 @@ class Disk(BatchRenames):
 
     @typed
     def delete_file(self, path: StorePath) -> bool:
-        """Deletes a file or a link."""
+        """Deletes a file or link."""
         with suppress(*GONE), Held() as held:
             place = held.place(path.path)
             is_directory = stat.S_ISDIR(place.look().st_mode)
@@ -333,7 +314,7 @@ class Disk(BatchRenames):
             try:
                 os.unlink(place.name, dir_fd=place.at)
             except PermissionError as error:
-                # macOS says EPERM where Linux says EISDIR.
+                # macOS raises EPERM where Linux raises EISDIR.
                 if is_directory:
                     raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from error
                 raise
@@ -350,7 +331,7 @@ class Disk(BatchRenames):
             except GONE:
                 return False
             if not stat.S_ISDIR(found.st_mode):
-                # What is deleted when it is empty is a directory nothing needs; where a link leads others may live.
+                # A link is never an empty directory that is safe to delete: its target may be in use.
                 if not (recursive and describe(path, found, place).is_directory):
                     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
                 return unlink(place)

@@ -1,4 +1,4 @@
-"""From the operating system's error numbers to the store's errors: the one place where that is decided."""
+"""Mapping of the operating system's errors to store errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SIMPLE: Final[dict[int, tuple[type[StoreError], str]]] = {
     errno.ENOTEMPTY: (StoreNotEmptyError, "the directory has children"),
     errno.EXDEV: (StoreCrossDeviceError, "a rename would leave its volume"),
 }
-# What was half done to an open file cannot be done again from the start.
+# These cannot be repeated from the start.
 _HOLDS_A_HANDLE: Final = frozenset({"write", "close"})
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _READ_ONLY: Final = "mount the file system for writing, or write elsewhere"
@@ -52,7 +52,7 @@ _OTHER_VOLUME: Final = (
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBUSY})
 _NOT_OFFERED: Final = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-# What the system finds out before it does anything.
+# Raised by the system before any effect.
 _INVALID: Final = frozenset(
     {errno.EINVAL, errno.ELOOP, errno.EMLINK, errno.ETXTBSY, errno.EFBIG, errno.ENXIO, errno.EOVERFLOW, errno.EBADF}
 )
@@ -61,15 +61,9 @@ _INVALID: Final = frozenset(
 def translate(
     error: OSError | ValueError, operation: str, path: StorePath, destination: StorePath | None = None
 ) -> CommitterError:
-    """Gives an operating system error the type that says what it means here.
+    """Converts an operating system error to a store error; a ValueError is a path that cannot be encoded.
 
-    Looks at the disk to tell which of two paths is meant, so it must run where blocking is allowed.
-
-    Args:
-        error: What was raised; a ValueError is a path that the system has no bytes for.
-        operation: The store method that failed.
-        path: What it was called with.
-        destination: Its second path, if it takes two.
+    Looks at the disk to tell which of two paths is meant, so it blocks.
     """
     if isinstance(error, ValueError):
         return InvalidPathError(
@@ -135,7 +129,7 @@ def translate(
             path=at,
             next_step="give the user of this process the right to it",
         )
-    # A disk or a file server that fails half way (EIO, ESTALE, ETIMEDOUT, EINTR, ENOTCONN, …) does not say how far it
+    # A disk or file server that fails midway (EIO, ESTALE, ETIMEDOUT, EINTR, ENOTCONN, …) does not say how far it
     # got.
     return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)
 
@@ -148,10 +142,10 @@ def _refusal(path: StorePath, destination: StorePath | None) -> Refusal:
 
 
 def _missing(operation: str, path: StorePath, *, directory: bool) -> StoreNotFoundError:
-    """Nothing is at a path or, with `directory`, where it is to be made."""
+    """Returns the error of a missing path, or with `directory` of a missing parent."""
     link = None
     if directory or operation == "list":
-        # What is to be made may not be the link itself; what is listed may.
+        # A created path is not followed itself; a listed one is.
         link = _dangling_link(path.path if directory else f"{path.path}/")
     what = "its directory is missing" if directory else "nothing is there"
     if link is None:
@@ -165,7 +159,7 @@ def _missing(operation: str, path: StorePath, *, directory: bool) -> StoreNotFou
 
 
 def _dangling_link(path: str) -> tuple[str, str] | None:
-    """The first link on the way to a path that leads nowhere, and where it says it leads."""
+    """Returns the first broken link on the way to a path, and its target."""
     try:
         end = path.find("/", 1)
         while end > 0:
@@ -179,7 +173,7 @@ def _dangling_link(path: str) -> tuple[str, str] | None:
 
 
 def out_of_memory(operation: str, path: StorePath) -> StoreError:
-    """The error of a store method in which memory ran out, perhaps after its system call."""
+    """Returns the error of a call during which memory ran out, perhaps after its system call."""
     kind: type[StoreError] = StoreUnavailableError if operation in _LOOKS else StoreOutcomeUnknownError
     return kind("the process ran out of memory", operation=operation, path=path)
 
@@ -187,7 +181,7 @@ def out_of_memory(operation: str, path: StorePath) -> StoreError:
 def typed(
     method: Callable[Concatenate[D, StorePath, P], T],
 ) -> Callable[Concatenate[D, StorePath, P], T]:
-    """Turns the system's errors of a method into the store's."""
+    """Decorates a method so that it raises store errors for the system's."""
 
     @functools.wraps(method)
     def call(self: D, path: StorePath, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""System calls for a rename that replaces nothing and for an exchange of two names, which Python lacks."""
+"""System calls that Python lacks: a rename that replaces nothing, and an exchange of two names."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-# macOS has another number for the current directory than Linux; what is named by a whole path needs neither.
+# The current directory (AT_FDCWD); a whole path ignores it.
 _ANYWHERE: Final = -2 if sys.platform == "darwin" else -100
-# RENAME_EXCL there, RENAME_NOREPLACE elsewhere.
+# RENAME_EXCL on macOS, RENAME_NOREPLACE on Linux.
 _EXCLUSIVELY: Final = 4 if sys.platform == "darwin" else 1
-# RENAME_SWAP there, RENAME_EXCHANGE elsewhere.
+# RENAME_SWAP on macOS, RENAME_EXCHANGE on Linux.
 _EXCHANGE: Final = 2
-# For C libraries without a wrapper (musl before 1.2.6, glibc before 2.28) the kernel is called by number.
+# System call numbers for C libraries without a wrapper (musl before 1.2.6, glibc before 2.28).
 _SYSTEM_CALL: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
 
-# What `os.fsencode` goes by, which takes three times as long.
+# As in `os.fsencode`, which takes three times as long.
 ENCODING: Final = sys.getfilesystemencoding()
 ENCODE_ERRORS: Final = sys.getfilesystemencodeerrors()
 
-# What a kernel or a file system answers that does not know the flag.
+# Raised by kernels and file systems without the flag.
 NOT_OFFERED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
@@ -60,17 +60,11 @@ OFFERED: Final = _rename is not None
 def rename_no_replace(
     source: str, destination: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
 ) -> None:
-    """Renames a file or directory in one step that fails when anything stands at `destination`.
-
-    Args:
-        source: A whole path, or relative to `src_dir_fd`.
-        destination: A whole path, or relative to `dst_dir_fd`.
-        src_dir_fd: An open directory.
-        dst_dir_fd: An open directory.
+    """Renames a file or directory in one step; fails if `destination` exists.
 
     Raises:
-        OSError: As rename(2), with EEXIST for a target that exists and one of `NOT_OFFERED` where this file system
-            cannot do it. EINVAL also means that a directory was to be moved into itself.
+        OSError: As rename(2); EEXIST if the destination exists; one of `NOT_OFFERED` if the file system cannot do
+            it. EINVAL also means a directory moved into itself.
     """
     near = _ANYWHERE if src_dir_fd is None else src_dir_fd
     at = _ANYWHERE if dst_dir_fd is None else dst_dir_fd
@@ -78,11 +72,7 @@ def rename_no_replace(
 
 
 def exchange(first: str, second: str) -> None:
-    """Exchanges the entries at two absolute paths, in one step.
-
-    Raises:
-        OSError: As rename(2), with one of `NOT_OFFERED` where this file system cannot do it.
-    """
+    """Exchanges the entries at two absolute paths in one step; raises as `rename_no_replace`."""
     _call(_ANYWHERE, first, _ANYWHERE, second, _EXCHANGE)
 
 

@@ -1,9 +1,9 @@
-"""Directories of the commit protocol, held open so that no link in the place of one leads a call elsewhere.
+"""Directories of the commit protocol, held open so that a link in the place of one leads no call elsewhere.
 
-What begins with a working directory (`_temporary`) in a path belongs to jobs, and no link stands there by right. It may
-have been put there, before a call or in the middle of one, by another user who can write into a job's directory. So
-such a directory is opened without following links, and what lies in it is named relative to the open one. What comes
-before in a path is the user's: a destination, or a partition, may be a link.
+A path's part from a working directory (`_temporary`) on belongs to jobs, and legitimately has no link. Another user
+who can write to a job's directory may plant one, even during a call. So these directories are opened without
+following links, and their entries are named relative to the open directory. The part before is the user's: a
+destination or partition may be a link.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from committer.stores.local.kernel_rename import ENCODE_ERRORS, ENCODING
 _PASSED: Final = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 LISTED: Final = os.O_DIRECTORY | os.O_CLOEXEC | os.O_RDONLY
 
-# openat2(2) has this number on every architecture, and no wrapper in the C libraries in use.
+# openat2(2) has this number on every architecture, and no wrapper in common C libraries.
 _OPENAT2: Final = 437
 _AT_FDCWD: Final = -100
 _RESOLVE_NO_SYMLINKS: Final = 0x04
 
 
 class Place(NamedTuple):
-    """What the system is to be told of a path.
+    """Name of a path for a system call.
 
     Attributes:
-        name: Relative to `at`.
-        at: An open directory; None where `name` is the whole path.
-        guarded: Whether it is a job's, so that a link there is never followed.
+        name: The name relative to `at`.
+        at: An open directory; None if `name` is the whole path.
+        guarded: Whether it belongs to a job, so that a link there is never followed.
     """
 
     name: str
@@ -46,22 +46,22 @@ class Place(NamedTuple):
     guarded: bool
 
     def look(self) -> os.stat_result:
-        """What the system says of it, a link not followed."""
+        """Calls lstat(2)."""
         return os.lstat(self.name, dir_fd=self.at)
 
 
 class Held:
-    """The directories that one call, or one batch of them, holds open; a context manager that closes them.
+    """Context manager of the directories that one call or batch holds open.
 
-    None is kept longer: a directory that another driver renames or deletes must be met under its new name, or not at
-    all, by the next call.
+    None is kept longer: after another driver renames or deletes a directory, the next call must not reach it by its
+    old name.
     """
 
     __slots__ = ("_above", "_base", "_from_above", "_open")
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
-        # What many directories begin with, and what opens the rest of their way from there, where the kernel can.
+        # The common parent of many directories, its descriptor, and openat2 if the kernel has it.
         self._base = ""
         self._above = -1
         self._from_above: Callable[[int, str, int], int] | None = None
@@ -76,17 +76,13 @@ class Held:
             handles.append(self._above)
             self._from_above = None
         while handles:
-            # Nothing was written through them: what fails here says nothing of the calls that were made meanwhile.
+            # Nothing was written through them, so a failure to close means nothing.
             with suppress(OSError):
                 while handles:
                     os.close(handles.pop())
 
     def begin_at(self, directories: Iterable[str]) -> None:
-        """Walks what the ways to many directories have in common once, in place of once for each.
-
-        Args:
-            directories: What will be asked for.
-        """
+        """Opens the common parent of many directories once."""
         ways = {*directories}
         from_above = _kernel_opens()
         if len(ways) < 2 or from_above is None or self._from_above is not None:
@@ -95,18 +91,15 @@ class Held:
         start = working_part(base)
         if start < 0:
             return
-        # What is wrong with it is said of each directory below it, when that is asked for.
+        # An error is raised later, for each directory below it.
         with suppress(OSError, StoreLinkError):
             self._above = open_directory(base[:-1], start)
             self._base, self._from_above = base, from_above
 
     def place(self, path: str) -> Place:
-        """How to name what is at a path; its parent is held from now on, where that is a job's.
+        """Returns the name of a path for system calls, and holds its parent open if that belongs to a job.
 
-        Raises:
-            StoreLinkError: A directory on the way, from the first working directory on, is a link.
-            FileNotFoundError: One is missing.
-            NotADirectoryError: A file is there.
+        Raises `StoreLinkError` for a link in the job's part of the path, FileNotFoundError, or NotADirectoryError.
         """
         directory, _slash, name = path.rpartition("/")
         if directory not in self._open and not self._hold_from_above(directory):
@@ -117,24 +110,14 @@ class Held:
         return Place(name, self._open[directory], guarded=True)
 
     def refuse_links(self, directory: str) -> None:
-        """Looks once for a link on the way to a directory, where that is a job's.
-
-        Raises:
-            StoreLinkError: One is.
-            FileNotFoundError: A directory is missing.
-            NotADirectoryError: A file is there.
-        """
+        """Refuses a link on the way to a job's directory, and holds it open; raises as `place`."""
         if directory in self._open:
             return
         if not self._hold_from_above(directory) and (start := working_part(directory)) >= 0:
             self._open[directory] = open_directory(directory, start)
 
     def left_in(self, directory: str, names: Collection[str]) -> list[str]:
-        """Which of some names still stand in a directory that is held, wherever its name leads by now.
-
-        Args:
-            directory: As `refuse_links` was asked for it; one that is no job's is not looked at.
-            names: Names in it.
+        """Returns which names still exist in a held directory, wherever its path leads by now; none if it is not held.
         """
         handle = self._open.get(directory)
         if handle is None:
@@ -149,12 +132,12 @@ class Held:
             os.close(listed)
 
     def missing_in(self, directory: str, names: Collection[str]) -> list[str]:
-        """Which of some names do not stand in a directory that is held; as `left_in`, by a look at each."""
+        """Returns which names do not exist in a held directory; none if it is not held."""
         handle = self._open.get(directory)
         return [] if handle is None else [name for name in names if not _stands_in(handle, name)]
 
     def _hold_from_above(self, directory: str) -> bool:
-        """Opens a directory below the common one; False where that did not work: its whole way tells why."""
+        """Opens a directory below the common parent; returns False on failure, which its whole path explains."""
         if self._from_above is None or not directory.startswith(self._base):
             return False
         handle = self._from_above(self._above, directory[len(self._base) :], _PASSED)
@@ -173,15 +156,9 @@ def _stands_in(directory: int, name: str) -> bool:
 
 
 def open_directory(path: str, free: int, flags: int = _PASSED) -> int:
-    """Opens a directory on whose way no link is followed from some point on.
+    """Opens a directory and follows no link after the first `free` characters of its path (-1: follows all).
 
-    Args:
-        path: Absolute.
-        free: How many of its characters may be reached through links; -1 for all.
-        flags: `LISTED` where it is to be read or synced.
-
-    Raises:
-        StoreLinkError: A link is there, or was a moment ago.
+    Raises `StoreLinkError` for a link there.
     """
     if free < 0:
         return os.open(path, flags)
@@ -194,7 +171,7 @@ def open_directory(path: str, free: int, flags: int = _PASSED) -> int:
     handle = opened(_AT_FDCWD, path, flags)
     if handle >= 0:
         return handle
-    # Most often nothing on the whole way is a link. Where one leads to the destination, only what comes after counts.
+    # Usually no part of the path is a link. If the destination is, only the part after it counts.
     number = ctypes.get_errno()
     if number == errno.ELOOP:
         above = os.open(base, _PASSED)
@@ -211,12 +188,12 @@ def open_directory(path: str, free: int, flags: int = _PASSED) -> int:
 
 
 def refuse_link(path: str) -> StoreLinkError:
-    """What to raise for a link where a directory or a record of a job must be."""
+    """Returns the error of a link in the place of a job's directory or record."""
     return StoreLinkError.at(StorePath("file", "", path))
 
 
 def _walk(base: str, rest: str, flags: int) -> int:
-    """What the kernel does in one call, where it does."""
+    """Opens a directory segment by segment, without openat2."""
     handle = os.open(base, _PASSED)
     segments = rest.split("/")
     for number, segment in enumerate(segments):
@@ -225,7 +202,7 @@ def _walk(base: str, rest: str, flags: int) -> int:
             last = number == len(segments) - 1
             handle = os.open(segment, (flags if last else _PASSED) | os.O_NOFOLLOW, dir_fd=above)
         except OSError as error:
-            # Systems differ in which of the two they say of a link.
+            # Systems differ in which one they raise for a link.
             if error.errno in {errno.ELOOP, errno.ENOTDIR} and _is_link(segment, above):
                 raise refuse_link(_joined(base, segments[: number + 1])) from error
             raise
@@ -257,15 +234,15 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-# Their addresses are given to the kernel, so they live as long as the process.
+# The kernel gets their addresses, so they must live as long as the process.
 _HOWS: Final = {flags: _How(flags, 0, _RESOLVE_NO_SYMLINKS) for flags in (_PASSED, LISTED)}
 
 
 @functools.cache
 def _kernel_opens() -> Callable[[int, str, int], int] | None:
-    """The kernel's own way to open something without following any link; None where it has none.
+    """Returns a function that calls openat2(2) without following links; None if a trial fails.
 
-    Tried out, because sandboxes refuse what they do not know with any error.
+    A sandbox may refuse it with any error.
     """
     if not sys.platform.startswith("linux"):
         return None
@@ -273,7 +250,7 @@ def _kernel_opens() -> Callable[[int, str, int], int] | None:
     call.restype = ctypes.c_long
     call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
     size = ctypes.sizeof(_How)
-    # A number is passed as it is; a pointer object is looked into at each call.
+    # A number is passed as it is; ctypes inspects a pointer object at each call.
     hows = {flags: ctypes.addressof(how) for flags, how in _HOWS.items()}
 
     def opened(at: int, path: str, flags: int) -> int:

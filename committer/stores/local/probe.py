@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from committer.stores.local.disk import Disk
 
 
-# By what the kernel calls the file system, or what is mounted, begins with or contains.
+# By a part of the file system's type or source.
 _INSTEAD: Final = (
     ("gcsfuse", "gs://BUCKET/PATH"),
     ("blobfuse", "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
@@ -26,7 +26,7 @@ _ANY: Final = "gs://…, abfss://… or s3://…"
 
 
 def lacking(directory: StorePath, what: str) -> UnsupportedError:
-    """The error of a file system that cannot do what every job needs."""
+    """Returns the error of a file system that lacks what every job needs."""
     kind, source = _mounted_at(directory.path)
     instead = next((uri for name, uri in _INSTEAD if name in kind or name in source), _ANY)
     return UnsupportedError(
@@ -39,7 +39,7 @@ def lacking(directory: StorePath, what: str) -> UnsupportedError:
 
 
 def _mounted_at(path: str) -> tuple[str, str]:
-    """Kind and source of the file system that a path lies in; empty where the system does not say."""
+    """Returns type and source of the file system of a path; empty if unknown."""
     place, best = os.fsencode(os.path.realpath(path)), b""
     found = ("", "")
     try:
@@ -56,7 +56,7 @@ def _mounted_at(path: str) -> tuple[str, str]:
 
 
 def probe(disk: Disk, directory: StorePath, nonce: str) -> None:
-    """Tries in `directory` what a commit relies on, and forgets abilities that turn out missing."""
+    """Tests in `directory` what a commit relies on, and withdraws abilities that are missing."""
     names = [directory / f".committer-probe-{nonce}-{number}" for number in range(5)]
     first, second, third, fourth, fifth = names
     try:

@@ -39,7 +39,7 @@ _GONE = (FileNotFoundError, NotADirectoryError)
 
 
 def private_directory(source: str, destination: str) -> str:
-    """Which of the directories of two names is the job's own: the deeper one below `_temporary`; else the second."""
+    """Returns the directory of the two names that is the job's: the deeper one below `_temporary`, else the second."""
     first, second = os.path.dirname(source), os.path.dirname(destination)
     return first if _depth(first) > _depth(second) else second
 
@@ -50,22 +50,16 @@ def _depth(directory: str) -> int:
 
 
 def drop_linked_name(linked: os.stat_result, source: str, destination: str, private: str) -> None:
-    """Removes the first name of a file that was given a second one, unless what has it now is another file.
+    """Removes the first name of a file that got a second one, unless another file has that name now.
 
-    Between the two steps this process may have stood still, another may have finished the rename, and another job may
-    have put its file there. So the name is not unlinked: whatever has it moves to a name that nothing else uses, and is
-    deleted only when it is the file that `destination` names too; else it moves back, replacing nothing. In a directory
-    of a job that ended the move fails, and nothing happens.
-
-    Args:
-        linked: What the file was before it got its second name.
-        source: The name that goes.
-        destination: The name that stays.
-        private: A name in the job's own directory, never used before.
+    The process may have been suspended between the two steps, another driver may have finished the rename, and
+    another job may have put its file there. So the name is not unlinked: its file moves to the unused name
+    `private`, and is deleted only if it is the file at `destination`; else it moves back, replacing nothing. In a
+    directory of a finished job the move fails, without effect.
 
     Raises:
-        StoreOutcomeUnknownError: The second name was taken from the file, so it still has only the first; or another
-            file was moved, and by then a third one had its name: it is kept.
+        StoreOutcomeUnknownError: The second name was removed meanwhile, so the file has only the first; or another
+            file was moved and its name is taken by a third file: it is kept as `private`.
     """
     if not _are_one(source, destination):
         _refuse_lost_name(linked, source, destination)
@@ -73,12 +67,12 @@ def drop_linked_name(linked: os.stat_result, source: str, destination: str, priv
     try:
         os.rename(source, private)
     except _GONE:
-        # Finished by another driver of the job, or the job is over.
+        # Another driver finished the rename, or the job is over.
         return
     if _are_one(private, destination):
         os.unlink(private)
         return
-    # On a disk that folds case, "A" still answers after it became "a": there the two were one name.
+    # On a disk that folds case, "A" still exists after it became "a": the two are one name.
     one_name = source.casefold() == destination.casefold()
     back = destination if one_name else source
     try:
@@ -95,7 +89,7 @@ def drop_linked_name(linked: os.stat_result, source: str, destination: str, priv
 
 
 def _refuse_lost_name(linked: os.stat_result, source: str, destination: str) -> None:
-    """A file that has only its first name was not renamed: a rollback, or another user, took the second one away."""
+    """Refuses a file that has only its first name: a rollback or another user removed the second."""
     if (found := _mark(source)) is not None and found == _mark_of(linked):
         raise StoreOutcomeUnknownError(
             f"the name {destination} that the file had got was taken away again; it stands at {source}",
@@ -105,7 +99,7 @@ def _refuse_lost_name(linked: os.stat_result, source: str, destination: str) -> 
 
 
 def _put_back(private: str, back: str) -> None:
-    """Moves what was taken away back, replacing nothing."""
+    """Moves the file back, replacing nothing."""
     try:
         kernel_rename.rename_no_replace(private, back)
     except OSError as error:
@@ -116,7 +110,7 @@ def _put_back(private: str, back: str) -> None:
     try:
         os.link(private, back, follow_symlinks=False)
     except PermissionError:
-        # A directory, or a file of another user that may not be linked.
+        # A directory, or another user's file that may not be linked.
         if os.path.lexists(back):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), back) from None
         os.rename(private, back)
@@ -130,7 +124,7 @@ def _are_one(first: str, second: str) -> bool:
 
 
 def _mark(path: str) -> tuple[int, int, int] | None:
-    """Tells one file from another; None where none is."""
+    """Returns the identity of a file; None if it does not exist."""
     try:
         return _mark_of(os.lstat(path))
     except _GONE:
@@ -138,17 +132,17 @@ def _mark(path: str) -> tuple[int, int, int] | None:
 
 
 def _mark_of(found: os.stat_result) -> tuple[int, int, int]:
-    # A number is used again once its file is gone: the times tell the two apart.
+    # Inode numbers are reused: the time tells the files apart.
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 class Renames:
-    """Renames and links on a disk, and what was learnt about them.
+    """Renames and links on a disk, and its known abilities.
 
     Attributes:
-        exclusive_rename: Renames that fail when the target exists work, as far as is known.
+        exclusive_rename: Renames that replace nothing work, as far as is known.
         hard_links: Hard links work, as far as is known.
-        token: Drawn at random, for names that no other process uses; empty until it is needed.
+        token: Random text for unique names; empty until needed.
     """
 
     def __init__(self, *, exclusive_rename: bool) -> None:
@@ -167,10 +161,10 @@ class Renames:
         identity: str | None = None,
         batch: Held | None = None,
     ) -> None:
-        """Renames a file; not atomic where exclusive renames are missing: both names stand for a moment.
+        """Renames a file. Without exclusive renames not atomic: both names exist for a moment.
 
-        In a batch no other call uses the name of the source, before or after, and no link is renamed. Else a link that
-        stands in a job's directory is renamed only when it is the one meant.
+        In a batch no other call uses the source's name, and links are refused. Else a link in a job's directory is
+        renamed only if it has the given identity.
         """
         if batch is not None:
             first, place = ends_of(batch, source, destination)
@@ -188,7 +182,7 @@ class Renames:
             drop_sidecar(place)
             rename(first, place)
             if found.st_nlink > 1:
-                # rename(2) does nothing when both are names of one file.
+                # rename(2) does nothing if both are names of one file.
                 self._drop_linked_name(found, first, place)
         elif batch is not None:
             self._rename_exclusively(first, place)
@@ -220,8 +214,8 @@ class Renames:
                     self.exclusive_rename = False
                 else:
                     return
-        # rename(2) would take the place of an empty directory made meanwhile, and claiming the name first leaves an
-        # empty directory behind when the process dies: neither is the rename that was asked for.
+        # rename(2) would replace an empty directory created meanwhile. Claiming the name first would leave an empty
+        # directory if the process dies.
         raise UnsupportedError(
             "this file system cannot rename a directory without the risk of replacing one",
             operation="rename_directory",
@@ -241,7 +235,7 @@ class Renames:
     def enclose_file(self, path: StorePath, name: str) -> None:
         """Replaces a file, in one step, with a directory that holds the file.
 
-        A lock on the file keeps two processes from doing this at once: the second would enclose the first's directory.
+        A lock on the file keeps a second process from enclosing the first one's directory.
         """
         above, _slash, last = path.path.rpartition("/")
         beside = f"{above}/.committer-{hashlib.sha256(os.fsencode(last)).hexdigest()[:16]}.aside"
@@ -264,15 +258,15 @@ class Renames:
                     error.errno = errno.ENOTSUP
                 raise
             with suppress(OSError):
-                # After the exchange this hidden name is a second link to the file; if it stays, readers ignore it.
+                # After the exchange this hidden name is a second link to the file; readers ignore it if it stays.
                 os.unlink(beside)
         finally:
             os.close(handle)
 
     def _rename_exclusively(self, source: Place, destination: Place) -> None:
-        """Renames a file whose name nothing else uses."""
+        """Renames a file whose name no other call uses."""
         if self._rename_or_link(source, destination):
-            # One that is gone was unlinked by another that finishes the same rename.
+            # A missing one was unlinked by a driver that finishes the same rename.
             with _half_done(source, destination):
                 unlink(source)
 
@@ -283,7 +277,7 @@ class Renames:
             drop_linked_name(linked, source.name, destination.name, private)
 
     def _rename_or_link(self, source: Place, destination: Place) -> bool:
-        """Renames a file, or where that cannot be told to replace nothing gives it the second name: then True."""
+        """Renames a file without replacing; else links it to the second name and returns True."""
         if self.exclusive_rename:
             drop_orphan(destination)
             try:
@@ -308,8 +302,8 @@ class Renames:
                 follow_symlinks=False,
             )
         except PermissionError as error:
-            # Linux says so for a file system without hard links, and where fs.protected_hardlinks forbids this one:
-            # then another could be linked before.
+            # Linux raises EPERM for a file system without hard links, and if fs.protected_hardlinks forbids this
+            # one. In the second case an earlier link may have worked.
             if error.errno != errno.EPERM or self._linked or protected(*_paths_of(source, destination)):
                 raise
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP)) from error
@@ -329,7 +323,7 @@ def _lock(handle: int, path: StorePath) -> None:
 
 
 def _remove_what_was_left(beside: str) -> None:
-    """Removes what a process left that was killed while it held the lock: a second name of the file, or a directory."""
+    """Removes the second name, or the directory, that a process left when it was killed with the lock."""
     with suppress(FileNotFoundError):
         try:
             os.unlink(beside)
@@ -340,9 +334,9 @@ def _remove_what_was_left(beside: str) -> None:
 
 
 def ends_of(held: Held, source: StorePath, destination: StorePath) -> tuple[Place, Place]:
-    """Both ends of a rename or link, on whose ways no link was seen where none may be.
+    """Returns both ends of a rename or link by their whole paths, after a check for links in a job's part of them.
 
-    By their whole names: a directory that another driver gave another name fences off all that was in it.
+    By whole paths, since a driver fences off a directory's content by renaming the directory.
     """
     first, place = held.place(source.path), held.place(destination.path)
     return Place(source.path, None, first.guarded), Place(destination.path, None, place.guarded)
@@ -354,7 +348,7 @@ def _paths_of(*places: Place) -> list[StorePath]:
 
 @contextmanager
 def _half_done(source: Place, destination: Place) -> Iterator[None]:
-    """What fails here fails after the file got its second name, so no error may say that nothing was done."""
+    """Turns errors into `StoreOutcomeUnknownError`: the file already has its second name."""
     try:
         yield
     except OSError as error:

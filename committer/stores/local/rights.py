@@ -1,4 +1,4 @@
-"""What the system would refuse to do with a file or directory, told from what a look at it shows anyway."""
+"""Operations that the system would refuse on a file or directory, derived from its stat result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OWN_DIRECTORY: Final = stat.S_IWUSR | stat.S_IXUSR
 
 
 def is_closed(path: str, found: os.stat_result) -> bool:
-    """Whether this user may not put anything into a directory, or take anything out of it."""
+    """Whether this user may not create or delete entries of a directory."""
     return _is_closed(path, found, owned=found.st_uid == os.geteuid())
 
 
@@ -39,17 +39,17 @@ def refusals(
     closed_above: bool = False,
     mounts: Container[bytes] | None = None,
 ) -> Refusals | None:
-    """What the system would refuse of `path`; None where nothing is known.
+    """Returns the operations that the system would refuse on `path`; None if none is known.
 
-    Costs nothing for what the user of this process owns, but for a directory without write permission.
+    Costs nothing for files of this process's user, except in a directory without write permission.
 
     Args:
         path: The file or directory.
-        found: What lstat(2) says of it.
-        above: What it says of the directory that it is in; None looks there when that is needed.
-        links: Whether to move a file here takes a hard link of it.
+        found: Its lstat(2) result.
+        above: The stat result of its directory; looked up on demand if None.
+        links: Whether moving a file here needs a hard link to it.
         closed_above: Whether that directory is known to be closed.
-        mounts: What `mounted_in` says of that directory; None asks it when that is needed.
+        mounts: `mounted_in` of that directory; looked up on demand if None.
     """
     is_directory = stat.S_ISDIR(found.st_mode)
     user = os.geteuid()
@@ -63,7 +63,7 @@ def refusals(
             return None
     mounted = is_directory and above.st_dev != found.st_dev
     if is_directory and not mounted:
-        # Of a part of the same volume no device number tells.
+        # A bind mount of the same volume has the same device number.
         directory, _, name = path.rpartition("/")
         mounted = _escaped(name) in (mounted_in(directory) if mounts is None else mounts)
     foreign = not owned and not _may_act_for_owners(user)
@@ -79,7 +79,8 @@ def refusals(
 def linked_elsewhere(
     path: str, found: os.stat_result, target: os.stat_result, refuses: Refusals | None
 ) -> Refusals | None:
-    """Returns the calls that the system refuses for a link to `target`; also creates below it, on another disk."""
+    """Returns the operations that the system would refuse on a link to `target`; on another disk also creates below it.
+    """
     if found.st_dev == target.st_dev:
         return refuses
     why = f"it is a link to {os.path.realpath(path)}, which is on another disk"
@@ -93,12 +94,7 @@ _CLOSED: Final = "this user may not write there"
 
 
 class Refusal(NamedTuple):
-    """Cause of a call that the system refused, as far as the disk shows it.
-
-    Attributes:
-        path: The path that was refused, of those that the call names.
-        reason: The cause; empty if unknown.
-        next_step: The action for the user; empty if unknown.
+    """Cause of a refused call, as far as the disk shows it: the path, the reason and the next step (empty if unknown).
     """
 
     path: StorePath
@@ -107,7 +103,7 @@ class Refusal(NamedTuple):
 
 
 def protected(*paths: StorePath) -> Refusal | None:
-    """Finds the first path that a chattr(1) attribute protects: the path's own, or its directory's."""
+    """Finds the first path that a chattr(1) attribute protects, its own or its directory's."""
     for path in paths:
         for place in (path.path, os.path.dirname(path.path)):
             for bit, attribute, flag in _ATTRIBUTES:
@@ -138,7 +134,7 @@ def why_refused(*paths: StorePath) -> Refusal | None:
 
 
 def rights_to(path: str) -> str:
-    """Builds the advice on rights to a path, or to its nearest existing parent."""
+    """Returns the advice on rights to a path, or to its nearest existing parent."""
     nearest = path
     while nearest != "/" and not os.path.lexists(nearest):
         nearest = nearest.rpartition("/")[0] or "/"
@@ -146,7 +142,7 @@ def rights_to(path: str) -> str:
 
 
 def _attributes(path: str) -> int:
-    """Reads the chattr(1) attributes of a file or directory; 0 for other kinds, and if they cannot be read."""
+    """Returns the chattr(1) attributes of a file or directory; 0 for other kinds, or if unreadable."""
     if sys.platform != "linux":
         return 0
     with suppress(OSError):
@@ -160,13 +156,13 @@ def _attributes(path: str) -> int:
 
 
 def is_mount_point(path: str) -> bool:
-    """Whether something is mounted at a path, be it a part of the same volume, or a single file."""
+    """Whether anything is mounted at a path, also a bind mount or a single file."""
     directory, _, name = path.rpartition("/")
     return os.path.ismount(path) or _escaped(name) in mounted_in(directory)
 
 
 def mounted_in(directory: str) -> frozenset[bytes]:
-    """The names in a directory at which something is mounted, as the kernel writes them."""
+    """Returns the names in a directory that are mount points, as the kernel escapes them."""
     try:
         place = _escaped(os.path.realpath(directory or "/")).rstrip(b"/")
         with open("/proc/self/mountinfo", "rb") as mounts:
@@ -177,7 +173,7 @@ def mounted_in(directory: str) -> frozenset[bytes]:
 
 
 def _escaped(path: str) -> bytes:
-    """A path as the kernel writes it there."""
+    """Escapes a path as in mountinfo."""
     text = os.fsencode(path)
     for character in (b"\\", b" ", b"\t", b"\n"):
         text = text.replace(character, b"\\%03o" % character[0])
@@ -186,7 +182,7 @@ def _escaped(path: str) -> bytes:
 
 @functools.lru_cache(maxsize=8)
 def _may_act_for_owners(user: int) -> bool:
-    """Whether a process of this user may do to files what their owners may (CAP_FOWNER)."""
+    """Whether a process of this user has the rights of files' owners (CAP_FOWNER)."""
     if sys.platform != "linux":
         return user == 0
     try:
@@ -209,7 +205,7 @@ def _links_are_protected() -> bool:
 
 
 def _may_be_linked(path: str, found: os.stat_result) -> bool:
-    """The kernel's rule for another user's file: a plain one, that may be read and written."""
+    """Applies the kernel's rule for another user's file: plain, readable and writable."""
     if not _links_are_protected():
         return True
     mode = found.st_mode
@@ -222,8 +218,7 @@ def _is_closed(path: str, found: os.stat_result, *, owned: bool) -> bool:
         return False
     if not hasattr(os, "O_TMPFILE"):
         return True
-    # access(2) does not know of every right that a process has: what counts is whether a file can be made. This
-    # one has no name, so no other process sees it.
+    # access(2) does not know every right of a process, so this tries a file without a name, which no process sees.
     try:
         os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError as error:

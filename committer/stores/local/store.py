@@ -1,4 +1,4 @@
-"""The local disk as a store, for `file:` paths."""
+"""Store of the local disk, for `file:` paths."""
 
 from __future__ import annotations
 
@@ -22,27 +22,23 @@ _LINUX: Final = sys.platform.startswith("linux")
 
 
 class LocalStore(Store):
-    """Files of this machine, or of what is mounted on it.
+    """Store of this machine's files, and of what is mounted.
 
-    Calls of many coroutines go to a thread together; nothing blocks the event loop. A cancelled call that a thread has
-    begun is waited for before ``CancelledError`` goes on, so no effect comes later than the cancellation.
+    Calls of many coroutines go to a thread together. A cancelled call that a thread has begun ends before
+    ``CancelledError`` goes on, so it has no later effect.
 
-    What its signatures do not show:
-
-    - A link is looked at and listed as what it is, with an identity of its own; only whether it leads to a directory
-      is said of what is behind it. Deleting or renaming takes the link, never what it leads to. Reading follows it.
-    - Java's checksum sidecars (``.name.crc`` beside ``name``) are never listed, and are removed with the file they
-      belong to, or when another takes its name.
-    - Where neither the kernel nor the file system offers a rename that fails when its target exists, a file is renamed
-      by linking and unlinking (for a moment it has both names) and directories are not renamed. `probe` or the first
-      rename finds out, and `capabilities` says so from then on.
+    - Status and listings describe a link itself, with its own identity; `is_directory` alone describes its target.
+      Deletes and renames affect the link, reads follow it.
+    - Java's checksum sidecars (``.name.crc`` beside ``name``) are never listed. They are removed with their file, or
+      when another file takes its name.
+    - Without a rename that replaces nothing, files are renamed by link and unlink (both names exist for a moment)
+      and directories are not renamed. `probe` or the first rename finds out and updates `capabilities`.
 
     Args:
-        threads: Threads that do the work, at most: quick calls of a kind keep to one, more help where a disk is slow or
-            a file server far away.
-        no_replace: ``auto``, or ``link`` to never use the kernel's own rename that replaces nothing.
-        case_folding: Whether names that differ only in case, or in Unicode normalisation, are one file here; None
-            assumes what is usual: yes on macOS, else no.
+        threads: Most threads; quick calls of a kind share one, a slow disk or distant file server gets more.
+        no_replace: ``auto``, or ``link`` to never use the kernel's rename that replaces nothing.
+        case_folding: Whether names that differ only in case or Unicode normalisation are one file; by default on
+            macOS only.
     """
 
     def __init__(
@@ -76,10 +72,10 @@ class LocalStore(Store):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> LocalStore:
-        """Makes the store for `path` from ``storage_options``: the arguments of the class.
+        """Creates the store for `path` from ``storage_options``: the arguments of the class.
 
         Raises:
-            ConfigurationError: An option is unknown or has a value it cannot have.
+            ConfigurationError: An option is unknown or invalid.
             InvalidPathError: The path names another machine.
         """
         if path.authority:
@@ -97,7 +93,7 @@ class LocalStore(Store):
         return "LocalStore()"
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Threads, open files and what was learnt about the disk belong to this process.
+        # Threads, open files and known abilities belong to this process.
         return _make, self._options
 
     @property
@@ -107,29 +103,29 @@ class LocalStore(Store):
 
     @property
     def endpoint(self) -> str:
-        """``file``: this machine is one endpoint, whatever is mounted where."""
+        """``file``: the machine is one endpoint, with all its mounts."""
         return "file"
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this store can do; `probe` or a rename may find that directory renames or hard links are missing."""
+        """The capabilities; `probe` or a rename may find that directory renames or hard links are missing."""
         known = self._capabilities
         if (known.atomic_directory_rename, known.hard_links) != (self._disk.exclusive_rename, self._disk.hard_links):
             known = self._capabilities = self._current_capabilities()
         return known
 
     async def probe(self, directory: StorePath) -> None:
-        """Tries renames, refusals and links in `directory`; one hop to a thread."""
+        """Tests renames, refusals and links in `directory`; one hop to a thread."""
         nonce = current_runtime().nonce()
         self._disk.token = self._disk.token or nonce
         await self._batches.run(probe, self._disk, _checked(directory), nonce, weight=WHOLE_BATCH, insist=True)
 
     async def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path; of a link, at the link itself."""
+        """Returns the status of a path; of a link, its own."""
         return await self._batches.run(self._disk.status, _checked(path))
 
     async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over the children, a thousand a page, without sidecars."""
+        """Iterates over the children without sidecars, a thousand per page."""
         page, entries = await self._batches.run(self._disk.list, _checked(directory), weight=8, undo=_close_listing)
         try:
             while True:
@@ -158,7 +154,7 @@ class LocalStore(Store):
         """Writes a temporary file and renames it; one hop to a thread."""
         _checked(path)
         if temporary is None:
-            # The name alone could be too long with more before and after it.
+            # A prefix or suffix could make the name too long.
             temporary = path.parent / f".{current_runtime().nonce()}.tmp"
         return await self._batches.run(
             self._disk.put,
@@ -171,7 +167,7 @@ class LocalStore(Store):
         )
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Creates the file at once, under its own name; up to a megabyte is written when it is closed."""
+        """Creates the file at once, under its own name; buffers up to a megabyte."""
         handle = await self._batches.run(
             self._disk.open_writer, _checked(path), weight=2, undo=lambda opened: self._disk.abort(path, opened)
         )
@@ -180,13 +176,13 @@ class LocalStore(Store):
         return writer
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        """Makes a directory."""
+        """Creates a directory."""
         return await self._batches.run(self._disk.make_directory, _checked(path), parents, weight=2)
 
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
-        """Renames a file; `identity` only tells a link that is meant from one that took a file's place."""
+        """Renames a file; `identity` only tells an intended link from one that took a file's place."""
         self._disk.token = self._disk.token or current_runtime().nonce()
         await self._batches.run(self._disk.rename_file, _checked(source), _checked(destination), replace, identity)
 
@@ -199,7 +195,7 @@ class LocalStore(Store):
     ) -> dict[int, StoreError]:
         """Renames many files in one hop to a thread."""
         for source, destination in renames:
-            # What `_checked` looks at, without two calls for every file of a job.
+            # As `_checked`, without two calls for every file of a job.
             if "\0" in source.path or source.scheme != "file" or source.authority:
                 _checked(source)
             if "\0" in destination.path or destination.scheme != "file" or destination.authority:
@@ -207,7 +203,7 @@ class LocalStore(Store):
         return await self._batches.run(self._disk.rename_files, renames, seen, identities, weight=MANY)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Renames a directory, where `Capabilities.atomic_directory_rename` holds."""
+        """Renames a directory if `Capabilities.atomic_directory_rename` holds."""
         await self._batches.run(self._disk.rename_directory, _checked(source), _checked(destination))
 
     async def delete_file(self, path: StorePath) -> bool:
@@ -215,25 +211,25 @@ class LocalStore(Store):
         return await self._batches.run(self._disk.delete_file, _checked(path))
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        """Deletes a directory. Links in it are not followed, and what others delete meanwhile is no error."""
+        """Deletes a directory. Does not follow links in it, and ignores concurrent deletes."""
         weight = HEAVY if recursive else LIGHT
         return await self._batches.run(self._disk.delete_directory, _checked(path), recursive, weight=weight)
 
     async def link_file(self, source: StorePath, destination: StorePath) -> None:
-        """Gives the file at `source` a second name; fails like a no-replace rename."""
+        """Gives the file at `source` a second name; fails like a rename that replaces nothing."""
         await self._batches.run(self._disk.link_file, _checked(source), _checked(destination))
 
     async def enclose_file(self, path: StorePath, name: str) -> None:
-        """Replaces a file with a directory that holds the file, by an exchange of two names (Linux and macOS)."""
+        """Replaces a file with a directory that holds it, by an exchange of two names (Linux and macOS)."""
         await self._batches.run(self._disk.enclose_file, _checked(path), name)
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
-        """Looks for a link on the way to many directories; one hop to a thread."""
+        """Finds a link on the way to many directories; one hop to a thread."""
         weight = min(MANY - 1, 1 + len(directories) // 8)
         return await self._batches.run(self._disk.find_link, _checked(root), directories, weight=weight)
 
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
-        """Compares directories with those that this process would make; one hop to a thread. On Linux alone."""
+        """Compares directories with new ones of this process; one hop to a thread, on Linux only."""
         for directory, parent in pairs:
             _checked(directory)
             _checked(parent)
@@ -241,19 +237,15 @@ class LocalStore(Store):
         return await self._batches.run(self._disk.made_alike, pairs[0][0], pairs, weight=weight)
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
-        """Forces a file's data, or a directory's entries, to the disk.
-
-        Raises:
-            StoreNotFoundError: Nothing is there.
-        """
+        """Forces a file's data, or a directory's entries, to the disk; raises `StoreNotFoundError`."""
         await self._batches.run(self._disk.sync, _checked(path), kind == "directory", weight=WHOLE_BATCH)
 
     def local_path(self, path: StorePath) -> str:
-        """The operating system's path."""
+        """Returns the operating system's path."""
         return _checked(path).path
 
     async def close(self) -> None:
-        """Ends the threads and lets go of files whose writers were neither closed nor aborted; those files stay."""
+        """Ends the threads and closes files of open writers; those files stay."""
         while self._writers:
             await self._writers.pop().release()
         await self._batches.close()
@@ -276,10 +268,7 @@ class LocalStore(Store):
 
 
 class _LocalWriter(FileWriter):
-    """A file under its own name from the first byte; what is written goes to the disk by the megabyte.
-
-    One coroutine at a time may use it.
-    """
+    """Writer of a file under its own name, by the megabyte, for one coroutine at a time."""
 
     def __init__(self, store: LocalStore, path: StorePath, handle: int, durable: bool) -> None:
         self._store = store
@@ -299,7 +288,7 @@ class _LocalWriter(FileWriter):
         buffered, self._buffer = self._buffer, bytearray()
         offset = self._offset
         self._offset += len(buffered) + len(data)
-        # Whatever ends this early may leave a gap, and a file with a gap must never be closed as if it were whole.
+        # An early end may leave a gap, and a file with a gap must never be closed as whole.
         self._broken = True
         await self._store._batches.run(
             self._store._disk.write, self._path, handle, (buffered, data), offset, weight=WHOLE_BATCH
@@ -329,10 +318,10 @@ class _LocalWriter(FileWriter):
             await self._store._batches.run(self._store._disk.abort, self._path, handle, insist=True)
 
     async def release(self) -> None:
-        """Closes the descriptor and leaves the file as it is."""
+        """Closes the descriptor and keeps the file."""
         handle, self._handle = self._handle, None
         if handle is not None:
-            # As heavy as a write, so that it comes after one that waits.
+            # As heavy as a write, so that it runs after a waiting one.
             await self._store._batches.run(
                 self._store._disk.release, self._path, handle, insist=True, weight=WHOLE_BATCH
             )
@@ -364,12 +353,12 @@ def _checked(path: StorePath) -> StorePath:
             "the path belongs to another store", path=path, next_step=f"a path of this disk is file://{path.path}"
         )
     if "\0" in path.path:
-        # The system would cut the name there.
+        # The system would cut the name off there.
         raise InvalidPathError("a path holds a NUL", path=ascii(str(path)), next_step="give a name without it")
     return path
 
 
 def _weight(nbytes: int, durable: bool) -> int:
     weight = 2 + nbytes // 8192
-    # Much data is copied without the interpreter's lock.
+    # Copying much data releases the interpreter's lock.
     return WHOLE_BATCH if durable or weight >= HEAVY else weight

@@ -1,4 +1,4 @@
-"""Whole trees of the local disk, by open directories: deleting one, looking for links in one."""
+"""Deletes of whole trees on the local disk, and searches for links in them, by open directories."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from committer.stores.local.calls import LEADS_NOWHERE, WORTH_A_LISTING
 from committer.stores.local.places import LISTED, Place
 
 _DIRECTORY: Final = LISTED | os.O_NOFOLLOW
-# Directories below one another that a delete holds open at most.
+# Most nested directories that a delete holds open.
 _MOST_LEVELS: Final = 32
-# Entries of a directory that are listed at a time.
+# Entries listed at a time.
 _A_PART: Final = 10_000
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 _DELETE_ROUNDS: Final = 10
@@ -26,19 +26,18 @@ _CHANGED_MEANWHILE: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOT
 
 
 def remove_tree(place: Place) -> None:
-    """Deletes a directory and all below it, links themselves included.
+    """Deletes a directory and all below it; links themselves, not their targets.
 
-    Everything is named relative to an open directory, so that no link put in the place of one leads elsewhere. A third
-    of the cost of `shutil.rmtree` where directories are empty, which those of a published task attempt are.
+    Entries are named relative to an open directory, so that no planted link leads elsewhere. A third of the cost of
+    `shutil.rmtree` for empty directories, such as those of a published task attempt.
 
-    Nothing behind a mount point is deleted. rmdir(2) and unlink(2) refuse one before they look what is in it, a part of
-    the same volume too, so each directory is removed, if it can be, before anything in it is. What is mounted between
-    that and opening it shows by its device.
+    Deletes nothing behind a mount point. rmdir(2) and unlink(2) refuse one, a bind mount too, before they look into
+    it, so each directory is first removed if it can be. A mount between that and its opening shows by its device.
 
     Raises:
-        FileNotFoundError: The directory itself is gone.
-        MountedBelowError: Something is mounted below; what was met before it is deleted.
-        OSError: EBUSY: something is mounted on the directory itself.
+        FileNotFoundError: The directory does not exist.
+        MountedBelowError: A mount point is below it; entries met before are deleted.
+        OSError: EBUSY: the directory itself is a mount point.
     """
     try:
         os.rmdir(place.name, dir_fd=place.at)
@@ -56,15 +55,10 @@ def remove_tree(place: Place) -> None:
 
 
 def delete_tree(path: StorePath, place: Place) -> bool:
-    """Deletes a directory and all below it, also while other processes change what is in it. True when there was one.
+    """Deletes a directory and all below it while other processes may change it; returns whether it existed.
 
-    Args:
-        path: What errors call it.
-        place: Where it is.
-
-    Raises:
-        StoreCrossDeviceError: Another volume is mounted below it; what was met before that is deleted.
-        StoreNotEmptyError: Others keep adding to it.
+    Raises `StoreCrossDeviceError` if a volume is mounted below it (entries met before are deleted), and
+    `StoreNotEmptyError` if others keep adding to it.
     """
     for _ in range(_DELETE_ROUNDS):
         try:
@@ -81,7 +75,7 @@ def delete_tree(path: StorePath, place: Place) -> bool:
                 next_step=f"unmount {mounted}",
             ) from error
         except OSError as error:
-            # Another process put something into it, or a file or link in the place of a directory; or the reverse.
+            # Another process added an entry, or exchanged a directory and a file or link.
             if error.errno not in _CHANGED_MEANWHILE or _is_other(place):
                 raise
         else:
@@ -92,7 +86,7 @@ def delete_tree(path: StorePath, place: Place) -> bool:
 
 
 def _is_other(place: Place) -> bool:
-    """Whether anything but a directory stands there."""
+    """Whether the place has an entry that is no directory."""
     try:
         return not stat.S_ISDIR(place.look().st_mode)
     except FileNotFoundError:
@@ -100,11 +94,7 @@ def _is_other(place: Place) -> bool:
 
 
 class MountedBelowError(OSError):
-    """Something is mounted below a directory that is deleted.
-
-    Attributes:
-        below: Where, relative to that directory.
-    """
+    """Error of a mount point below a directory that is deleted; `below` is its relative path."""
 
     def __init__(self, levels: list[_Level], name: str) -> None:
         super().__init__(errno.EBUSY, os.strerror(errno.EBUSY))
@@ -113,15 +103,7 @@ class MountedBelowError(OSError):
 
 @dataclass(slots=True)
 class _Level:
-    """An open directory that is emptied.
-
-    Attributes:
-        handle: The directory.
-        name: Its own, in the one above.
-        device: Its volume.
-        children: What was listed of it, and is still there.
-        more: Whether there was more than that.
-    """
+    """Open directory that is being emptied: its remaining listed children, and whether there are `more`."""
 
     handle: int
     name: str
@@ -130,7 +112,7 @@ class _Level:
     more: bool = False
 
     def list_some(self) -> bool:
-        """Lists a part of what is in it, which may be millions of files; False where there is nothing."""
+        """Lists a part of the entries, which may be millions; returns whether there are any."""
         with os.scandir(self.handle) as entries:
             self.children = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _A_PART)]
         self.more = len(self.children) == _A_PART
@@ -144,7 +126,7 @@ def _level(handle: int, name: str, device: int) -> _Level:
 
 
 def _empty(top: int) -> None:
-    """Deletes what is in a directory, depth first, without a call or an open directory a level of any depth."""
+    """Deletes the content of a directory, depth first, without recursion and with few open directories."""
     levels = [_level(top, "", os.fstat(top).st_dev)]
     try:
         while True:
@@ -163,7 +145,7 @@ def _empty(top: int) -> None:
                     os.close(level.handle)
                     os.rmdir(name, dir_fd=levels[-1].handle)
             except FileNotFoundError:
-                # What is gone already was deleted by another that cleans the same directory.
+                # Deleted by another process that cleans up the same directory.
                 continue
             except OSError as error:
                 if error.errno != errno.EBUSY:
@@ -200,13 +182,13 @@ def _remove_child(levels: list[_Level], name: str, is_directory: bool) -> None:
 
 
 def _move_up(name: str, above: int, top: int) -> str:
-    """Moves a directory that lies too deep up to the one that is being emptied; says under which name."""
+    """Moves a directory that is too deep up to the top one; returns its new name."""
     for number in count():
         up = f".{os.getpid()}-{number}.deep"
         try:
             os.rename(name, up, src_dir_fd=above, dst_dir_fd=top)
         except OSError as error:
-            # Another such is there, or whatever has this name.
+            # The name is taken.
             if error.errno not in {*_NOT_EMPTY, errno.ENOTDIR}:
                 raise
         else:
@@ -215,12 +197,7 @@ def _move_up(name: str, above: int, top: int) -> str:
 
 
 def first_link(root: int, directories: Iterable[str]) -> str | None:
-    """The first of some relative directories, or of those above them, that is a link; None without any.
-
-    Args:
-        root: The open directory that they are relative to.
-        directories: Relative names; what is not there is passed over.
-    """
+    """Returns the first of some relative directories, or of their parents, that is a link; ignores missing ones."""
     children: dict[str, set[str]] = {}
     for directory in directories:
         name = directory
@@ -228,12 +205,12 @@ def first_link(root: int, directories: Iterable[str]) -> str | None:
             parent, _, child = name.rpartition("/")
             known = children.get(parent)
             if known is not None:
-                # Those above it are known with the first that is in it.
+                # Its parents are known already.
                 known.add(child)
                 break
             children[parent] = {child}
             name = parent
-    # In this order a parent comes before what lies below it, so nothing is looked at through a link.
+    # Parents come before their children, so no look goes through a link.
     for parent in sorted(children):
         link = _link_among(root, parent, children[parent])
         if link is not None:

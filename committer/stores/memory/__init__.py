@@ -1,4 +1,4 @@
-"""A store in memory that can behave as any other kind of store does."""
+"""Store in memory that can behave as any other kind of store."""
 
 from committer.stores.memory.store import PROFILES, MemorySpace, MemoryStore
 

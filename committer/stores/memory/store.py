@@ -1,4 +1,4 @@
-"""Store in memory that behaves as another kind of store: for tests, notebooks and simulations."""
+"""Store in memory that behaves as another kind of store, for tests, notebooks and simulations."""
 
 from __future__ import annotations
 
@@ -26,13 +26,7 @@ from committer.stores.uploads import PendingUpload, UncommittedBlock, UploadPart
 
 
 class MemoryWriter(FileWriter):
-    """Keeps what is written until it is closed.
-
-    Args:
-        tree: Where it goes.
-        path: Under which name.
-        file: What stands there since it was opened, where directories are real.
-    """
+    """Writer that buffers until `close`; with real directories the file exists from the start."""
 
     def __init__(self, tree: Tree, path: StorePath, file: File) -> None:
         self._tree = tree
@@ -58,7 +52,7 @@ class MemoryWriter(FileWriter):
                 raise StoreNotFoundError(
                     "the file was deleted while it was written", operation="close", path=self._path
                 )
-            # In place, since a hard link made meanwhile is the same file.
+            # In place: a hard link made meanwhile is the same file.
             self._tree.fill(self._file, file)
         else:
             self._tree.put(self._path, file, "close", replace=False)
@@ -116,7 +110,7 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
         batch_delete=True,
         max_batch_delete=100,
     ),
-    # S3's 5 MiB, the least that a part may have but for the last, is for a flag to set: a test has small files.
+    # S3's minimum part of 5 MiB is left to a flag, since tests have small files.
     "s3": msgspec.structs.replace(
         _WITHOUT_RENAMES,
         multipart=True,
@@ -134,16 +128,16 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
         max_part_bytes=4000 << 20,
     ),
 }
-"""What each profile can do.
+"""Capabilities of each profile.
 
-``local`` and ``hdfs`` have real directories and rename them atomically; ``adls`` also checks the identity of what it
-renames, and makes missing parents up; ``gcs`` has no directories and renames one object at a time, with the stamp that
-is its identity, to a new version; ``s3`` and ``azure-flat`` (blobs without a hierarchical namespace) rename nothing:
-one has uploads whose completion is withheld, the other lists of blocks.
+``local`` and ``hdfs`` have real directories and rename them atomically; ``adls`` also checks the identity in a
+rename and creates missing parents. ``gcs`` has no directories and renames single objects, which keep their identity
+and get a new version. ``s3`` and ``azure-flat`` (blobs without a hierarchical namespace) rename nothing and publish
+by uploads or lists of blocks.
 """
 
 DEFAULT_PROFILE: Final = "local"
-# What a space can be told to be besides its profile; the rest of its capabilities follow from how it is built.
+# Capabilities that can differ from the profile; the others follow from the implementation.
 FLAGS: Final = (
     "atomic_directory_rename",
     "batch_delete",
@@ -169,9 +163,9 @@ LIMITS: Final = ("max_batch_delete", "max_part_bytes", "max_parts", "min_part_by
 
 
 class MemorySpace:
-    """A named file tree that every `MemoryStore` of this process with its name looks at.
+    """Named file tree, shared by every `MemoryStore` of that name in this process.
 
-    Its own methods are a way past the store, for tests: they need no event loop and see what really stands there.
+    Its own methods bypass the store, for tests: they need no event loop and see the actual content.
     """
 
     def __init__(self, name: str, profile: str, capabilities: Capabilities) -> None:
@@ -183,29 +177,29 @@ class MemorySpace:
         self.blocks: Blocks = Blocks(self.tree, _now)
 
     def store(self) -> MemoryStore:
-        """A store over this space."""
+        """Creates a store over this space."""
         return MemoryStore(self.name)
 
     def path(self, name: str) -> StorePath:
-        """The path of a name in this space, given without its first slash."""
+        """Returns the path of a name, given without its first slash."""
         return StorePath("memory", self.name, f"/{name}")
 
     def files(self) -> dict[str, bytes]:
-        """Every file: its absolute path and its content."""
+        """Returns the content of every file by absolute path."""
         return {path.path: file.data for path, file in self.tree if file is not None}
 
     def directories(self) -> set[str]:
-        """The absolute path of every real directory, the root left out."""
+        """Returns the absolute paths of all real directories but the root."""
         return {path.path for path, file in self.tree if file is None}
 
     def write(self, path: str, data: bytes) -> None:
-        """Puts a file at an absolute path, with the directories it needs, over what file stands there."""
+        """Writes a file at an absolute path, with its parents, replacing an existing file."""
         at = StorePath("memory", self.name, path)
         self.tree.make_directory(at.parent, parents=True)
         self.tree.put(at, self.tree.new_file(data), "put", replace=True)
 
     def clear(self) -> None:
-        """Deletes everything, with all uploads and blocks."""
+        """Deletes all files, uploads and blocks."""
         self.tree.delete_directory(StorePath("memory", self.name, "/"), recursive=True)
         self.uploads.clear()
         self.blocks.clear()
@@ -215,10 +209,10 @@ _spaces: dict[str, MemorySpace] = {}
 
 
 class MemoryStore(Store):
-    """Files of a space: ``memory://space/path``.
+    """Store of the files in a space: ``memory://space/path``.
 
-    A space lives as long as the process, and is made when it is first used. Pickles by its name, so what comes back in
-    another process is another, empty space. Every call lets other tasks run once and then happens in one step.
+    A space is created at its first use and lives as long as the process. A store pickles by the space's name, so in
+    another process it has another, empty space. Each call lets other tasks run once and then happens in one step.
 
     Args:
         name: The space.
@@ -229,16 +223,16 @@ class MemoryStore(Store):
 
     @staticmethod
     def space(name: str, profile: str | None = None, **flags: int) -> MemorySpace:
-        """The space of a name, made at the first use.
+        """Returns the space of a name, created at its first use.
 
         Args:
             name: Any name that can be the authority of a URI.
-            profile: One of `PROFILES`; ``local`` when it is made without one.
-            flags: Single capabilities that differ from the profile, for example ``case_folding=True`` or
+            profile: One of `PROFILES`; ``local`` by default.
+            flags: Single capabilities that differ from the profile, such as ``case_folding=True`` or
                 ``min_part_bytes=16``.
 
         Raises:
-            ConfigurationError: There is no such profile or flag, or the space was made with others.
+            ConfigurationError: The profile or flag is unknown, or the space was created with others.
         """
         found = _spaces.get(name)
         if found is not None and profile is None and not flags:
@@ -259,15 +253,15 @@ class MemoryStore(Store):
 
     @staticmethod
     def forget(name: str) -> None:
-        """Forgets a space; stores that hold it keep it, those made later see a new one."""
+        """Forgets a space; existing stores keep it, later ones get a new one."""
         _spaces.pop(name, None)
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> MemoryStore:
-        """Makes the store for `path` from ``storage_options``: ``profile`` and the flags of `space`.
+        """Creates the store for `path` from ``storage_options``: ``profile`` and the flags of `space`.
 
         Raises:
-            ConfigurationError: An option is unknown, or the space was made with others.
+            ConfigurationError: An option is unknown, or the space was created with others.
         """
         check_options(options, known=("profile", *FLAGS, *LIMITS), scheme="memory")
         profile = options.get("profile")
@@ -297,29 +291,29 @@ class MemoryStore(Store):
 
     @property
     def endpoint(self) -> str:
-        """The space."""
+        """The URI of the space."""
         return f"memory://{self._space.name}"
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the space."""
+        """The capabilities of the space."""
         return self._space.capabilities
 
     async def probe(self, directory: StorePath) -> None:
-        """Does nothing: a space can what it says."""
+        """Does nothing."""
         await self._turn(directory)
 
     async def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path; without real directories a file hides what lies below its name."""
+        """Returns the status of a path; without real directories a file hides the names below it."""
         return (await self._turn(path)).status(path)
 
     async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over the children, as they were when it began."""
+        """Iterates over the children, as of the start."""
         for status in (await self._turn(directory)).children(directory):
             yield status
 
     async def list_tree(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over everything below, as it was when it began."""
+        """Iterates over everything below, as of the start."""
         for status in (await self._turn_if("tree_listing", "list_tree", directory)).tree.below(directory):
             yield status
 
@@ -339,7 +333,7 @@ class MemoryStore(Store):
         temporary: StorePath | None = None,
         durable: bool = False,
     ) -> FileStatus:
-        """Puts a file; of `temporary` only the parent is looked for, and `durable` is not needed."""
+        """Writes a file; of `temporary` only the parent is checked."""
         tree = await self._turn(path)
         if temporary is not None and tree.capabilities.refuses_late_writes:
             tree.check_free(temporary, "put", replace=True)
@@ -348,7 +342,7 @@ class MemoryStore(Store):
         return describe(path, file)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Opens a file; it appears now where directories are real, else when it is closed."""
+        """Opens a file; without real directories it appears when it is closed."""
         tree = await self._turn(path)
         tree.check_free(path, "open_writer", replace=False)
         file = tree.new_file(b"")
@@ -357,13 +351,13 @@ class MemoryStore(Store):
         return MemoryWriter(tree, path, file)
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        """Makes a directory."""
+        """Creates a directory."""
         return (await self._turn(path)).make_directory(path, parents=parents)
 
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
-        """Renames a file, where `Capabilities.atomic_file_rename` holds."""
+        """Renames a file if `Capabilities.atomic_file_rename` holds."""
         tree = await self._turn(source, destination)
         able = tree.capabilities.replacing_rename if replace else tree.capabilities.no_replace_rename
         if not (able and tree.capabilities.atomic_file_rename):
@@ -373,11 +367,7 @@ class MemoryStore(Store):
     async def rename_version(
         self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
     ) -> None:
-        """See `SupportsVersions.rename_version`.
-
-        Raises:
-            UnsupportedError: `Capabilities.versions` does not hold.
-        """
+        """See `SupportsVersions.rename_version`; raises `UnsupportedError` without `Capabilities.versions`."""
         tree = (await self._turn_if("versions", "rename_file", source, destination)).tree
         file = tree.find(source, "rename_file")
         met = file is not None and file.version == version
@@ -386,7 +376,7 @@ class MemoryStore(Store):
         tree.rename_file(source, destination, replace=False, identity=None if met else identity)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Renames a directory, where `Capabilities.atomic_directory_rename` holds."""
+        """Renames a directory if `Capabilities.atomic_directory_rename` holds."""
         tree = await self._turn(source, destination)
         if not tree.capabilities.atomic_directory_rename:
             raise UnsupportedError("this space renames no directories", operation="rename_directory", path=source)
@@ -401,104 +391,78 @@ class MemoryStore(Store):
         return (await self._turn(path)).delete_directory(path, recursive=recursive)
 
     async def link_file(self, source: StorePath, destination: StorePath) -> None:
-        """Gives the file at `source` a second name; fails like a no-replace rename.
-
-        Raises:
-            UnsupportedError: `Capabilities.hard_links` does not hold.
-        """
+        """See `SupportsHardLinks.link_file`; raises `UnsupportedError` without `Capabilities.hard_links`."""
         tree = await self._turn(source, destination)
         if not tree.capabilities.hard_links:
             raise UnsupportedError("this space has no hard links", operation="link_file", path=source)
         tree.put(destination, tree.file(source, "link_file"), "link_file", replace=False)
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
-        """Looks whether the path is there; nothing in memory survives a power loss.
-
-        Raises:
-            StoreNotFoundError: Nothing is there.
-        """
+        """Checks that the path exists; raises `StoreNotFoundError`."""
         (await self._turn(path)).status(path)
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
-        """See `SupportsConditionalDelete.delete_file_if`.
-
-        Raises:
-            UnsupportedError: `Capabilities.conditional_delete` does not hold.
-        """
+        """See `SupportsConditionalDelete.delete_file_if`; raises `UnsupportedError` without the capability."""
         space = await self._turn_if("conditional_delete", "delete_file_if", path)
         return space.tree.delete_file_if(path, identity)
 
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
     ) -> FileStatus:
-        """See `SupportsConditionalReplace.replace_file`.
-
-        Raises:
-            UnsupportedError: `Capabilities.conditional_replace` does not hold.
-        """
+        """See `SupportsConditionalReplace.replace_file`; raises `UnsupportedError` without the capability."""
         tree = (await self._turn_if("conditional_replace", "put", path)).tree
         file = tree.new_file(bytes(data))
         tree.replace(path, file, seen.identity)
         return describe(path, file)
 
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsBatchDelete.delete_files`; each delete succeeds.
-
-        Raises:
-            UnsupportedError: `Capabilities.batch_delete` does not hold.
-        """
+        """See `SupportsBatchDelete.delete_files`; raises `UnsupportedError` without the capability."""
         if not paths:
             return {}
         return (await self._turn_if("batch_delete", "delete_files", *paths)).tree.delete_files(dict.fromkeys(paths))
 
     async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; refused as `delete_files`."""
+        """See `SupportsConditionalBatchDelete.delete_files_if`; raises `UnsupportedError` without the capability."""
         if not files:
             return {}
         return (await self._turn_if("conditional_batch_delete", "delete_files", *files)).tree.delete_files(files)
 
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
-        """See `SupportsUploads.create_upload`; so below.
-
-        Raises:
-            UnsupportedError: `Capabilities.multipart` does not hold; so below.
+        """See `SupportsUploads.create_upload`; upload calls raise `UnsupportedError` without `Capabilities.multipart`.
         """
         return (await self._uploads(path, "create_upload")).create(path, stamp)
 
     async def put_part(
         self, path: StorePath, upload_id: str, number: int, data: bytes | bytearray | memoryview
     ) -> UploadPart:
-        """Keeps a part."""
+        """See `SupportsUploads.put_part`."""
         content = bytes(data)
         return (await self._uploads(path, "put_part")).put_part(path, upload_id, number, content)
 
     async def complete_upload(
         self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool = False
     ) -> str | None:
-        """Makes an upload a file; an exclusive one meets a conflict when the file changes during the call."""
+        """Completes an upload; an exclusive one raises a conflict if the file changes during the call."""
         before = self._space.tree.find(path, "complete_upload")
         uploads = await self._uploads(path, "complete_upload")
         return uploads.complete(path, upload_id, parts, exclusive=exclusive, before=before)
 
     async def abort_upload(self, path: StorePath, upload_id: str) -> bool:
-        """Drops an upload."""
+        """See `SupportsUploads.abort_upload`."""
         return (await self._uploads(path, "abort_upload")).abort(path, upload_id)
 
     async def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
-        """Iterates over the uploads, as they were when it began."""
+        """Iterates over the uploads, as of the start."""
         for upload in (await self._uploads(directory, "list_uploads")).below(directory):
             yield upload
 
     async def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
-        """Iterates over the parts, as they were when it began."""
+        """Iterates over the parts, as of the start."""
         for part in (await self._uploads(path, "list_parts")).parts(path, upload_id):
             yield part
 
     async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
-        """See `SupportsBlockLists.put_block`; so below.
-
-        Raises:
-            UnsupportedError: `Capabilities.block_lists` does not hold; so below.
+        """See `SupportsBlockLists.put_block`; block calls raise `UnsupportedError` without `Capabilities.block_lists`.
         """
         content = bytes(data)
         (await self._turn_if("block_lists", "put_block", path)).blocks.put(path, block_id, content)
@@ -512,12 +476,12 @@ class MemoryStore(Store):
         exclusive: bool = False,
         identity: str | None = None,
     ) -> str | None:
-        """Makes blocks a file."""
+        """See `SupportsBlockLists.put_block_list`."""
         space = await self._turn_if("block_lists", "put_block_list", path)
         return space.blocks.commit(path, block_ids, stamp=stamp, exclusive=exclusive, identity=identity)
 
     async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
-        """The blocks that wait under a name."""
+        """See `SupportsBlockLists.list_uncommitted_blocks`."""
         return (await self._turn_if("block_lists", "list_uncommitted_blocks", path)).blocks.listed(path)
 
     async def close(self) -> None:

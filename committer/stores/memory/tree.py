@@ -1,4 +1,4 @@
-"""Files, blocks and uploads of the memory store; each call is one indivisible step."""
+"""Files, blocks and uploads of the memory store; each call is atomic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from committer.stores.uploads import PendingUpload, UncommittedBlock, UploadPart
 
 
 class File(msgspec.Struct, gc=False):
-    """The content of a file; two names of one file share it."""
+    """Content of a file, shared by all its names."""
 
     data: bytes
     identity: str | None
@@ -40,21 +40,17 @@ class File(msgspec.Struct, gc=False):
 
 
 class _Entry(msgspec.Struct):
-    # The path as it was first spelled; what it is found by may be folded. No file means a directory.
+    # The path in its first spelling; the key may be folded. A directory has no file.
     path: StorePath
     file: File | None
 
 
 class Tree:
-    """Files and directories by path, with the rules that the capabilities give.
-
-    Args:
-        capabilities: What is folded, limited and identified, and whether directories are real.
-        clock: Gives the time of a change, in seconds since the epoch.
+    """Tree of files and directories, with the rules of its capabilities.
 
     Attributes:
-        on_put: Called when a file was put.
-        version: Counts changes: what was seen at one number is there as long as it stays.
+        on_put: Called after a file was put.
+        version: The number of changes.
     """
 
     def __init__(self, capabilities: Capabilities, clock: Callable[[], float]) -> None:
@@ -64,18 +60,15 @@ class Tree:
         self._clock = clock
         self._changes = 0
         self._entries: dict[str, _Entry] = {}
-        # Sorted, so that what lies below a directory is one slice.
+        # Sorted, so that a directory's content is one slice.
         self._keys: list[str] = []
 
     def __iter__(self) -> Iterator[tuple[StorePath, File | None]]:
-        """Every path in order, with its file or, for a directory, None."""
+        """Iterates over every path in order, with its file, or None for a directory."""
         return ((self._entries[key].path, self._entries[key].file) for key in self._keys)
 
     def new_file(self, data: bytes, *, identity: str | None = None, stamp: str | None = None) -> File:
-        """Makes the content of a file, with an identity that no other has.
-
-        Where there are multipart uploads it is S3's etag, the same for the same content.
-        """
+        """Creates the content of a file with a new identity; with multipart uploads it is S3's etag of the content."""
         self._changes += 1
         if not self.capabilities.identity:
             identity = None
@@ -87,7 +80,7 @@ class Tree:
         return str(self._changes) if self.capabilities.versions else None
 
     def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path."""
+        """Returns the status of a path."""
         entry = self._find(path, "status")
         if entry is not None and entry.file is not None:
             told = describe(path, entry.file)
@@ -130,7 +123,7 @@ class Tree:
         return found
 
     def file(self, path: StorePath, operation: str) -> File:
-        """The file at a path."""
+        """Returns the file at a path; raises store errors."""
         entry = self._find(path, operation)
         if entry is not None and entry.file is not None:
             return entry.file
@@ -139,12 +132,12 @@ class Tree:
         raise StoreNotFoundError("nothing is there", operation=operation, path=path)
 
     def find(self, path: StorePath, operation: str) -> File | None:
-        """The file at a path, if there is one."""
+        """Returns the file at a path, or None."""
         entry = self._find(path, operation)
         return entry.file if entry is not None else None
 
     def check_free(self, path: StorePath, operation: str, *, replace: bool) -> None:
-        """Raises what a `put` with these arguments would, but for a parent that the store makes up."""
+        """Raises the errors of a `put` with these arguments, except for a parent that is created implicitly."""
         entry = self._find(path, operation)
         if self.capabilities.directories:
             self._check_parent(path, operation, made_up=operation in ("put", "open_writer") and self._makes_parents)
@@ -154,7 +147,7 @@ class Tree:
             raise StoreExistsError("something stands there already", operation=operation, path=path)
 
     def fill(self, file: File, content: File) -> None:
-        """Gives a file that stands there other content, under all its names."""
+        """Replaces the content of a file under all its names."""
         self.version += 1
         file.data, file.identity, file.modified = content.data, content.identity, content.modified
         file.version = content.version
@@ -174,14 +167,14 @@ class Tree:
             self.on_put(path)
 
     def replace(self, path: StorePath, file: File, identity: str | None) -> None:
-        """Puts a file over one that is still the given one."""
+        """Puts a file over one with the given identity."""
         standing = self.find(path, "put")
         if standing is None or standing.identity != identity:
             raise StorePreconditionError("another file is there, or none", operation="put", path=path)
         self.put(path, file, "put", replace=True)
 
     def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        """Makes a directory."""
+        """Creates a directory."""
         entry = self._find(path, "make_directory")
         if not self.capabilities.directories:
             return True
@@ -218,7 +211,7 @@ class Tree:
         if not self.capabilities.identity_through_rename:
             file = self.new_file(file.data, stamp=file.stamp)
         elif not self.capabilities.directories:
-            # A new object of the same content and metadata, as where objects are moved.
+            # Object stores move a file by a new object with the same content and metadata.
             self._changes += 1
             file = msgspec.structs.replace(file, version=self._version())
         self._remove(self._key(source))
@@ -259,18 +252,14 @@ class Tree:
         return True
 
     def delete_file_if(self, path: StorePath, identity: str) -> bool:
-        """Deletes a file that is still the given one."""
+        """Deletes a file with the given identity."""
         file = self.find(path, "delete_file_if")
         if file is not None and file.identity != identity:
             raise StorePreconditionError("another file is there", operation="delete_file_if", path=path)
         return self.delete_file(path)
 
     def delete_files(self, files: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
-        """Deletes files in one step: each that is still the given one, or whatever has a name of no identity.
-
-        Returns:
-            Those that are other files.
-        """
+        """Deletes files, those with an identity on its condition; returns the refused ones."""
         most = self.capabilities.max_batch_delete
         if most is not None and len(files) > most:
             raise ConfigurationError(f"{len(files)} names: a call takes {most}", operation="delete_files")
@@ -288,7 +277,7 @@ class Tree:
         return failed
 
     def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        """Deletes a directory; the root is emptied."""
+        """Deletes a directory; empties the root."""
         entry = self._find(path, "delete_directory")
         if not self._is_directory(path):
             if entry is None:
@@ -306,10 +295,10 @@ class Tree:
         return True
 
     def check_names(self, path: StorePath, operation: str) -> None:
-        """Refuses a name that no file can have."""
+        """Refuses an invalid name."""
         text = path.path
         if text in self._entries:
-            # It was looked at when it was put there.
+            # Checked when it was put.
             return
         longest = self.capabilities.max_name_bytes
         if "\0" in text or not text.startswith("/"):
@@ -384,12 +373,12 @@ class Tree:
 
 
 def describe(path: StorePath, file: File) -> FileStatus:
-    """The status of a file, as a listing tells it: without its stamp."""
+    """Returns the status of a file as in a listing: without its stamp."""
     return FileStatus(path, False, len(file.data), file.modified, file.identity, version=file.version)
 
 
 def etag(parts: Sequence[bytes], *, parted: bool = False) -> str:
-    """S3's etag: of a file put whole its MD5; of one made of parts the MD5 of theirs, and how many they are."""
+    """Returns S3's etag: the MD5 of a whole file; of parts, the MD5 of their MD5s and their number."""
     digests = [md5(part, usedforsecurity=False) for part in parts]
     if not parted:
         return digests[0].hexdigest()
@@ -397,7 +386,7 @@ def etag(parts: Sequence[bytes], *, parted: bool = False) -> str:
 
 
 def _after(key: str) -> str:
-    # The first text behind everything that starts with the key and a slash.
+    # The least text after all that starts with the key and a slash.
     return f"{key}0"
 
 
@@ -412,13 +401,10 @@ class _Waiting(msgspec.Struct):
 
 
 class Blocks:
-    """Uncommitted blocks by the name they were put to, with the rules of Azure's block blobs.
+    """Uncommitted blocks by name, with the rules of Azure's block blobs.
 
-    A delete of the file leaves them: what the service does then is not documented, and this is the harder case.
-
-    Args:
-        tree: Where a list of blocks becomes a file; it drops what waits for a name whenever a file is put there.
-        clock: Gives the time, in seconds since the epoch.
+    A delete of the file keeps them: the service's behaviour is not documented, and this is the harder case. A put of
+    a file drops those of its name.
     """
 
     def __init__(self, tree: Tree, clock: Callable[[], float]) -> None:
@@ -432,7 +418,7 @@ class Blocks:
         self._waiting.clear()
 
     def put(self, path: StorePath, block_id: str, data: bytes) -> None:
-        """Keeps a block."""
+        """Stores a block."""
         self._tree.check_free(path, "put_block", replace=True)
         if not (0 < len(block_id) <= _MAX_ID_BYTES and block_id.isascii()):
             raise ConfigurationError(f"no block can have the id {block_id!r}", operation="put_block", path=path)
@@ -450,7 +436,7 @@ class Blocks:
     def commit(
         self, path: StorePath, block_ids: Sequence[str], *, stamp: str, exclusive: bool, identity: str | None
     ) -> str | None:
-        """Makes blocks a file."""
+        """Makes a file of blocks."""
         check_stamp(stamp, "put_block_list", path)
         if exclusive and identity is not None:
             raise ConfigurationError("two conditions that exclude each other", operation="put_block_list", path=path)
@@ -469,7 +455,7 @@ class Blocks:
         return file.identity
 
     def uncommitted(self, path: StorePath) -> dict[str, bytes]:
-        """The blocks that wait under a name."""
+        """Returns the uncommitted blocks of a name."""
         waiting = self._waiting.get(path.path)
         if waiting is not None and self._clock() - waiting.last_put >= _WEEK_S:
             del self._waiting[path.path]
@@ -477,7 +463,7 @@ class Blocks:
         return waiting.blocks if waiting is not None else {}
 
     def listed(self, path: StorePath) -> list[UncommittedBlock]:
-        """The blocks that wait under a name, as a store tells them."""
+        """Returns the uncommitted blocks of a name as a store lists them."""
         return [UncommittedBlock(block_id, len(data)) for block_id, data in self.uncommitted(path).items()]
 
     def _drop(self, path: StorePath) -> None:
@@ -493,13 +479,9 @@ class _Upload(msgspec.Struct):
 class Uploads:
     """Uploads by id, with S3's rules.
 
-    Args:
-        tree: Where a completed upload becomes a file.
-        clock: Gives the time of a creation, in seconds since the epoch.
-
     Attributes:
-        answers_again: Whether an upload that was completed is answered as before when it is completed again, without
-            effect; else it is not found. S3 does either, by how long ago it was.
+        answers_again: Whether the repeated completion of an upload succeeds without effect, or finds no upload. S3
+            does either, depending on the time since.
     """
 
     def __init__(self, tree: Tree, clock: Callable[[], float]) -> None:
@@ -511,7 +493,7 @@ class Uploads:
         self._completed: dict[str, tuple[StorePath, str | None]] = {}
 
     def __iter__(self) -> Iterator[PendingUpload]:
-        """Every pending upload, in the order of creation."""
+        """Iterates over the pending uploads in the order of creation."""
         return (upload.status for upload in self._pending.values())
 
     def clear(self) -> None:
@@ -529,7 +511,7 @@ class Uploads:
         return upload_id
 
     def put_part(self, path: StorePath, upload_id: str, number: int, data: bytes) -> UploadPart:
-        """Keeps a part."""
+        """Stores a part."""
         can = self._tree.capabilities
         check_part(number, len(data), can.max_parts, can.max_part_bytes, "put_part", path)
         upload = self._find(path, upload_id, "put_part")
@@ -539,14 +521,7 @@ class Uploads:
     def complete(
         self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool, before: File | None
     ) -> str | None:
-        """Makes an upload a file.
-
-        Args:
-            path: The path of the upload.
-            upload_id: The upload.
-            parts: What it is made of.
-            exclusive: Whether nothing may stand there.
-            before: What stood there when the request arrived: another now means that something came between.
+        """Makes a file of an upload; if the file `before` the request is not there now, the name has changed meanwhile.
         """
         if self.answers_again and not exclusive and self._completed.get(upload_id, (None, None))[0] == path:
             return self._completed[upload_id][1]
@@ -562,7 +537,7 @@ class Uploads:
         return file.identity
 
     def abort(self, path: StorePath, upload_id: str) -> bool:
-        """Drops an upload; False when there is none."""
+        """Drops an upload and returns whether it existed."""
         try:
             self._find(path, upload_id, "abort_upload")
         except StoreUploadNotFoundError:
@@ -571,12 +546,12 @@ class Uploads:
         return True
 
     def below(self, directory: StorePath) -> list[PendingUpload]:
-        """The uploads below a directory."""
+        """Returns the uploads below a directory."""
         prefix = f"{directory.path.rstrip('/')}/"
         return [status for status in self if status.path.path.startswith(prefix)]
 
     def parts(self, path: StorePath, upload_id: str) -> list[UploadPart]:
-        """The parts of an upload."""
+        """Returns the parts of an upload."""
         return [_part(*part) for part in sorted(self._find(path, upload_id, "list_parts").parts.items())]
 
     def _find(self, path: StorePath, upload_id: str, operation: str) -> _Upload:
