@@ -1,4 +1,4 @@
-"""Coroutine methods whose calls are noted until they are awaited: a forgotten ``await`` must not lose anything."""
+"""Register of coroutine calls that were not awaited yet, so that a forgotten ``await`` is reported."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 
 class Calls:
-    """Calls that were made and did not begin, first the earliest. The objects of one task attempt share one.
+    """Calls that have not begun, in order. The objects of one task attempt share one register.
 
-    A call may be made in any thread, while another one looks: what is looked at is a copy, taken in one step.
+    Threads may add calls while others read: each read works on a copy taken in one step.
     """
 
     def __init__(self) -> None:
@@ -19,26 +19,26 @@ class Calls:
         self._numbers = count()
 
     def add(self, owner: object, call: str) -> int:
-        """Notes a call, such as ``write(...)``; returns what `begin` is told."""
+        """Registers a call, such as ``write(...)``; returns its number for `begin`."""
         number = next(self._numbers)
         self._made[number] = owner, call
         return number
 
     def begin(self, number: int) -> None:
-        """Takes a call back: it was awaited."""
+        """Removes a call that was awaited."""
         self._made.pop(number, None)
 
     def forget(self, owner: object) -> None:
-        """Takes all calls of an object back: they do not matter any more."""
+        """Removes all calls of an object."""
         for number in [number for number, (of, _) in list(self._made.items()) if of is owner]:
             self.begin(number)
 
     def first(self, owner: object | None = None) -> tuple[object, str] | None:
-        """The first call that did not begin, with its object; of one object, or of any."""
+        """Returns the first call that has not begun, with its object; of `owner`, or of any."""
         return next((made for made in list(self._made.values()) if owner is None or made[0] is owner), None)
 
     def of(self, owner: object) -> list[str]:
-        """The calls of an object that did not begin."""
+        """Returns the calls of an object that have not begun."""
         return [call for of, call in list(self._made.values()) if of is owner]
 
 
@@ -54,7 +54,7 @@ T = TypeVar("T")
 def noted(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Has each call of a coroutine method noted in its object's `_calls` until it begins."""
+    """Decorates a coroutine method so that each call is in its object's `_calls` until it begins."""
 
     @wraps(method)
     async def begun(number: int, caller: S, *args: P.args, **kwargs: P.kwargs) -> T:

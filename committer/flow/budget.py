@@ -1,4 +1,4 @@
-"""A bound on something that is held for a while: bytes in memory, above all."""
+"""Limit on an amount that is held for a while, such as bytes in memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from contextlib import asynccontextmanager
 
 
 class Budget:
-    """Lets so much be held at once; who asks for more waits, first in, first out.
+    """Limit on the amount held at once; callers beyond it wait in order. For one event loop.
 
-    More than all of it may be asked for: then it is given alone. Used by one event loop.
-
-    Args:
-        most: How much may be held at once.
+    A caller that asks for more than all of it gets it alone.
     """
 
     def __init__(self, most: int) -> None:
@@ -26,12 +23,12 @@ class Budget:
 
     @property
     def held(self) -> int:
-        """How much is held now."""
+        """The amount held now."""
         return self._held
 
     @asynccontextmanager
     async def hold(self, amount: int) -> AsyncIterator[None]:
-        """Holds an amount for the length of a block."""
+        """Holds an amount for the duration of a block."""
         await self._take(amount)
         try:
             yield
@@ -49,7 +46,7 @@ class Budget:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                # Given in the same moment.
+                # Granted at the same moment.
                 self._held -= amount
             self._serve()
             raise

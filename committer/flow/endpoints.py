@@ -1,4 +1,4 @@
-"""The pacer of each endpoint, and shares of its rate for other processes."""
+"""Shared pacer of each endpoint, and shares of its rate for other processes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, Runtime], 
 
 
 def claim_limits(endpoint: str, *, concurrency: int, rate: float | None = None) -> Claim:
-    """Asks for limits of the pacer that everything in the running loop shares for an endpoint, and names it.
+    """Claims limits of the running loop's shared pacer for an endpoint.
 
-    The lowest rate that a claim which is held asks for holds for all of them; when that claim is released, the next. So
-    a user who finds a store overloaded can start a job with a lower rate in a living process, and a process that must
-    stay below some rate is below it as long as one of its jobs says so. Of concurrencies the greatest holds, for as
-    long as the loop: each job bounds its own work.
+    The lowest rate among the held claims applies to all of them, and the next lowest after its release. So a user
+    who sees a store overloaded can start a job with a lower rate in the same process. The highest concurrency
+    applies, for the life of the loop, since each job bounds its own work.
 
     Raises:
         ValueError: `concurrency` is below 1, or `rate` is neither positive nor None.
         RuntimeError: No event loop is running.
     """
     pacers = _shared.setdefault(asyncio.get_running_loop(), {})
-    # Another runtime is another clock: what one simulation learnt must not leak into the next.
+    # Another runtime is another clock: one simulation must not affect the next.
     key = (endpoint, current_runtime())
     pacer = pacers.get(key)
     if pacer is None:
@@ -35,23 +34,19 @@ def claim_limits(endpoint: str, *, concurrency: int, rate: float | None = None) 
 
 
 def forget_limits(loop: asyncio.AbstractEventLoop) -> None:
-    """Lets go of the pacers of a loop that is closed: one whose runtime refers to the loop would keep it for ever."""
+    """Removes the pacers of a closed loop, which a runtime that refers to the loop would keep alive."""
     _shared.pop(loop, None)
 
 
-# What is left over where a rate is divided and added up again.
+# Rounding error of a rate that is divided and added up again.
 _ROUNDING = 1e-9
 
 
 class RateShares:
-    """Gives out shares of a rate, one for each worker, as many as there are workers at the time.
+    """Shares of a rate for a changing number of workers; those in use never exceed the rate.
 
-    The number of workers may change: where there are fewer, those that are left get more once earlier shares came back,
-    and where there are more each gets less. The shares that are out never add up to more than the rate.
-
-    Args:
-        rate: What is shared; None for no limit, then only the workers are counted.
-        workers: How many there are; asked each time, taken as 1 at least.
+    With fewer workers the remaining ones get more as soon as earlier shares return. `rate` None means no limit: only
+    workers are counted. `workers` is called each time, and counts as at least 1.
     """
 
     def __init__(self, rate: float | None, workers: Callable[[], int]) -> None:
@@ -61,7 +56,7 @@ class RateShares:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self) -> float | None:
-        """Waits until a worker is free, and returns its share; None without a limit. `give_back` wants it again."""
+        """Waits until a worker is free, and returns its share for `give_back`; None without a limit."""
         while True:
             workers = max(1, self._workers())
             share = 0.0 if self._rate is None else self._rate / workers
@@ -74,7 +69,7 @@ class RateShares:
             await waiter
 
     def give_back(self, share: float | None) -> None:
-        """Ends a share: its worker is done, or dead."""
+        """Returns the share of a worker that ended."""
         self._out.remove(share or 0.0)
         while self._waiting:
             waiter = self._waiting.popleft()
@@ -82,7 +77,7 @@ class RateShares:
                 waiter.set_result(None)
 
     def rest(self, share: float | None) -> float | None:
-        """What no other share takes of the rate: a share, and what is not given out."""
+        """Returns the part of the rate that no other share uses: this share and the unused rest."""
         if self._rate is None or share is None:
             return None
         return max(self._rate - sum(self._out) + share, share)

@@ -1,4 +1,4 @@
-"""Finding which of more texts than fit in memory were noted, with what was noted of each."""
+"""Join of two sets of texts that do not fit in memory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,13 @@ from committer.flow.spill import SpillFile
 T = TypeVar("T")
 
 _PARTITIONS: Final = 128
-# Hashes are signed 64-bit numbers; each partition takes an equal range of them, which the highest bits tell.
+# Hashes are signed 64-bit numbers; their highest bits give the partition.
 _RANGE_BITS: Final = 57
 _BLOCK_BYTES: Final = 1 << 15
 
 
 class Asked(NamedTuple):
-    """A text that is asked for.
-
-    Attributes:
-        number: Its turn; a later one has a higher number.
-        text: What is compared.
-        name: What it is to be told as; empty for the text itself.
-    """
+    """Text to look up: its `number` in rising order, and the name to report (the text itself if empty)."""
 
     number: int
     text: str
@@ -34,17 +28,15 @@ class Asked(NamedTuple):
 
 
 class Matches(Generic[T]):
-    """Notes texts with a value each, is asked for others, and tells which of these were noted, in the order asked.
+    """Notes texts with values, then finds which of other texts were noted, in the order asked. A context manager.
 
-    Both are cut into ranges of hashes, each a temporary file of its own, so that equal texts meet in one range: at
-    most a 128th of what was noted is in memory, and a block of each file. Some 5 microseconds a text. Use it as an
-    asynchronous context manager, or call `close`.
-
-    A text that is not UTF-8, as names on a local disk may be, is equal to none: no name of a job's file is like that.
+    Texts are partitioned by hash into temporary files: at most a 128th of the noted ones, and a block of each file,
+    is in memory. Some 5 microseconds per text. A text that is not UTF-8, such as a name on a local disk, matches
+    none, since no file of a job has such a name.
 
     Args:
-        kind: What the values are: anything that msgspec can write and read.
-        directory: Where files lie; the system's directory for temporary files when None.
+        kind: The type of the values, for msgspec.
+        directory: The directory of the files; the system's temporary directory if None.
 
     Attributes:
         count: Texts noted so far.
@@ -59,11 +51,7 @@ class Matches(Generic[T]):
         self._asked: list[SpillFile[Asked]] = []
 
     async def note(self, texts: Sequence[str], values: Sequence[T]) -> None:
-        """Notes texts; of one that is noted twice the later value counts.
-
-        Raises:
-            CommitterError: The disk did not take a block.
-        """
+        """Notes texts; the later value of a repeated text counts. Raises `CommitterError` if the disk fails."""
         if texts and not self._noted:
             self._noted = [self._file(self._of_noted) for _ in range(_PARTITIONS)]
         for text, value in zip(texts, values, strict=True):
@@ -73,11 +61,7 @@ class Matches(Generic[T]):
         self.count += len(texts)
 
     async def ask(self, asked: Sequence[Asked]) -> None:
-        """Asks for texts, in the order of their numbers.
-
-        Raises:
-            CommitterError: The disk did not take a block.
-        """
+        """Asks for texts in the order of their numbers. Raises `CommitterError` if the disk fails."""
         if asked and not self._asked:
             self._asked = [self._file(Asked) for _ in range(_PARTITIONS)]
         for one in asked:
@@ -86,10 +70,10 @@ class Matches(Generic[T]):
             await self._asked[hash(one.text) >> _RANGE_BITS].append(one)
 
     async def answers(self) -> AsyncGenerator[tuple[int, str, T]]:
-        """Number, name and value of each text that was asked for and noted. Once; nothing is kept afterwards.
+        """Yields number, name and value of each text that was asked for and noted. Once.
 
         Raises:
-            RecordError: Not as much came back as was written.
+            RecordError: Fewer texts came back than were written.
             CommitterError: The disk failed.
         """
         async with AsyncExitStack() as used:
@@ -97,7 +81,7 @@ class Matches(Generic[T]):
             for noted, asked in zip(self._noted, self._asked, strict=False):
                 known = {text: value async for text, value in noted.read()}
                 await noted.close()
-                # Those of one range come in order already.
+                # The texts of one partition are in order already.
                 run: SpillFile[tuple[int, str, T]] = self._file(self._of_answers)
                 used.push_async_callback(run.close)
                 async for number, text, name in asked.read():
@@ -110,7 +94,7 @@ class Matches(Generic[T]):
                 yield answer
 
     async def close(self) -> None:
-        """Frees files and memory. Safe to call twice."""
+        """Frees files and memory. May be called twice."""
         files: list[SpillFile[Any]] = [*self._noted, *self._asked]
         self._noted, self._asked = [], []
         self.count = 0
@@ -130,7 +114,7 @@ class Matches(Generic[T]):
 
 
 async def _merged(runs: Sequence[SpillFile[tuple[int, str, T]]]) -> AsyncGenerator[tuple[int, str, T]]:
-    """What several lists hold, each in the order of its numbers, in the order of all."""
+    """Merges several lists, each ordered by number."""
     readers = [run.read() for run in runs]
     heap = [(item[0], at, item) for at, reader in enumerate(readers) if (item := await anext(reader, None)) is not None]
     heapq.heapify(heap)

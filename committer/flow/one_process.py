@@ -1,4 +1,4 @@
-"""What belongs to the process that opened it: another one can neither use it nor be given a copy."""
+"""Base of objects that only the process that created them can use."""
 
 from __future__ import annotations
 
@@ -9,41 +9,36 @@ from committer.errors import CommitterError
 
 
 class OneProcess:
-    """Base of what knows by itself what was done with it: what another process did, this one would never learn of.
+    """Base of objects that track what was done with them, which they could not for another process.
 
-    A file that a forked child, or a worker of a pool, wrote through a task attempt of its parent would lie in the
-    attempt's directory, and be no part of it. So a child that inherits the object is refused, and pickling and copying
-    are refused everywhere.
+    A file that a forked child or a pool's worker wrote through its parent's task attempt would be in the attempt's
+    directory, but not part of it. So use in a forked child, pickling and copying are refused.
     """
 
     _refused: ClassVar[type[CommitterError]]
-    """The error that another process gets."""
+    """The error for another process."""
 
     _instead: ClassVar[str]
-    """What another process does instead; completes ``next step:``."""
+    """Advice for another process; completes ``next step:``."""
 
     _forks: ClassVar[int] = 0
-    """How often this process, and those it descends from, were forked: os.getpid() would be a system call a write."""
+    """Number of forks of this process and its ancestors; os.getpid() would be a system call per write."""
 
     def __init__(self) -> None:
         super().__init__()
         self._opened_after = OneProcess._forks
 
     def _told_as(self) -> str:
-        """What errors call it, such as ``task 3 attempt 0``."""
+        """Returns the object's name in errors, such as ``task 3 attempt 0``."""
         raise NotImplementedError
 
     @property
     def _is_inherited(self) -> bool:
-        """Whether this process is a forked child of the one that opened it: leaving a block there does nothing."""
+        """Whether this process is a forked child of the creator; then leaving a block does nothing."""
         return self._opened_after != OneProcess._forks
 
     def _check_process(self, operation: str = "") -> None:
-        """Refuses to be used in a forked child.
-
-        Raises:
-            CommitterError: This process was forked since; nothing was changed.
-        """
+        """Refuses use in a forked child, without effect."""
         if self._opened_after != OneProcess._forks:
             raise self._refused(
                 f"{self._told_as()} was opened before this process was forked, and belongs to its parent",
@@ -52,7 +47,7 @@ class OneProcess:
             )
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        # Pickling ends here, and so do copy.copy and copy.deepcopy.
+        # Pickling, copy.copy and copy.deepcopy all end here.
         raise self._refused(
             f"{self._told_as()} cannot be pickled or copied: it belongs to the process that opened it, which would not "
             "know what is done with a copy",

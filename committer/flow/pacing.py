@@ -1,20 +1,11 @@
-"""Adaptive limits of an endpoint: calls in flight and calls a second.
+"""Adaptive limits of an endpoint: calls in flight and calls per second.
 
-Plain additive increase runs into the store's ceiling again as fast as it left the ground, and every collision costs a
-pause. So the value at which the store last refused is remembered: the limit comes back quickly to a little below it,
-and from there takes its time. Past it nothing is known any more, and growth is quick again. docs/pacing.md has the
-figures these constants were chosen by.
-
-`AsyncLimiter` reads the time of the running loop, and its rate is fixed when it is made. This subclass replaces the
-one property it reads the clock through (`_loop`), so that injected time drives it, and reads and sets the two numbers
-it keeps (`_level`, and as of when), so that a bucket of another rate goes on where this one stood. It never lets the
-limiter queue any caller: its heap serves waiters by amount and starves large ones; the queue is the pacer's.
-
-A `Pacer` hands out permits, one for each wire call. Callers queue first in, first out, whatever they ask for: a large
-acquire waits for those before it and holds back those after it. Only the head of the queue waits for anything (the end
-of a pause, a free slot, tokens in the bucket), in that order, so a call goes out the moment its tokens are taken and
-the rate holds on the wire. When the store asks to slow down, the endpoint pauses, rate and concurrency are cut, and
-then grow back step by step (`committer.flow.pacing`).
+A `Pacer` hands out one permit per wire call, in the order of requests, whatever their amounts. Only the head of the
+queue waits, for the end of a pause, then a free slot, then tokens, so the rate holds on the wire. When the store
+throttles, the endpoint pauses, and rate and concurrency are cut and grow back in steps. Plain additive increase
+would soon hit the store's ceiling again, and each collision costs a pause. So the last refused value is remembered:
+growth is quick to a little below it, slow up to it, and quick beyond. docs/pacing.md has the figures behind these
+constants.
 """
 
 from __future__ import annotations
@@ -35,69 +26,65 @@ from committer.flow.runtime import Runtime, Timer, current_runtime
 from committer.logs import job_logger
 
 DECREASE: Final = 0.7
-"""What a refusal leaves of a limit that had held for a while."""
+"""Factor of a cut after a stable period."""
 
 DECREASE_IN_A_STORM: Final = 0.5
-"""What a refusal leaves of a limit that was cut a moment ago: the ceiling is far below, or the service is down."""
+"""Factor of a cut shortly after another: the ceiling is far below, or the service is down."""
 
 STORM_S: Final = 3.0
-"""Seconds within which a further cut is part of a storm; a pause of a second or two lies between two cuts."""
+"""Seconds within which a further cut is part of a storm; pauses between cuts are a second or two."""
 
 GROWTH_INTERVAL_S: Final = 0.1
-"""Seconds that one step of growth stands for."""
+"""Seconds per step of growth."""
 
 MOST_STEPS: Final = 10
-"""Steps that one answer can bring, so that a rate of one a second grows as fast as any, and an idle hour brings
-nothing."""
+"""Most steps per response, so that a rate of one per second grows like others, and an idle hour brings nothing."""
 
 GROWTH_STEPS: Final = 100
 """Steps from nothing to the full limit."""
 
 CAUTION: Final = 0.9
-"""Where the slow approach begins, as a share of the value that was refused."""
+"""Start of slow growth, as a share of the refused value."""
 
 CAUTIOUS_STEPS: Final = 100
-"""Steps from there to the value that was refused."""
+"""Steps from there to the refused value."""
 
 
 class AdaptiveLimit:
-    """One number: calls a second, or calls in flight.
+    """Adaptive limit of calls per second, or of calls in flight.
 
     Args:
-        most: The full limit, where it begins.
-        least: Where cuts end; a full limit below it is not cut at all.
-
-    Attributes:
-        most: The full limit.
+        most: The full limit and start value.
+        least: The lowest value of cuts; a full limit below it is never cut.
     """
 
     __slots__ = ("_least", "_reached", "_refused", "most")
 
     def __init__(self, most: float, least: float) -> None:
         self.most: float = most
-        # How far it came since the last cut, which `most` may hide; without bound when it was never cut, or came back.
+        # Growth since the last cut, which `most` may hide; infinite if never cut, or fully recovered.
         self._reached = math.inf
         self._least = least
         self._refused = 0.0
 
     @property
     def value(self) -> float:
-        """The limit now."""
+        """The current limit."""
         return min(self._reached, self.most)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing is left to grow."""
+        """Whether the limit has fully grown."""
         return self._reached >= self.most
 
     def cut(self, *, in_a_storm: bool) -> None:
-        """The store refused at this value."""
+        """Cuts the limit after a refusal."""
         value = self._refused = self.value
         kept = value * (DECREASE_IN_A_STORM if in_a_storm else DECREASE)
         self._reached = max(min(self._least, value), kept)
 
     def grow(self, steps: int) -> None:
-        """The store answered, that many intervals after the last step."""
+        """Grows the limit by a number of steps."""
         for _ in range(steps):
             self._step()
 
@@ -113,12 +100,12 @@ class AdaptiveLimit:
         self._reached = grown if grown < self.most else math.inf
 
     def limit(self, most: float) -> None:
-        """Changes the full limit. What a refusal cut, and has not grown back yet, stays cut below a wider one."""
+        """Changes the full limit; a cut that has not grown back stays."""
         self.most = most
 
 
 class _Clock:
-    """As much of an event loop as a bucket asks that never waits."""
+    """The part of an event loop that `AsyncLimiter` needs: its clock."""
 
     __slots__ = ("time",)
 
@@ -127,12 +114,11 @@ class _Clock:
 
 
 class Bucket(AsyncLimiter):
-    """Requests per second, with a burst.
+    """Token bucket that holds `burst` tokens, at least 1, and starts full.
 
-    Args:
-        rate: Tokens that flow in, per second.
-        burst: Tokens it holds when full, at least 1; it starts full.
-        runtime: Whose clock it runs on.
+    `AsyncLimiter` reads the running loop's clock and has a fixed rate. This subclass replaces `_loop` by an injected
+    clock, and reads and sets `_level` and `_last_check` so that a bucket of another rate continues from here. No
+    caller waits in `AsyncLimiter`, whose heap orders by amount and starves large ones.
     """
 
     __slots__ = ("_clock", "rate")
@@ -146,22 +132,17 @@ class Bucket(AsyncLimiter):
         self.rate: float = rate
         self._clock = cast("AbstractEventLoop", _Clock(runtime))
 
-    # aiolimiter asks this for the time, and would ask it for timers if a caller waited in `acquire`.
+    # aiolimiter reads the time from this; it would also start timers if a caller waited in `acquire`.
     @property
     def _loop(self) -> AbstractEventLoop:
         return self._clock
 
     def take(self, amount: float, now: float) -> float:
-        """Takes `amount` tokens, at most the burst, if they are there.
+        """Takes `amount` tokens (at most the burst) if they are there.
 
-        Args:
-            amount: How many.
-            now: The time on the runtime's clock.
-
-        Returns:
-            0 when they were taken; else the seconds until they will be there, if no other caller takes any.
+        Returns 0, or the seconds until they will be there if no other caller takes any.
         """
-        # What `has_capacity` does, in one call: this is asked before each store call, whose caller knows the time.
+        # As `has_capacity`, in one call, since every store call comes here.
         level = self._level
         if now > self._last_check:
             if level:
@@ -174,12 +155,12 @@ class Bucket(AsyncLimiter):
         return (level + amount - self.max_rate) / self.rate
 
     def drain(self, seconds: float) -> None:
-        """Leaves one token at most, and that in `seconds`: what a pause saves up must not come out as a burst."""
+        """Leaves at most one token, in `seconds`: a pause must not save up a burst."""
         self._leak()
         self._level = max(self._level, self.max_rate - 1.0 + seconds * self.rate)
 
     def at_rate(self, rate: float, burst: float, runtime: Runtime) -> Bucket:
-        """A bucket of another rate that holds what this one holds, or as much of it as fits."""
+        """Returns a bucket of another rate with the same tokens, as far as they fit."""
         self._leak()
         successor = Bucket(rate, burst, runtime)
         successor._last_check = self._last_check
@@ -192,12 +173,12 @@ DECREASE_INTERVAL_S = 1.0
 
 
 class Limits:
-    """What an endpoint allows now, and how far that is from all it was made with.
+    """Current limits of an endpoint.
 
     Attributes:
         in_flight: Permits held at once.
-        per_second: Tokens a second; None for no limit.
-        reduced: Whether a cut has not grown back yet.
+        per_second: Tokens per second; None for no limit.
+        reduced: Whether a cut has not fully grown back.
     """
 
     __slots__ = ("_grown_at", "_reduced_at", "in_flight", "per_second", "reduced")
@@ -210,13 +191,10 @@ class Limits:
         self._grown_at = -math.inf
 
     def cut(self, now: float, granted_at: float | None) -> bool:
-        """The store refused a call; False where that is no new sign, and cuts nothing.
+        """Cuts the limits after a refused call; returns False if that call is no new sign.
 
-        All calls that were in flight when the limits were last cut are one sign, not many.
-
-        Args:
-            now: The time.
-            granted_at: When the refused call got its permit; when not known, cuts are a second apart.
+        All calls in flight at the last cut are one sign. `granted_at` is the time of the call's permit; if unknown,
+        cuts are a second apart.
         """
         is_new = now >= self._reduced_at + DECREASE_INTERVAL_S if granted_at is None else granted_at > self._reduced_at
         if not is_new:
@@ -230,15 +208,9 @@ class Limits:
         return True
 
     def grow(self, now: float, granted_at: float, paused_until: float) -> bool:
-        """The store answered: limits that were cut grow, by a step for each tenth of a second since they last did.
+        """Grows cut limits after a response, by a step per 0.1 s since the last growth; returns whether they grew.
 
-        Args:
-            now: The time.
-            granted_at: When the call that was answered got its permit: one from before the last cut says nothing.
-            paused_until: When the last pause ended; it lets nothing grow.
-
-        Returns:
-            Whether they grew.
+        A call with a permit (`granted_at`) from before the last cut says nothing; nothing grows until a pause ends.
         """
         steps = min(int((now - max(self._grown_at, paused_until)) / GROWTH_INTERVAL_S), MOST_STEPS)
         if granted_at <= self._reduced_at or steps < 1:
@@ -251,7 +223,7 @@ class Limits:
         return True
 
     def change(self, concurrency: int, rate: float | None) -> None:
-        """Other limits hold when nothing is cut. Concurrency only grows; what a cut took stays cut."""
+        """Changes the full limits. Concurrency only grows; cuts stay."""
         self.in_flight.limit(max(self.in_flight.most, concurrency))
         if rate is None:
             self.per_second = None
@@ -270,15 +242,15 @@ Kind: TypeAlias = Literal["read", "write", "delete"]
 
 
 class Weights(NamedTuple):
-    """Tokens that one call of each kind costs; 0 leaves a kind out of the rate, not out of the concurrency.
+    """Tokens that one call of each kind costs; 0 exempts a kind from the rate, not from the concurrency.
 
-    One each, as services count: Azure's and S3's limits are requests a second. Hadoop's ABFS client paces renames
-    alone, one token each (`AzureBlobFileSystem.commitSingleFileByRename`); ``Weights(0, 1, 0)`` comes nearest to it.
+    One each, as Azure and S3 count requests per second. Hadoop's ABFS client paces only renames, one token each
+    (`AzureBlobFileSystem.commitSingleFileByRename`); ``Weights(0, 1, 0)`` is closest to that.
 
     Attributes:
-        read: Status, listing, reading.
-        write: Creating, writing, renaming.
-        delete: Deleting; of a batch, each name.
+        read: Status, list and read.
+        write: Create, write and rename.
+        delete: Delete; in a batch, each name.
     """
 
     read: float = 1.0
@@ -287,7 +259,7 @@ class Weights(NamedTuple):
 
     @property
     def by_kind(self) -> dict[Kind, float]:
-        """The same as a table."""
+        """The weights as a table."""
         return {"read": self.read, "write": self.write, "delete": self.delete}
 
 
@@ -297,30 +269,29 @@ ONE_EACH: Final[Mapping[Kind, float]] = Weights().by_kind
 _log = job_logger("committer.flow")
 
 DEFAULT_PAUSE_S: Final = 0.2
-"""How long an endpoint rests after a throttled call that did not say for how long."""
+"""Seconds of a pause if the throttled call gives none."""
 
 BURST_AFTER_REFUSAL_S: Final = 0.1
-"""How many seconds of its rate an endpoint that refused may be sent at once, until its limits are whole again.
+"""Seconds of its rate that an endpoint gets in one burst while its limits are cut.
 
-A process that had no processor for a while would send all that it saved up: more than a service takes at once that has
-just shown its limit, so that each such moment would look like a ceiling far below.
+After a stall of the process, all saved-up tokens at once would exceed what such a service takes, and look like a
+ceiling far below.
 """
 
 LONGEST_PAUSE_S: Final = 300.0
-"""The longest pause that a store can ask for."""
+"""Longest pause that a store can ask for, in seconds."""
 
-# Event loops time to the millisecond; a shorter wait would make a loop spin for a fraction of one.
+# Event loops have millisecond timers; a shorter wait would make a loop spin.
 _SHORTEST_TIMER_S = 0.001
 
 
 class Permit:
-    """The right to make one wire call; an asynchronous context manager around that call, to be used once.
+    """Context manager for one wire call.
 
-    Leaving it with a `StoreThrottledError` tells the pacer; leaving it with any answer of the store lets limits that
-    were cut grow back.
+    On exit with `StoreThrottledError` the pacer cuts its limits; any other response lets cut limits grow.
 
     Attributes:
-        waited_s: Seconds it was waited for; known inside the block.
+        waited_s: Seconds of the wait; set on entry.
     """
 
     __slots__ = ("_amount", "_granted_at", "_kind", "_pacer", "waited_s")
@@ -356,9 +327,9 @@ class _Waiter:
 
 
 class Claim:
-    """What one user of an endpoint asked of its limits: a job, a task attempt, an operation. Made by `Pacer.claim`.
+    """Claim of a job, task attempt or operation on an endpoint's limits; see `Pacer.claim`.
 
-    It counts until it is released; one that is dropped unreleased counts until it is collected.
+    Counts until it is released, or garbage-collected.
 
     Attributes:
         pacer: The limits.
@@ -377,25 +348,25 @@ class Claim:
         return Pacer.claim, (self.pacer, self.concurrency, self.rate)
 
     def release(self) -> None:
-        """Ends the claim: the other claims alone make the endpoint's limits. Does nothing the second time."""
+        """Releases the claim. Does nothing the second time."""
         self.pacer._released(self)
 
 
 class Pacer:
-    """The limits of one endpoint. Used by one event loop; `committer.flow.endpoints` has the shared one.
+    """Pacer of one endpoint, for one event loop; `committer.flow.endpoints` has the shared one.
 
-    In any stretch of `t` seconds at most ``rate * t + min(burst, rate)`` tokens are given out (at least one at a time),
-    those of a permit that costs more than the burst while it waits; and never more than `concurrency` permits are held
-    at once. While limits are cut the burst is `BURST_AFTER_REFUSAL_S` of the rate at most.
+    In any `t` seconds it grants at most ``rate * t + min(burst, rate)`` tokens (at least one at a time; a permit
+    that costs more than the burst gets them while it waits), and never holds more than `concurrency` permits. While
+    limits are cut, the burst is at most `BURST_AFTER_REFUSAL_S` of the rate.
 
-    The limits are those it is made with until the first `claim`. From then on the lowest rate of the claims that are
-    held is its rate. Concurrency only grows, to the greatest that was claimed: each job bounds its own work.
+    From the first `claim` on, the lowest rate of the held claims applies. Concurrency only grows, to the highest
+    claimed: each job bounds its own work.
 
     Attributes:
-        endpoint: What the limits are of.
-        runtime: Whose clock it runs on.
-        granted: Permits given out so far, by kind.
-        throttles: Times the store asked to slow down.
+        endpoint: The key of the limits.
+        runtime: The clock.
+        granted: Permits granted so far, by kind.
+        throttles: Times that the store asked to slow down.
     """
 
     def __init__(
@@ -414,7 +385,7 @@ class Pacer:
         self.throttles: int = 0
         self._burst = burst
         self._limits = Limits(concurrency, rate)
-        # A copy of the value of one of them, which every call asks for.
+        # Copy of a limit's value, since every call reads it.
         self._slots: float = concurrency
         self._bucket = self._make_bucket(rate) if rate is not None else None
         self._claims: WeakSet[Claim] = WeakSet()
@@ -424,7 +395,7 @@ class Pacer:
         self._paused_until = -math.inf
 
     def __reduce__(self) -> tuple[object, ...]:
-        # What goes to another process with a store is the limits, not who waits for them here.
+        # Another process gets the limits, not the queue.
         limits = self._limits
         rate = None if limits.per_second is None else limits.per_second.most
         return _unpickled, (self.endpoint, int(limits.in_flight.most), rate, self._burst)
@@ -436,7 +407,7 @@ class Pacer:
 
     @property
     def rate(self) -> float | None:
-        """Tokens per second, now; None when unlimited."""
+        """Tokens per second, now; None if unlimited."""
         return None if self._bucket is None else self._bucket.rate
 
     @property
@@ -446,30 +417,23 @@ class Pacer:
 
     @property
     def waiting(self) -> int:
-        """Callers that queue for a permit now."""
+        """Callers in the queue now."""
         return len(self._waiters)
 
     def permit(self, kind: Kind = "read", amount: float = 1) -> Permit:
-        """A permit for one wire call.
+        """Returns a permit for one wire call; `kind` is only counted.
 
-        Args:
-            kind: What the call does; only counted.
-            amount: Tokens it costs; more than the burst is taken in several helpings while all others wait.
-
-        Raises:
-            ValueError: `amount` is negative.
+        More tokens than the burst are taken in several portions while all others wait. Raises ValueError for a
+        negative `amount`.
         """
         if amount < 0:
             raise ValueError(f"amount must not be negative: {amount}")
         return Permit(self, kind, amount)
 
     def take(self, kind: Kind, now: float, costs: Mapping[Kind, float] = ONE_EACH) -> bool:
-        """Takes a permit if it is free this moment; who gets it calls `give_back`.
+        """Takes a permit if it is free at this moment, `now`; the caller then calls `give_back` with the same time.
 
-        Args:
-            kind: What the call does; only counted.
-            now: The time on the runtime's clock; `give_back` wants it again.
-            costs: Tokens it costs, by kind: a table, which an endpoint without a rate need not look into.
+        `costs` is a table by kind, which an endpoint without a rate need not read.
         """
         if self._waiters or self._in_use + 1 > self._slots or now < self._paused_until:
             return False
@@ -480,7 +444,7 @@ class Pacer:
         return True
 
     def give_back(self, granted_at: float, error: BaseException | None) -> None:
-        """Ends a permit, with what the call made of it; see `Permit`."""
+        """Returns a permit with the outcome of its call; see `Permit`."""
         self._in_use -= 1
         if error is not None and isinstance(error, StoreThrottledError) and not error.one_name:
             self.throttled(error.retry_after_s, granted_at=granted_at)
@@ -490,13 +454,10 @@ class Pacer:
             self._pump()
 
     def throttled(self, retry_after_s: float | None = None, *, granted_at: float | None = None) -> None:
-        """Notes that the store asked to slow down: cuts rate and concurrency, and pauses the endpoint.
+        """Cuts rate and concurrency and pauses the endpoint after a throttled call.
 
-        All calls that were in flight when the limits were last cut are one sign, not many: they cut nothing again.
-
-        Args:
-            retry_after_s: What the store asked for; `DEFAULT_PAUSE_S` when it did not say.
-            granted_at: When the refused call got its permit; when not known, cuts are a second apart.
+        All calls in flight at the last cut are one sign: they cut nothing again. Without `retry_after_s` it pauses
+        for `DEFAULT_PAUSE_S`; without `granted_at`, the time of the call's permit, cuts are a second apart.
         """
         now = self.runtime.monotonic()
         self.throttles += 1
@@ -514,10 +475,7 @@ class Pacer:
         self.pause(pause_s)
 
     def pause(self, seconds: float) -> None:
-        """Gives out no permit for the next `seconds`, at most `LONGEST_PAUSE_S`; never shortens a pause.
-
-        Where a rate holds, calls come one by one afterwards: a pause saves up no burst.
-        """
+        """Grants no permit for `seconds`, at most `LONGEST_PAUSE_S`; never shortens a pause, and saves up no burst."""
         now = self.runtime.monotonic()
         self._paused_until = max(self._paused_until, now + min(seconds, LONGEST_PAUSE_S))
         if self._bucket is not None:
@@ -525,7 +483,7 @@ class Pacer:
         self._rearm()
 
     def claim(self, concurrency: int, rate: float | None = None) -> Claim:
-        """Asks for limits, which hold together with those that others ask for until `Claim.release`.
+        """Claims limits until `Claim.release`, together with other claims.
 
         Raises:
             ValueError: `concurrency` is below 1, or `rate` is neither positive nor None.
@@ -542,8 +500,8 @@ class Pacer:
 
     def _follow_claims(self) -> None:
         claims = tuple(self._claims)
-        # With none left the limits stay: what was learnt of the store counts for the next. Held before it is asked for,
-        # since the garbage collector may take the last of those that were not released at any moment.
+        # Without claims the limits stay, since they reflect the store. A tuple holds the claims while they are read:
+        # the garbage collector may remove unreleased ones at any moment.
         if not claims:
             return
         rate = min((claim.rate for claim in claims if claim.rate is not None), default=None)
@@ -552,7 +510,7 @@ class Pacer:
         self._rearm()
 
     async def _acquire(self, kind: Kind, amount: float, now: float) -> float:
-        """Waits for a permit and returns when it was given."""
+        """Waits for a permit and returns the time of its grant."""
         if self.take(kind, now, {kind: amount}):
             return now
         waiter = _Waiter(kind, amount, asyncio.get_running_loop().create_future())
@@ -563,16 +521,16 @@ class Pacer:
             await waiter.future
         except asyncio.CancelledError:
             if not waiter.future.cancelled():
-                # Granted in the same moment: the slot goes back, the tokens are spent.
+                # Granted at the same moment: the slot returns, the tokens are spent.
                 self._in_use -= 1
                 self.granted[kind] -= 1
-            # The caller that is the head now may wait for something else than the one that left.
+            # The new head may wait for something else.
             self._rearm()
             raise
         return waiter.granted_at
 
     def _pump(self) -> None:
-        """Serves the queue as far as it goes, and sets a timer when only time is missing."""
+        """Serves the queue, and sets a timer if only time is missing."""
         while self._waiters:
             head = self._waiters[0]
             if head.future.cancelled():
@@ -615,7 +573,7 @@ class Pacer:
             self._apply()
 
     def _apply(self) -> None:
-        """Makes the limits hold as they are now."""
+        """Applies the current limits."""
         self._slots = self._limits.in_flight.value
         per_second = self._limits.per_second
         if per_second is None:
@@ -643,7 +601,7 @@ def _unpickled(endpoint: str, concurrency: int, rate: float | None, burst: int) 
 
 
 def _answered(error: BaseException) -> bool:
-    """Whether the store was well enough to answer, though not as hoped."""
+    """Whether the error is a response of a working store."""
     return isinstance(error, StoreError) and not isinstance(error, (StoreUnavailableError, StoreOutcomeUnknownError))
 
 

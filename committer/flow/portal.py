@@ -1,9 +1,9 @@
-"""The one event loop that blocking calls of a process run on, in a thread of its own.
+"""Event loop, in a thread of its own, for all blocking calls of a process.
 
-It starts with the first call. A forked child starts another one and leaves the inherited one alone: its thread does not
-exist there, its locks may be held for ever, and closing its loop would unhook the parent's. Non-daemon threads that
-outlive the main thread can go on calling it. At interpreter exit, after those threads ended, the portal releases open
-jobs and files and stops, within seconds; no job is decided then.
+It starts at the first call. A forked child starts its own and never touches the inherited one: its thread does not
+exist there, its locks may be held for ever, and closing its loop would unhook the parent's. Non-daemon threads may
+call it after the main thread ended. At interpreter exit, after those threads, it frees open jobs and files and
+stops, within seconds; it decides no job then.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from committer.flow.threads import LastingExecutor
 T = TypeVar("T")
 
 UNWIND_BOUND_S: Final = 75.0
-"""How long an interrupted call is waited for: longer than the engine gives an abort (`flow.shielded.UNDO_BOUND_S`)."""
+"""Longest wait for an interrupted call, above the engine's limit for an abort (`flow.shielded.UNDO_BOUND_S`)."""
 
 EXIT_BOUND_S: Final = 5.0
-"""How long the end of the interpreter waits for the loop."""
+"""Longest wait of the interpreter's exit for the loop."""
 
 
 _THREADS: Final = 32
 
-# A signal that comes right before a thread begins to wait does not wake it; Python sees it when the wait ends.
+# A signal right before a thread's wait does not wake it: Python handles it only when the wait ends.
 _GLANCE_S = 1.0
 
 
 class Resource(Protocol):
-    """What was opened in this process and must be freed at its end."""
+    """Object that must be freed at the end of the process."""
 
     async def _free(self) -> None: ...
 
 
 class _Call(Generic[T]):
-    """One call on its way through the loop; a thread waits for `done`."""
+    """Call on the loop; a thread waits for `done`."""
 
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
         self.done: threading.Event = threading.Event()
@@ -67,13 +67,13 @@ class _Call(Generic[T]):
             self.error = error
             raise
         except BaseException as error:
-            # KeyboardInterrupt included, say of a store: it belongs to the caller and would end the loop here.
+            # Also KeyboardInterrupt of a store: it belongs to the caller, and would end the loop here.
             self.error = error
         finally:
             self.done.set()
 
     def stop(self) -> None:
-        """Cancels it, once and not again while it unwinds; for the loop's thread."""
+        """Cancels the call once, in the loop's thread."""
         if self._task is not None:
             self._task.cancel()
         elif not self._stopped:
@@ -90,22 +90,23 @@ class _Call(Generic[T]):
             try:
                 raise self.error
             finally:
-                # The traceback holds this frame, which holds the call: without this every failure is a cycle.
+                # The traceback holds this frame, and the frame the call: without this every failure is a reference
+                # cycle.
                 self.error = None
         return cast("T", self._result)
 
 
 class Portal:
-    """A running event loop in a daemon thread.
+    """Running event loop in a daemon thread.
 
     Attributes:
-        pid: The process it runs in.
-        resources: What is freed when it closes.
-        failure: Why its loop ended, when that was not `close`.
+        pid: The process that it runs in.
+        resources: Objects freed when it closes.
+        failure: The error that ended its loop, if `close` did not.
     """
 
-    # Not anyio's start_blocking_portal: it is a generator, and a forked child that ends would finalise the inherited
-    # one, which then waits for a thread that is not there.
+    # Not anyio's start_blocking_portal, which is a generator: a forked child would finalise the inherited one at its
+    # end, and wait for a thread that does not exist there.
 
     def __init__(self) -> None:
         self.pid: int = os.getpid()
@@ -116,39 +117,31 @@ class Portal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._portal: BlockingPortal | None = None
         self._closing: asyncio.Task[None] | None = None
-        # The loop outlives the call that starts it, and so must not inherit that caller's context variables.
+        # The loop outlives the first caller, so it must not inherit its context variables.
         self._thread = threading.Thread(target=Context().run, args=(self._main,), name="committer-sync", daemon=True)
         self._thread.start()
 
     @property
     def is_here(self) -> bool:
-        """Whether the calling thread is the loop's own."""
+        """Whether the calling thread is the loop's."""
         return self._thread.ident == threading.get_ident()
 
     def ready(self) -> BlockingPortal:
-        """Waits until the loop runs.
-
-        Raises:
-            OSError: The system has no event loop to give.
-        """
+        """Waits until the loop runs; raises OSError if the system cannot provide one."""
         self._ready.wait()
         if self._portal is None:
             raise self.failure or RuntimeError("the event loop ended before it began")
         return self._portal
 
     def start(self, call: _Call[Any]) -> None:
-        """Begins a call in the caller's context variables.
-
-        Raises:
-            RuntimeError: The portal closed.
-        """
+        """Starts a call in the caller's context variables; raises RuntimeError after `close`."""
         self.ready().start_task_soon(self._run, call, name="committer.sync")
 
     def stop(self, call: _Call[Any]) -> None:
-        """Cancels a call, begun or not; returns at once."""
+        """Cancels a call without waiting for it."""
         try:
             if self._loop is not None:
-                # Straight to the loop, for the portal would wait until the loop has time.
+                # Directly to the loop: the portal would wait until the loop has time.
                 self._loop.call_soon_threadsafe(call.stop)
                 return
         except RuntimeError:
@@ -156,7 +149,7 @@ class Portal:
         call.stop()
 
     def close(self) -> None:
-        """Frees what is open, cancels what runs, ends the thread; waits `EXIT_BOUND_S` at most."""
+        """Frees resources, cancels calls and ends the thread; waits at most `EXIT_BOUND_S`."""
         if self._ready.wait(EXIT_BOUND_S) and self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._begin_to_close)
@@ -202,7 +195,7 @@ class Portal:
 
 
 class _Process:
-    """What this module knows of its process."""
+    """State of this module in its process."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -211,7 +204,7 @@ class _Process:
         self.ended = False
 
     def before_fork(self) -> None:
-        # A portal that starts imports modules, whose import locks a child would inherit for ever.
+        # A starting portal imports modules: a child would inherit their locks for ever.
         self.lock.acquire()
 
     def after_fork_in_parent(self) -> None:
@@ -219,7 +212,7 @@ class _Process:
 
     def after_fork_in_child(self) -> None:
         self.lock = threading.RLock()
-        # Kept, so that nothing of it is finalised.
+        # Kept, so that it is not finalised.
         if self.portal is not None:
             self.inherited.append(self.portal)
             self.portal = None
@@ -248,7 +241,7 @@ os.register_at_fork(
 
 
 def is_ending() -> bool:
-    """Whether the interpreter is past the point where calls can be made from here: in its exit handlers."""
+    """Whether the interpreter runs its exit handlers, so that no more calls can be made."""
     return _process.ended or (
         not threading.main_thread().is_alive() and threading.current_thread() is threading.main_thread()
     )
@@ -260,15 +253,15 @@ def wait_for(
     *,
     undo: Callable[[T, BaseException], Awaitable[object]] | None = None,
 ) -> T:
-    """Runs a coroutine on the portal's loop, with the caller's context variables, and returns or raises what it does.
+    """Runs a coroutine on the portal's loop, in the caller's context variables, and returns its result.
 
-    When the wait is interrupted (KeyboardInterrupt, or what a signal handler raises) the coroutine is cancelled and
-    waited for until it has unwound, `UNWIND_BOUND_S` at most; a second interrupt ends that wait.
+    An interrupt (KeyboardInterrupt, or an error of a signal handler) cancels the coroutine and waits until it has
+    unwound, at most `UNWIND_BOUND_S`; a second interrupt ends that wait.
 
     Args:
-        function: Called on the loop; gives what is awaited there.
-        operation: What it is called in errors.
-        undo: Given the result, and the interrupt that keeps the caller from ever getting it.
+        function: Called on the loop; returns the awaitable.
+        operation: Its name in errors.
+        undo: Called with the result and the interrupt that kept it from the caller.
 
     Raises:
         CommitterError: Called on the loop's own thread, or while the interpreter exits.
@@ -308,12 +301,12 @@ def wait_for(
     except RuntimeError as error:
         if threading.main_thread().is_alive():
             raise
-        # The thread pools of other libraries end with the main thread, while other threads still run.
+        # Thread pools of other libraries end with the main thread, while other threads still run.
         raise _ending(operation, outcome_known=False) from error
 
 
 def free_at_exit(resource: Resource) -> None:
-    """Has something freed when the interpreter exits, if it lives until then."""
+    """Registers an object to be freed when the interpreter exits."""
     _process.current().resources.add(resource)
 
 
@@ -340,7 +333,7 @@ def _unwind(
 
 def _ending(operation: str, *, outcome_known: bool = True) -> BaseException:
     if threading.current_thread().daemon:
-        # The interpreter does not wait for this thread, which should go without a word.
+        # The interpreter does not wait for a daemon thread, which should end silently.
         return SystemExit()
     return CommitterError(
         f"the interpreter is exiting: {operation} cannot run any more",

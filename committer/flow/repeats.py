@@ -1,4 +1,4 @@
-"""Finds texts that occur twice among more than fit in memory."""
+"""Search for texts that occur twice among more than fit in memory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from typing import Final, NamedTuple, Self
 
 from committer.flow.spill import SpillFile, lost
 
-# Bits for each hash there may be.
+# Bits per hash.
 _ROOM: Final = 8
 
 
 class HashFilter:
-    """Hashes in one to two bytes each. All that were added are in it, and up to one in eight of those that were not.
-
-    Args:
-        most: How many there may be.
+    """Set of at most `most` hashes in one to two bytes each; up to one in eight other hashes seem to be in it.
 
     Attributes:
         count: Hashes added so far.
@@ -31,7 +28,7 @@ class HashFilter:
         self._bits = bytearray(size // 8)
 
     def update(self, numbers: Iterable[int]) -> None:
-        """Adds some."""
+        """Adds hashes."""
         bits, mask = self._bits, self._mask
         for number in numbers:
             place = number & mask
@@ -53,34 +50,27 @@ BLOCK: Final = 1 << 16
 
 _PARTITIONS: Final = 128
 _PARTITION_BLOCK_BYTES: Final = 1 << 15
-# Hashes are signed 64-bit numbers; each partition takes an equal range of them, which the highest bits tell.
+# Hashes are signed 64-bit numbers; their highest bits give the partition.
 _RANGE_BITS: Final = 57
 
 
 class Lacking(NamedTuple):
-    """Texts that were added elsewhere, and not here.
-
-    Attributes:
-        hashes: Their hashes, as many as were asked for.
-        number: How many there are.
-    """
+    """Texts that were added elsewhere, and not here: their number, and at most the wanted number of hashes."""
 
     hashes: set[int]
     number: int
 
 
 class Repeats:
-    """Finds which of many texts were added more than once, by their hashes: 8 bytes a text.
+    """Finds texts that were added more than once, by their hashes of 8 bytes. A context manager.
 
-    Hashes are held in memory up to a block; from then on each block is cut into ranges, and each range is a
-    file of its own, so that equal hashes meet in one file and each file is looked at alone: at most a 128th of all
-    texts, and a block, in memory. Hashes of different texts can be equal, so a caller told that some repeat looks at
-    the texts themselves (two of ten million are by chance, in one of 400,000 jobs). About 0.4 microseconds a text. Use
-    it as an asynchronous context manager, or call `close`.
+    Beyond a block, hashes are partitioned by range into files, so at most a 128th of all hashes and a block are in
+    memory. Different texts can have equal hashes (two of ten million, in one of 400,000 jobs), so the caller
+    compares the texts that seem to repeat. About 0.4 microseconds per text.
 
     Args:
-        block: Hashes in memory at once.
-        directory: Where files lie; the system's directory for temporary files when None.
+        block: Most hashes in memory.
+        directory: The directory of the files; the system's temporary directory if None.
 
     Attributes:
         count: Texts added so far.
@@ -97,15 +87,11 @@ class Repeats:
 
     @property
     def on_disk(self) -> bool:
-        """Whether the first block was passed."""
+        """Whether hashes went to disk."""
         return bool(self._files)
 
     async def add(self, texts: Iterable[str]) -> None:
-        """Adds texts.
-
-        Raises:
-            CommitterError: The disk did not take a block.
-        """
+        """Adds texts. Raises `CommitterError` if the disk fails."""
         before = len(self._hashes)
         self._hashes.extend(map(hash, texts))
         self.count += len(self._hashes) - before
@@ -113,10 +99,10 @@ class Repeats:
             await self._spill()
 
     async def find(self) -> set[int]:
-        """The hashes that were added more than once. Call it when all texts are added.
+        """Returns the hashes that were added more than once, after all texts were added.
 
         Raises:
-            RecordError: Not as many came back as were added.
+            RecordError: Fewer hashes came back than were added.
             CommitterError: The disk failed.
         """
         if not self._files:
@@ -133,15 +119,9 @@ class Repeats:
         return found
 
     async def common(self, others: Repeats, *, kept: int = BLOCK) -> set[int] | HashFilter:
-        """The hashes of texts that were added both here and to `others`. More may be added afterwards.
+        """Returns the hashes of texts added both here and to `others`; raises as `find`. More may be added afterwards.
 
-        Args:
-            others: The other texts.
-            kept: More hashes than these come as a filter, which takes a few others for one of them.
-
-        Raises:
-            RecordError: Not as many came back as were added.
-            CommitterError: The disk failed.
+        More than `kept` hashes are returned as a filter, which seems to contain a few others.
         """
         found: set[int] | HashFilter = set()
         async for mine, theirs in self._beside(others):
@@ -152,7 +132,7 @@ class Repeats:
         return found
 
     async def lacking(self, others: Repeats, *, most: int) -> Lacking:
-        """What was added to `others` and not here, at most so many hashes of it; as `common`."""
+        """Returns texts that were added to `others` and not here, with at most `most` hashes."""
         hashes, count = set[int](), 0
         async for mine, theirs in self._beside(others):
             theirs -= mine
@@ -161,7 +141,7 @@ class Repeats:
         return Lacking(hashes, count)
 
     async def _beside(self, others: Repeats) -> AsyncIterator[tuple[set[int], set[int]]]:
-        """The hashes of both, a range at a time."""
+        """Yields the hashes of both, a range at a time."""
         if not (self._files or others._files):
             yield set(self._hashes), set(others._hashes)
             return
@@ -171,7 +151,7 @@ class Repeats:
             yield set(await _hashes_of(mine)), set(await _hashes_of(theirs))
 
     async def close(self) -> None:
-        """Frees files and memory. Safe to call twice."""
+        """Frees files and memory. May be called twice."""
         files, self._files, self._hashes = self._files, [], array("q")
         self.count = 0
         for file in files:
@@ -192,7 +172,7 @@ class Repeats:
                 SpillFile(bytes, directory=self._directory, block_bytes=_PARTITION_BLOCK_BYTES)
                 for _ in range(_PARTITIONS)
             ]
-        # Negative numbers count from the end: each range has its index all the same.
+        # A negative number indexes from the end, so each range has its own index.
         ranges = [array("q") for _ in range(_PARTITIONS)]
         appends = [part.append for part in ranges]
         for number in hashes:

@@ -1,8 +1,7 @@
-"""Sending a store call again: which failures allow it, and how long to wait before.
+"""Retries of store calls: which failures allow one, and how long to wait before.
 
-Two kinds of failure leave nothing behind (`StoreThrottledError`, `StoreUnavailableError`): any call may be sent again
-after them. After a lost answer (`StoreOutcomeUnknownError`) only a call whose repetition changes nothing may, and then
-no later failure can claim any more that nothing was done.
+`StoreThrottledError` and `StoreUnavailableError` mean no effect, so any call may be repeated. After a lost response
+(`StoreOutcomeUnknownError`) only an idempotent call may, and no later failure can mean that nothing was done.
 """
 
 from __future__ import annotations
@@ -19,19 +18,18 @@ T = TypeVar("T")
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how fast a call is sent again.
+    """Number and pace of retries.
 
     Attributes:
-        attempts: Calls made in all, the first one included; those that the store asked to slow down for, or to wait,
-            are left out where `throttled_attempts` counts them.
-        throttled_attempts: Calls made in all while the store asks to slow down, or says that it will serve again;
-            None counts those like any other. That a store is busy says nothing about the call, and other clients may
-            keep it busy for a while: Hadoop's S3 client, too, gives throttling a number of its own
-            (`fs.s3a.retry.throttle.limit`, 20). So it does not if a server begins to work, for half a minute or more.
-        base_s: Seconds that the first wait is below; the bound doubles with every further one.
-        cap_s: Seconds that every wait is below, except where the store itself asked for longer.
-        budget_s: Seconds after which no further call is made, counted from the first failure, so that a queue before
-            the first call takes nothing from it; a wait that would end later is not begun.
+        attempts: Most calls, with the first one; without throttled ones if `throttled_attempts` counts them.
+        throttled_attempts: Most calls while the store asks to slow down, or says that it will serve again (as a
+            starting server does for half a minute or more); None counts them as others. A busy store says nothing
+            about the call and may stay busy for a while. Hadoop's S3 client has an own limit, too
+            (`fs.s3a.retry.throttle.limit`, 20).
+        base_s: Upper bound of the first wait in seconds; doubles with each further wait.
+        cap_s: Upper bound of every wait in seconds, unless the store asks for longer.
+        budget_s: Seconds from the first failure after which no further call is made; so a queue before the first
+            call does not count. A wait that would end later is not begun.
     """
 
     attempts: int = 5
@@ -49,7 +47,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("base_s, cap_s and budget_s must not be negative")
 
     def is_used_up(self, failed: int, throttled: int) -> bool:
-        """Whether no further call is made after so many failures, and so many of them throttled."""
+        """Whether no further call is made after `failed` failures, of which `throttled` were throttled."""
         if self.throttled_attempts is None:
             return failed >= self.attempts
         return failed - throttled >= self.attempts or throttled >= self.throttled_attempts
@@ -64,7 +62,7 @@ def asks_to_wait(error: BaseException) -> bool:
 
 
 def nothing_was_done(error: BaseException) -> bool:
-    """Whether the store did not take the request, so that any call may be sent again."""
+    """Whether the store did not take the request, so that any call may be repeated."""
     return isinstance(error, (StoreThrottledError, StoreUnavailableError))
 
 
@@ -76,26 +74,23 @@ async def retry(
     is_retryable: Callable[[BaseException], bool] | None = None,
     on_retry: Callable[[BaseException, int, float], object] | None = None,
 ) -> T:
-    """Makes a call, and again while it fails in a way that allows it.
+    """Makes a call, and repeats it after failures that allow it.
 
-    Waits are drawn evenly between nothing and a bound that doubles (full jitter), so that callers refused together do
-    not come back together; a wait is never shorter than the store asked for.
+    Waits are random between nothing and a bound that doubles (full jitter), so that callers refused together do not
+    return together; never shorter than the store asked for.
 
     Args:
         call: Makes one attempt.
-        policy: How often and how fast.
-        idempotent: Making the call twice leaves what making it once does; a lost answer is then retried too.
-        is_retryable: Which failures allow another attempt, instead of the rule above.
-        on_retry: Told the failure, the number of attempts made so far, and the seconds until the next.
-
-    Returns:
-        What the first attempt that succeeds returns.
+        policy: The number and pace of retries.
+        idempotent: Whether the call is idempotent; then it is repeated after a lost response, too.
+        is_retryable: Which failures allow a repetition, instead of the rule above.
+        on_retry: Called with the failure, the number of attempts so far, and the seconds until the next.
 
     Raises:
-        StoreOutcomeUnknownError: An answer was lost and the last attempt was refused: what the lost one did is still
-            not known. Its cause is the last failure.
-        Exception: The last failure, or the first one that allows no other attempt. When an answer was lost before, it
-            keeps its type and its outcome is ``unknown``.
+        StoreOutcomeUnknownError: A response was lost and the last attempt was refused, so the outcome of the lost
+            one is unknown. Its cause is the last failure.
+        Exception: The last failure, or the first that allows no repetition. If a response was lost before, its
+            outcome is ``unknown``.
     """
     runtime = current_runtime()
     unknown: CommitterError | None = None
@@ -131,13 +126,13 @@ async def retry(
                     on_retry(error, made, wait)
             await runtime.sleep(wait)
     finally:
-        # The error has this frame in its traceback: a frame that has the error makes a ring of both, with all the
-        # frames of the call and what they hold, which waits for the cycle collector.
+        # The error's traceback has this frame. If the frame kept the error, both would be a cycle with all frames of
+        # the call until the collector runs.
         unknown = None
 
 
 def _wait(error: Exception, policy: RetryPolicy, made: int, drawn: float) -> float:
-    # The exponent is bounded so that a generous number of attempts cannot overflow.
+    # Bounded, so that a large number of attempts cannot overflow.
     jitter = drawn * min(policy.cap_s, policy.base_s * 2.0 ** min(made - 1, 60))
     asked = error.retry_after_s if isinstance(error, StoreThrottledError) else None
     return max(jitter, asked or 0.0)

@@ -1,4 +1,4 @@
-"""Clean-up that no cancellation interrupts."""
+"""Cleanup that no cancellation interrupts."""
 
 from __future__ import annotations
 
@@ -9,29 +9,20 @@ from typing import Any, Final
 import anyio
 
 UNDO_BOUND_S: Final = 60.0
-"""Seconds that undoing something may take when its work failed or was cancelled.
+"""Seconds that the undo of failed or cancelled work may take.
 
-A call with its retries takes some seconds where a store fails, and two minutes at most where it asks to slow down
-(`RetryPolicy`). A minute ends nearly all that is worth waiting for, and lets a process that was told to stop do so.
-What is left by then is found by ``list_jobs``, and removed by ``cleanup``.
+A call with retries takes seconds if a store fails, and at most two minutes if it throttles (`RetryPolicy`). A minute
+suffices for nearly all, and lets a process that was told to stop do so. ``list_jobs`` finds the rest, and
+``cleanup`` removes it.
 """
 
 
 async def run_shielded(work: Callable[[], Coroutine[Any, Any, object]], *, bound_s: float) -> bool:
-    """Runs clean-up to its end, or to its bound, however often the caller is cancelled meanwhile.
+    """Runs cleanup to its end or to `bound_s` seconds, then cancels it; returns whether it ended in time.
 
-    A shield of anyio keeps out the cancellations of its own scopes only: ``asyncio.timeout``, a task group or the end
-    of the loop cancel the task itself, and may do so while an earlier cancellation is being handled.
-
-    Args:
-        work: What is done.
-        bound_s: Seconds after which it is cancelled.
-
-    Returns:
-        Whether it ended within the bound.
-
-    Raises:
-        asyncio.CancelledError: The caller was cancelled meanwhile; raised once the work is over.
+    anyio's shield only blocks cancellations of its own scopes. ``asyncio.timeout``, a task group or the end of the
+    loop cancel the task itself, even while an earlier cancellation is handled. Raises CancelledError after the work
+    if the caller was cancelled meanwhile.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + bound_s
@@ -40,7 +31,7 @@ async def run_shielded(work: Callable[[], Coroutine[Any, Any, object]], *, bound
     in_time = True
     with anyio.CancelScope(shield=True):
         while not task.done():
-            # At least one turn of the loop, so that the work begins however late it is.
+            # At least one turn of the loop, so that the work begins even after the deadline.
             remaining = max(0.0, deadline - loop.time()) if in_time else None
             try:
                 await asyncio.wait({task}, timeout=remaining)
@@ -52,7 +43,7 @@ async def run_shielded(work: Callable[[], Coroutine[Any, Any, object]], *, bound
                 task.cancel()
     if cancelled is not None:
         if not task.cancelled():
-            # Fetched, so that the loop does not log an error that was never looked at.
+            # Retrieved, so that the loop does not log it.
             task.exception()
         raise cancelled
     if in_time:

@@ -1,7 +1,7 @@
 """Lists on the driver's disk, for more items than fit in memory.
 
-This is the one place of `flow` that enters a thread, once for each block of about a megabyte. The file has no name, so
-nothing is left behind however the process ends.
+A hop to a thread writes a block of about a megabyte. The file has no name, so no end of the process leaves it
+behind.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 BLOCK_BYTES: Final = 1 << 20
 
-# A block is one msgpack array: this header, filled in when its length is known, and the items one after another.
+# A block is one msgpack array: this header, filled in when the length is known, and the items.
 _ARRAY_HEADER = struct.Struct(">BI")
 _ARRAY_32 = 0xDD
 
@@ -41,14 +41,14 @@ class _Block(NamedTuple):
 
 
 class SpillFile(Generic[T]):
-    """A list that keeps at most a block in memory. Appended to first, then read, as often as wanted, in order.
+    """List with at most a block in memory, appended to first and then read, any number of times. A context manager.
 
-    A list shorter than a block never touches the disk. Use it as an asynchronous context manager, or call `close`.
+    A list shorter than a block never touches the disk.
 
     Args:
-        kind: What its items are: a Struct, or anything else msgspec can write and read.
-        directory: Where the file lies; the system's directory for temporary files when None.
-        block_bytes: Size of a block.
+        kind: The type of the items, for msgspec.
+        directory: The directory of the file; the system's temporary directory if None.
+        block_bytes: The size of a block.
 
     Attributes:
         count: Items appended so far.
@@ -67,7 +67,7 @@ class SpillFile(Generic[T]):
         self._size = 0
         self._file: BinaryIO | None = None
         self._disk = asyncio.Lock()
-        # Cleared while a block is on its way to the disk.
+        # Cleared while a block is being written.
         self._may_append = asyncio.Event()
         self._may_append.set()
         self._broken: BaseException | None = None
@@ -75,20 +75,16 @@ class SpillFile(Generic[T]):
 
     @property
     def blocks_on_disk(self) -> int:
-        """Blocks written so far; 0 while everything is in memory."""
+        """The number of blocks written; 0 while everything is in memory."""
         return len(self._blocks)
 
     @property
     def size(self) -> int:
-        """Bytes written so far, and those of the block that is not full yet."""
+        """Bytes written so far, with the unfinished block."""
         return self._size + len(self._buffer)
 
     async def append(self, item: T) -> None:
-        """Adds one item.
-
-        Raises:
-            CommitterError: The disk did not take a block, now or before; the list is lost.
-        """
+        """Adds one item. Raises `CommitterError` if the disk fails, now or before; the list is lost."""
         await self._writable()
         self._encoder.encode_into(item, self._buffer, -1)
         self._buffered += 1
@@ -97,14 +93,14 @@ class SpillFile(Generic[T]):
             await self._write_block()
 
     async def read(self) -> AsyncIterator[T]:
-        """Iterates over the items appended so far, in order, a block in memory at a time.
+        """Iterates over the items appended so far, a block in memory at a time.
 
         Raises:
-            RecordError: What came back is not as many items as were appended.
-            CommitterError: The disk did not take or give a block.
+            RecordError: Another number of items came back than was appended.
+            CommitterError: The disk failed.
         """
         await self._writable()
-        # What is in memory now is copied, so that every reader sees the list as it is at this moment.
+        # Copied, so that every reader sees the list as of now.
         _ARRAY_HEADER.pack_into(self._buffer, 0, _ARRAY_32, self._buffered)
         expected, blocks, tail, in_tail = self.count, tuple(self._blocks), bytes(self._buffer), self._buffered
         seen = 0
@@ -121,7 +117,7 @@ class SpillFile(Generic[T]):
             raise lost(f"{seen} of {expected} items came back")
 
     async def close(self) -> None:
-        """Frees the file and the memory. Safe to call twice."""
+        """Frees the file and the memory. May be called twice."""
         self._closed = True
         async with self._disk:
             file, self._file = self._file, None
@@ -138,11 +134,10 @@ class SpillFile(Generic[T]):
         await self.close()
 
     async def _writable(self) -> None:
-        """Waits for a block on its way to the disk, so that only one is in memory.
+        """Waits while a block is being written, so that only one is in memory.
 
-        All appenders that wait go on together when it is there. One after another by the lock of the disk, each a turn
-        of the loop after the one before, they would keep the next full block waiting behind them, while appenders that
-        came between filled further ones.
+        All waiting appenders continue together. If each took the lock of the disk in turn, one per turn of the loop,
+        the next full block would wait behind them while later appenders filled further ones.
         """
         while not self._may_append.is_set():
             await self._may_append.wait()
@@ -197,7 +192,7 @@ class SpillFile(Generic[T]):
         return data, zlib.crc32(data)
 
     async def _run_to_the_end(self, call: Callable[[], R]) -> R:
-        """Runs a call in a thread and waits for its end even when cancelled: it uses the file's descriptor."""
+        """Runs a call in a thread and waits for its end even when cancelled, since it uses the descriptor."""
         hop = asyncio.ensure_future(self._runtime.run_blocking(call))
         try:
             return await asyncio.shield(hop)
@@ -224,7 +219,7 @@ class SpillFile(Generic[T]):
         try:
             directory = self._directory or tempfile.gettempdir()
         except OSError:
-            # None was found that takes a file.
+            # No temporary directory is usable.
             directory = os.environ.get("TMPDIR", "the system's directory for temporary files")
         raise CommitterError(
             f"a temporary file in {directory} failed: {error}",
@@ -239,30 +234,30 @@ def _new_buffer() -> bytearray:
 
 
 def lost(what: str) -> RecordError:
-    """The error for a file that is not what was written."""
+    """Returns the error of a file that differs from what was written."""
     return RecordError(f"a temporary file gave back something else than was written: {what}", operation="spill")
 
 
 _log = job_logger("committer.flow")
 
 
-# Decoded, a block takes some five times as much.
+# A decoded block takes about five times as much memory.
 _BLOCK_BYTES: Final = 1 << 18
 
 MOST_AHEAD: Final = 4 << 20
-"""Weight of the items that a reader holds until their turn comes."""
+"""Weight of the items that a reader holds until their turn."""
 
 
 class NumberedSpill(Generic[T]):
-    """Keeps items that its user can get again at a higher cost: what it does not give back was not kept.
+    """Cache on disk of items that its user can get again at a higher cost. A context manager.
 
-    So nothing here fails. A disk that is full, or that gives back something else than was written, ends it with a
-    warning. Added to first, then read, as often as wanted. Use it as an asynchronous context manager, or call `close`.
+    So it never fails: if the disk is full or returns other data than was written, it ends with a warning, and drops
+    items. First added to, then read any number of times.
 
     Args:
-        kind: What its items are: anything that msgspec can write and read.
-        most_bytes: What they may take on the disk, which may be the machine's memory; what comes then is not kept.
-        block_bytes: See `SpillFile`; a quarter of a megabyte when None.
+        kind: The type of the items, for msgspec.
+        most_bytes: Most bytes on the disk, which may be memory; further items are dropped.
+        block_bytes: See `SpillFile`; a quarter of a megabyte if None.
     """
 
     def __init__(self, kind: Any, *, most_bytes: int, block_bytes: int | None = None) -> None:
@@ -272,17 +267,11 @@ class NumberedSpill(Generic[T]):
 
     @property
     def takes_more(self) -> bool:
-        """Whether what is added now is kept."""
+        """Whether an item added now is kept."""
         return self._spill is not None and self._spill.size < self._most_bytes
 
     async def add(self, number: int, item: T, *, weight: int) -> None:
-        """Adds an item.
-
-        Args:
-            number: Its turn.
-            item: What is kept.
-            weight: What a reader has in memory with it, in bytes.
-        """
+        """Adds an item with its turn's `number`, and the bytes that a reader needs for it."""
         spill = self._spill
         if spill is None or spill.size >= self._most_bytes:
             return
@@ -291,20 +280,16 @@ class NumberedSpill(Generic[T]):
         except CommitterError as error:
             await self._give_up(spill, error)
         except ValueError:
-            # Given up, or closed, while this waited for the disk.
+            # Closed while this waited for the disk.
             if self._spill is spill:
                 raise
 
     def in_turn(self, *, most_ahead: int = MOST_AHEAD) -> InTurn[T]:
-        """A reader of what was added so far.
-
-        Args:
-            most_ahead: Weight of the items that it holds until their turn comes.
-        """
+        """Returns a reader of the items so far, which holds at most `most_ahead` of weight until their turn."""
         return InTurn(self._read(), most_ahead)
 
     async def close(self) -> None:
-        """Frees the file and the memory. Safe to call twice."""
+        """Frees the file and the memory. May be called twice."""
         spill, self._spill = self._spill, None
         if spill is not None:
             await spill.close()
@@ -327,12 +312,12 @@ class NumberedSpill(Generic[T]):
         except CommitterError as error:
             await self._give_up(spill, error)
         except ValueError:
-            # Another reader gave it up meanwhile.
+            # Another reader closed it meanwhile.
             if self._spill is spill:
                 raise
 
     async def _give_up(self, spill: SpillFile[tuple[int, int, T]], error: CommitterError) -> None:
-        """Frees what the disk holds, for those who cannot do without it."""
+        """Frees the space, for users that cannot do without it."""
         if self._spill is spill:
             _log.warning("what records say is not kept on the driver's disk, so they are read again: %s", error)
             await self.close()
@@ -341,7 +326,7 @@ class NumberedSpill(Generic[T]):
 class InTurn(Generic[T]):
     """One pass over a `NumberedSpill`.
 
-    An item that was added long after those of higher numbers is not found in its turn, so that few wait in memory.
+    To hold few items in memory, it misses an item that was added long after higher numbers.
     """
 
     def __init__(self, items: AsyncIterator[tuple[int, int, T]], most_ahead: int) -> None:
@@ -351,7 +336,7 @@ class InTurn(Generic[T]):
         self._ahead = 0
 
     async def take(self, numbers: range) -> dict[int, T]:
-        """The items of some numbers, as far as they are found. To be asked for in ascending order."""
+        """Returns the items of some numbers, as far as found. Numbers must be asked for in rising order."""
         found: dict[int, T] = {}
         waiting = self._waiting
         for number in numbers if waiting else ():

@@ -1,7 +1,7 @@
-"""Times in the headers of responses: the store's clock, and how long to wait.
+"""Time in response headers: the store's clock, and requested waits.
 
-Three forms are in use: `x-ms-retry-after-ms` and `retry-after-ms`, milliseconds, Azure's own; `Retry-After` as seconds;
-and `Retry-After` as a date (RFC 9110, 10.2.3, with the three date forms of 5.6.7).
+A requested wait has three forms: `x-ms-retry-after-ms` and `retry-after-ms` in milliseconds (Azure); `Retry-After`
+in seconds; `Retry-After` as a date (RFC 9110, 10.2.3, with the three date forms of 5.6.7).
 """
 
 from __future__ import annotations
@@ -18,28 +18,20 @@ from committer.flow.pacing import LONGEST_PAUSE_S
 from committer.flow.runtime import current_runtime
 
 MILLISECOND_HEADERS: Final = ("x-ms-retry-after-ms", "retry-after-ms")
-"""Headers that hold milliseconds; the first that can be read wins, and wins over `Retry-After`, which is coarser."""
+"""Headers in milliseconds; the first valid one wins, also over `Retry-After`, which is coarser."""
 
-# RFC 9110 knows whole seconds only; servers and proxies that send a fraction mean what they say.
+# RFC 9110 has whole seconds only; fractions of other servers and proxies are taken as they are.
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?", re.ASCII)
 
-# Longer texts are neither a sensible number nor a date, and would only cost time.
+# Longer texts are no sensible number or date, and would only cost time.
 _LONGEST_TEXT = 64
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds that the sender of these headers asks to wait, 0 to `LONGEST_PAUSE_S`; no store call.
+    """Returns the seconds that response headers ask to wait, 0 to `LONGEST_PAUSE_S`; None if none is valid.
 
-    A date is measured from the answer's own `Date`, so that a clock that is wrong on either side changes nothing; from
-    `now` where there is none. A date that has passed is 0. What is no number of zero or more and no date says nothing,
-    and the next header is looked at.
-
-    Args:
-        headers: Of the answer, names in any case.
-        now: The date and time here, aware.
-
-    Returns:
-        None when no header says anything that can be read.
+    A date is compared with the response's own `Date`, so that wrong clocks do not matter; with `now` if there is
+    none. A past date is 0. An invalid header is ignored.
     """
     found = {name.lower(): value for name, value in headers.items()}
     for name in MILLISECOND_HEADERS:
@@ -66,14 +58,14 @@ def _number(text: str) -> float | None:
 
 
 def date_of(text: str) -> datetime | None:
-    """The moment that a header's date is, aware; None where it is none."""
+    """Parses the date of a header, aware; None if it is invalid."""
     if len(text) > _LONGEST_TEXT:
         return None
     try:
         date = parsedate_to_datetime(text)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    # The forms without a zone, and `-0000`, are of UTC here.
+    # Forms without a zone, and `-0000`, are in UTC.
     return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
@@ -82,35 +74,35 @@ LARGE_S: Final = 600.0
 
 
 class StoreClock:
-    """How far this machine's clock is ahead of that of a store, by its answers.
+    """Difference of this machine's clock to a store's, measured by its responses.
 
     Attributes:
-        ahead_s: Seconds; 0 where no answer told, or less than `LARGE_S`.
+        ahead_s: Seconds that this machine is ahead; 0 if unknown or less than `LARGE_S`.
     """
 
     def __init__(self) -> None:
         self.ahead_s: float = 0.0
 
     def told(self, date: str) -> None:
-        """Takes the date of an answer that just came, as its header has it."""
+        """Takes the date header of a response that just arrived."""
         moment = date_of(date)
         if moment is not None:
-            # The date has no fractions: what was written a moment ago must not be of the future.
+            # The date has no fractions: a file written a moment ago must not be in the future.
             ahead = (current_runtime().now() - moment).total_seconds() - 1.0
             self.ahead_s = ahead if abs(ahead) >= LARGE_S else 0.0
 
     def now(self) -> float:
-        """The store's time, in seconds since 1970."""
+        """Returns the store's time in seconds since the epoch."""
         return current_runtime().now().timestamp() - self.ahead_s
 
 
 watched_clock: ContextVar[StoreClock | None] = ContextVar("watched_clock", default=None)
-"""The clock that answers tell their dates to; None nearly always."""
+"""The clock that takes the dates of responses; usually None."""
 
 
 @contextmanager
 def watching_clock() -> Iterator[StoreClock]:
-    """The clock of the store that the block calls."""
+    """Yields the clock of the store that the block calls."""
     clock = StoreClock()
     token = watched_clock.set(clock)
     try:

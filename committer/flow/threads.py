@@ -14,17 +14,12 @@ _Call: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[
 
 
 class LastingExecutor(ThreadPoolExecutor):
-    """A thread pool that takes calls after the main thread ended, while other threads of the program still work.
+    """Thread pool that accepts calls after the main thread ended, while other threads of the program still work.
 
-    Python's own pool refuses calls once the main thread ended (``concurrent.futures.thread._python_exit``), which would
-    cut off a file that another thread writes. The pool's threads are daemons: an executor without a shutdown does not
-    keep the process alive, and callers wait for their own calls.
-
-    A subclass because ``loop.set_default_executor`` accepts only `ThreadPoolExecutor`.
-
-    Args:
-        most: How many threads there may be.
-        name: What their names begin with.
+    Python's pool refuses calls then (``concurrent.futures.thread._python_exit``), which would cut off a file that
+    another thread writes. The threads are daemons: an executor without a shutdown does not keep the process alive,
+    and callers wait for their own calls. A subclass because ``loop.set_default_executor`` accepts only
+    `ThreadPoolExecutor`.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -38,8 +33,8 @@ class LastingExecutor(ThreadPoolExecutor):
         """Queues a call, and starts a thread if none is idle and the limit allows it; for one thread, the loop's.
 
         Raises:
-            RuntimeError, MemoryError: No thread could be started; another thread may still make the call. Or the pool
-                was shut down.
+            RuntimeError, MemoryError: No thread could be started, but another may still make the call; or the pool
+            was shut down.
         """
         if self._ended:
             raise RuntimeError("the thread pool was shut down")

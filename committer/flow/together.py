@@ -1,4 +1,4 @@
-"""A few different calls in one round trip."""
+"""Concurrent calls of different kinds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ B = TypeVar("B")
 
 
 async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
-    """The results of two different calls, made at once; fails as `together` does."""
+    """Makes two calls at once and returns both results; fails as `together` does."""
     results = await together(first, second)
     return cast("A", results[0]), cast("B", results[1])
 
 
 async def both_in_full(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
-    """As `both`, but where one fails the other is awaited to its end: of two errors the first call's is raised.
+    """Makes two calls at once and awaits both to their end; of two errors raises the first call's.
 
-    For calls that change something. A request that is cut short may be under way, and arrive when what follows the
-    error is done.
+    For calls that change something: a cancelled request may be under way, and arrive after the error was handled.
     """
     one, other = await both(settled(first), settled(second))
     if isinstance(one, Exception):
@@ -31,7 +30,7 @@ async def both_in_full(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any
 
 
 async def settled(call: Coroutine[Any, Any, A]) -> A | Exception:
-    """A call's result, or its error: no call beside it is cut short, and the caller says which error counts."""
+    """Returns a call's result, or its error, so that no call beside it is cancelled."""
     try:
         return await call
     except Exception as error:
@@ -39,11 +38,11 @@ async def settled(call: Coroutine[Any, Any, A]) -> A | Exception:
 
 
 async def together(*calls: Coroutine[Any, Any, object]) -> list[object]:
-    """The results of a handful of calls, made at once; the first failure cancels the others and is raised as it is.
+    """Makes a few calls at once and returns their results; the first failure cancels the others and is raised.
 
-    For two or three different calls; many alike go through `run_workers`. A single one is awaited as it is. Whatever
-    happens, every call has ended when this returns. Cancelling the caller cancels all of them, and is what is raised
-    then, whatever they end with: `asyncio.TaskGroup` of Python 3.11 and 3.12 forgets it where one of them fails.
+    For different calls; many alike go through `run_workers`. Every call has ended when this returns. If the caller
+    is cancelled, all calls are, and CancelledError is raised even if one fails; `asyncio.TaskGroup` of Python 3.11
+    and 3.12 loses it then.
     """
     if len(calls) == 1:
         return [await calls[0]]
@@ -59,7 +58,7 @@ async def together(*calls: Coroutine[Any, Any, object]) -> list[object]:
             )
         except asyncio.CancelledError as error:
             cancellation = cancellation or error
-        # Asked of every task, each time: an error that is never asked for is logged.
+        # Of every task, each time: asyncio logs errors that were never retrieved.
         found = [task for task in tasks if _has_failed(task)]
         failed = failed or found[:1]
         if not stopping:
@@ -72,7 +71,7 @@ async def together(*calls: Coroutine[Any, Any, object]) -> list[object]:
             raise cast("BaseException", failed[0].exception())
         return [task.result() for task in tasks]
     finally:
-        # A raised error refers to this frame; it must not be referred to by it.
+        # The raised error refers to this frame: without `del` both are a cycle.
         del tasks, failed, cancellation
 
 

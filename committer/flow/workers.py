@@ -1,7 +1,7 @@
-"""A fixed number of workers over one iterator.
+"""Fixed number of workers over one iterator.
 
 A task per item costs 8 to 40 us and memory for every item; a worker that pulls its next item costs a fraction of a
-microsecond, and the number of workers is the bound on what is in flight.
+microsecond, and the number of workers bounds what is in flight.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from committer.errors import MultipleError
 
 T = TypeVar("T")
 
-# Work that never suspends (a store in memory, a cached answer) would keep the loop from everything else. One turn of
-# the loop runs every worker once, so they share what a turn may take, down to where yielding would cost something.
+# Work that never suspends (a store in memory, a cached result) would block the loop. One turn of the loop runs every
+# worker once, so they share the items of a turn, down to where a yield would cost something.
 _ITEMS_PER_TURN = 1024
 _LEAST_ITEMS_PER_YIELD = 16
 
@@ -30,27 +30,23 @@ async def run_workers(
     workers: int,
     operation: str = "",
 ) -> int:
-    """Runs `work` on every item, at most `workers` at a time.
+    """Runs `work` on every item, at most `workers` at a time, and returns the number of items.
 
-    Items are pulled as workers become free, so at most `workers` of them exist here at once. After the first failure,
-    of `work` or of the iterator, no new item starts; what is in flight is awaited. Cancelling the caller cancels what
-    is in flight and awaits it. Context variables of the caller reach every worker. No task is made for zero items, or
-    with one worker, or for a single item of a plain iterable; an asynchronous iterator is pulled by one worker at a
-    time, and closed at the end when it can be.
+    Items are pulled as workers become free. After the first failure, of `work` or of the iterator, no new item
+    starts, and those in flight are awaited. Cancelling the caller cancels and awaits those in flight. Workers have
+    the caller's context variables. No task is created for one worker or at most one item; one worker at a time pulls
+    an asynchronous iterator, which is closed at the end if possible.
 
     Args:
-        items: What to work on. A blocking iterator blocks the loop.
-        work: Called once for each item; its result is dropped.
-        workers: How many items may be in flight, at least 1.
-        operation: What this is, for the names of tasks and the error that joins several failures.
-
-    Returns:
-        The number of items done, which is all of them.
+        items: The items. A blocking iterator blocks the loop.
+        work: Called once for each item.
+        workers: Most items in flight, at least 1.
+        operation: The name of tasks and of the error that joins several failures.
 
     Raises:
         ValueError: `workers` is less than 1.
-        MultipleError: More than one item failed, in the order they failed in; a single failure is raised as it is, and
-            so is the first that is no `Exception`.
+        MultipleError: Several items failed, in this order; a single failure is raised as it is, as is the first one
+            that is no `Exception`.
     """
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
@@ -63,7 +59,7 @@ async def run_workers(
 
 
 class _Crew(Generic[T]):
-    """The workers of one call and what they share."""
+    """Workers of one call, and their shared state."""
 
     def __init__(self, work: Callable[[T], Awaitable[object]], operation: str, yield_every: int) -> None:
         self._work = work
@@ -82,7 +78,7 @@ class _Crew(Generic[T]):
 
     def finish(self) -> int:
         failures, self._failures = self._failures, []
-        # What is no Exception must not become one on the way: nothing here may catch it.
+        # An error that is no Exception is raised alone, since nothing may catch it as part of another.
         failures = [error for error in failures if not isinstance(error, _ORDINARY)][:1] or failures
         try:
             if len(failures) == 1:
@@ -90,7 +86,7 @@ class _Crew(Generic[T]):
             if failures:
                 raise MultipleError.of(self._operation, failures) from failures[0]
         finally:
-            # A raised error refers to this frame; it must not be referred to by it.
+            # The raised error refers to this frame: without `del` both are a cycle.
             del failures
         return self._done
 
@@ -105,7 +101,7 @@ class _Crew(Generic[T]):
         first.reverse()
         async with asyncio.TaskGroup() as group:
             while first and not self._stopped:
-                # Taken off the list, so that no item outlives its work.
+                # Removed from the list, so that no item outlives its work.
                 self._start(group, self._from(first.pop(), items))
             await self._wait()
 
@@ -172,7 +168,7 @@ class _Crew(Generic[T]):
             self._all_ended.set()
 
     async def _wait(self) -> None:
-        """Waits for the workers; a cancellation must be known to all before it reaches the first of them."""
+        """Waits for the workers; on cancellation stops all before it reaches the first of them."""
         try:
             if self._alive:
                 await self._all_ended.wait()
@@ -185,7 +181,7 @@ class _Crew(Generic[T]):
             if not held:
                 held = await self._next(items)
             while held and not self._stopped:
-                # One worker should always be waiting for the next item, and none is when all of them work.
+                # One worker should always wait for the next item; none does if all of them work.
                 if self._started < workers and not self._queueing:
                     self._spawn(group, items, workers, [])
                 await self._one(held.pop())
@@ -198,7 +194,7 @@ class _Crew(Generic[T]):
             self._failed(error)
 
     async def _next(self, items: AsyncIterator[T]) -> list[T]:
-        """The next item, or nothing at the end or after a failure. The caller has counted itself as queueing."""
+        """Returns the next item, or nothing at the end or after a failure. The caller has raised `_queueing`."""
         try:
             async with self._turn:
                 if self._stopped or self._exhausted:
@@ -221,7 +217,7 @@ class _Crew(Generic[T]):
             raise error
         self._failures.append(error)
         if self._pulling is not None and self._pulling is not task:
-            # The next item will not be worked on, and may be long in coming.
+            # The next item is not needed, and may take long to arrive.
             self._pulling.cancel()
 
 
@@ -229,10 +225,9 @@ _PORTION: Final = 1_000
 
 
 async def portions(items: Iterable[T]) -> AsyncIterator[list[T]]:
-    """The items, a thousand at a time; whatever else waits for the event loop runs between them.
+    """Yields the items, a thousand at a time, and lets other tasks run in between.
 
-    Args:
-        items: All of them; a collection must not change meanwhile.
+    A collection must not change meanwhile.
     """
     pulled = iter(items)
     while portion := list(islice(pulled, _PORTION)):

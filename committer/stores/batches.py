@@ -71,8 +71,7 @@ class Handed:
 
 
 class Queue:
-    """Queue of calls of one kind, limited to `threads`, and to `quick_threads` while calls are quick and none blocks.
-    """
+    """Queue of calls of one kind, limited to `threads`, or to `quick_threads` while calls are quick and none blocks."""
 
     __slots__ = (
         "_quick_threads",

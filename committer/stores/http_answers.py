@@ -40,8 +40,7 @@ def range_up_to(limit: int) -> str:
 
 
 def content_in(answer: Answer, path: StorePath, limit: int, error_of: ErrorOf) -> bytes:
-    """Returns the file in the response to a GET with `range_up_to`; raises the error of `error_of`, or `RecordError`.
-    """
+    """Returns the file in the response to a GET with `range_up_to`; raises `error_of` a refusal, or `RecordError`."""
     if answer.status == 416:
         # Services answer so for any range of an empty file.
         return b""

@@ -206,8 +206,7 @@ class ObjectStore(Store):
 async def written_file(
     store: Store, path: StorePath, size: int, stamp: str, lost: StoreOutcomeUnknownError
 ) -> FileStatus:
-    """Returns the status of a file whose write lost its response; raises `lost` if that stamp and size are not there.
-    """
+    """Returns the status of a file whose write lost its response; raises `lost` if no such stamp and size exist."""
     try:
         found = await status_or_none(store, path)
     except CommitterError as hidden:

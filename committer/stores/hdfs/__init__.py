@@ -1,4 +1,4 @@
-"""Hadoop's distributed file system."""
+"""Store for Hadoop's distributed file system."""
 
 from committer.stores.hdfs.store import HdfsStore
 

@@ -41,15 +41,15 @@ _DEFAULT_UMASK: Final = 0o022
 
 
 class ClientConfiguration(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a cluster.
+    """Configuration of a cluster.
 
     Attributes:
-        directory: Where it was read; empty without any.
+        directory: The directory of its files; empty without any.
         authority: A host with a port, or a nameservice.
-        name_nodes: How many NameNodes serve it.
-        umask: What is taken off the permissions of what is made: `fs.permissions.umask-mode`.
-        socket_timeout_is_set: Whether it says how long DataNodes are waited for: `dfs.client.socket-timeout`.
-        digest: Of all that the files and options say.
+        name_nodes: The number of NameNodes.
+        umask: The permission bits that are removed on creation: `fs.permissions.umask-mode`.
+        socket_timeout_is_set: Whether `dfs.client.socket-timeout`, the wait for DataNodes, is set.
+        digest: A digest of all files and options.
     """
 
     directory: str
@@ -65,13 +65,9 @@ def read_configuration(
 ) -> ClientConfiguration:
     """Reads the configuration files, if there are any; blocks.
 
-    Args:
-        authority: A host with a port, or a nameservice; empty for that of ``fs.defaultFS``.
-        directory: Where they are; None looks where Hadoop does: `HADOOP_CONF_DIR`, else `HADOOP_HOME`/etc/hadoop.
-        options: Hadoop's keys that win over the files.
-
-    Raises:
-        ConfigurationError: The directory is not there, or a file in it cannot be read.
+    Looks in `directory`, else where Hadoop does: `HADOOP_CONF_DIR`, then `HADOOP_HOME`/etc/hadoop. An empty
+    authority is that of ``fs.defaultFS``; `options` win over the files. Raises `ConfigurationError` for a missing
+    directory or an unreadable file.
     """
     place = directory if directory is not None else _directory_of_environment()
     if directory is not None and not Path(directory).is_dir():
@@ -120,13 +116,13 @@ def _umask_of(properties: Mapping[str, str]) -> int:
 T = TypeVar("T")
 
 CALL_S: Final = 150.0
-"""How long one call to the NameNode may take: a host that is gone is noticed after 130 s, and the next one asked."""
+"""Longest call to the NameNode, in seconds: the client needs 130 s to notice a lost host, then asks the next one."""
 
 DATA_S: Final = 300.0
-"""How long one call may take that moves bytes: the client looks for another DataNode when one is gone."""
+"""Longest call that moves bytes, in seconds: the client replaces a lost DataNode in that time."""
 
 THREADS: Final = 64
-"""Calls in flight: with more of them a NameNode answers no faster."""
+"""Calls in flight; with more a NameNode answers no faster."""
 
 _SOCKET_TIMEOUT: Final = "dfs.client.socket-timeout"
 _SOCKET_TIMEOUT_MS: Final = "15000"
@@ -134,20 +130,19 @@ _PROVIDER: Final = "dfs.client.failover.proxy.provider."
 _ASKING_THE_ACTIVE: Final = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
 _PAGE: Final = 1000
 _CLOSE_S: Final = 10.0
-# How long a reader waits for the report of a file's last block, and between two tries. DataNodes send it at once, or
-# with a heartbeat (``dfs.blockreport.incremental.intervalMsec``).
+# Longest wait of a reader for the report of a file's last block, and between two tries. DataNodes send it at once,
+# or with a heartbeat (``dfs.blockreport.incremental.intervalMsec``).
 _REPORTED_S: Final = 30.0
 _UNREPORTED_LOOK_S: Final = 0.02
-# The client reads it of the environment whenever it connects (``security/user.rs``).
+# The client reads these whenever it connects (``security/user.rs``).
 _WHO: Final = ("HADOOP_USER_NAME", "HADOOP_PROXY_USER", "KRB5CCNAME")
 
-# One client for each user and configuration, for as long as the process lives: it serves all threads, and cannot be
-# closed. To let go of one stops its threads and waits for them; in a forked child they are not even there. So none is
-# let go of, at exit neither.
+# One client per user and configuration; it serves all threads and cannot be closed. Its deallocation would stop its
+# threads and wait for them, and in a forked child they do not exist. So none is deallocated, not even at exit.
 _clients: Final[dict[tuple[object, ...], Client]] = {}
 
-# A forked child inherits the connections to DataNodes that its parent keeps for this long, and could take one of them
-# (``DATANODE_CACHE_EXPIRY``, 3 s): two processes would read from one socket.
+# A forked child inherits the connections to DataNodes that its parent caches this long (``DATANODE_CACHE_EXPIRY``, 3
+# s). If it used one, two processes would read from one socket.
 _DATA_NODES_KEPT_S: Final = 3.5
 _usable_since: Final[list[float]] = []
 
@@ -162,7 +157,7 @@ os.register_at_fork(after_in_child=_forget_the_parents)
 
 
 class _Opened(NamedTuple):
-    """What a process has opened."""
+    """Client and threads of one process."""
 
     process: int
     client: Client
@@ -172,11 +167,11 @@ class _Opened(NamedTuple):
 
 
 class Connection:
-    """What sends calls to the NameNodes of one authority.
+    """Connection to the NameNodes of one authority.
 
     Args:
         authority: A host with a port, or a nameservice; empty for Hadoop's ``fs.defaultFS``.
-        config_directory: Where Hadoop's configuration is; None looks where Hadoop does.
+        config_directory: The directory of Hadoop's configuration; by default where Hadoop looks.
         options: Hadoop's ``dfs.*`` and ``hadoop.*`` keys, which win over the configuration.
     """
 
@@ -187,7 +182,7 @@ class Connection:
         self._made: _Opened | None = None
 
     async def configuration(self) -> ClientConfiguration:
-        """What is known of the cluster."""
+        """Returns the configuration of the cluster."""
         return (await self._opened()).known
 
     async def call(
@@ -203,10 +198,10 @@ class Connection:
         undo: Callable[[T], object] | None = None,
         lanes: int = 1,
     ) -> T:
-        """Sends one call in a thread, or many in `lanes` of them; see `error_of` for the arguments and what it raises.
+        """Sends a call in a thread, or many in `lanes` threads; raises the errors of `error_of`.
 
-        A call without answer is given up after `bound_s`: the client knows no timeouts. A caller that is cancelled
-        waits a minute at most for the end of a call that changes something; `undo` is for one that made something.
+        The client has no timeouts: a call without response is abandoned after `bound_s`. A cancelled caller waits at
+        most a minute for the end of a call that changes something; `undo` reverts a creation.
         """
         opened = await self._opened()
         try:
@@ -225,14 +220,12 @@ class Connection:
             raise error_of(error, operation, path, source=source, changes=changes, replaces=replaces) from None
 
     async def read(self, name: str, path: StorePath, *, limit: int) -> bytes | None:
-        """Reads a whole file; None where it is longer.
+        """Reads a whole file; returns None if it is longer than `limit`.
 
         A NameNode may close a file before a DataNode has reported its last block
-        (``dfs.namenode.file.close.num-committed-allowed``). Until then it tells readers a length without that block
-        (``computeFileSizeNotIncludingLastUcBlock``), and hdfs-native reads no further. Its status tells the whole.
-
-        Raises:
-            StoreUnavailableError: No DataNode reported it within some seconds.
+        (``dfs.namenode.file.close.num-committed-allowed``). Until then it gives readers a length without that block
+        (``computeFileSizeNotIncludingLastUcBlock``), and hdfs-native reads no further; its status has the full
+        length. Raises `StoreUnavailableError` if no DataNode reports the block in time.
         """
 
         def read(client: Client) -> bytes | None:
@@ -260,7 +253,7 @@ class Connection:
         return await self.call(read, "read", path, changes=False, bound_s=DATA_S)
 
     async def entries(self, name: str, operation: str, path: StorePath) -> AsyncIterator[Any]:
-        """Iterates over what a listing gives; a bound for each page."""
+        """Iterates over a listing, with a deadline for each page."""
         entries = (await self._opened()).client.list_status(name)
 
         def page(_client: Client) -> list[Any]:
@@ -274,7 +267,7 @@ class Connection:
                 yield entry
 
     async def close(self) -> None:
-        """Waits for calls whose callers gave up, ten seconds at most, and forgets the client."""
+        """Waits at most ten seconds for abandoned calls, and forgets the client."""
         made, self._made = self._made, None
         if made is not None and made.process == os.getpid():
             await made.threads.drain(_CLOSE_S)
@@ -313,10 +306,10 @@ class Connection:
         return _Opened(os.getpid(), client, Threads(THREADS), known, who)
 
     def _options_for(self, known: ClientConfiguration) -> dict[str, str]:
-        """What the client is told beside the files.
+        """Returns the client's options beside the files.
 
-        One try a NameNode: the engine counts tries, and waits between them. A DataNode that is gone is given up before
-        the call is. No observer is read from: it may show the past to one who looks what became of a call.
+        One try per NameNode, since the engine counts and paces retries. The timeout of a DataNode is below that of a
+        call. Observers are not used: after a lost response they may show an old state.
         """
         options = dict(self._options)
         if not known.socket_timeout_is_set:
@@ -340,14 +333,14 @@ class Connection:
 
 
 def is_the_clients(error: BaseException) -> bool:
-    """Whether the client raised it: its panics are no `Exception` of Python's."""
+    """Whether the client raised it; its panics are no `Exception`."""
     if isinstance(error, CommitterError | MemoryError):
         return False
     return isinstance(error, OSError | RuntimeError | ValueError) or type(error).__name__ == "PanicException"
 
 
 def unanswered(operation: str, path: StorePath, bound_s: float, *, may_be_done: bool) -> StoreError:
-    """The error of a call that did not end within its bound."""
+    """Returns the error of a call that did not end within its deadline."""
     if may_be_done:
         return StoreOutcomeUnknownError(
             f"no answer came within {bound_s:.0f} s, and it may have been done",

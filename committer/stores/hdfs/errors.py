@@ -1,7 +1,7 @@
-"""What the NameNode, and the client, say when a call fails, as this library's errors: the one mapping.
+"""Mapping of the errors of NameNode and client to this library's errors.
 
-The client (hdfs-native) raises Python's own `FileNotFoundError`, `FileExistsError` and `OSError`, and for all else that
-the NameNode says a `RuntimeError` whose text holds the Java class and its message with a stack trace, which is cut off.
+The client (hdfs-native) raises Python's `FileNotFoundError`, `FileExistsError` and `OSError`; for all other errors
+of the NameNode a `RuntimeError` whose text holds the Java class, its message and a stack trace, which is cut off.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from committer.paths import StorePath
 
 _REMOTE: Final = re.compile(r'RPCError\("([\w.$]+)", "(.*)', re.DOTALL)
 _STACK: Final = re.compile(r"(\\n|\n)(\\t|\t)at .*", re.DOTALL)
-# The request never reached a NameNode that serves requests: nothing was done.
+# The request reached no serving NameNode: nothing was done.
 _UNSENT: Final = ("Connection refused", "failed to lookup", "No route to host", "Network is unreachable")
-# What a call talks to beside the NameNode.
+# Servers of calls that also use DataNodes.
 _SERVERS: Final = dict.fromkeys(("read", "write", "close"), "NameNode or DataNode")
 _BUSY: Final = ("SafeModeException", "StandbyException", "RetriableException", "ObserverRetryOnActiveException")
 _QUOTA: Final = "raise the quota (hdfs dfsadmin -setQuota, -setSpaceQuota), or delete what is not needed"
@@ -48,7 +48,7 @@ _SERVING: Final = (
 )
 _DATA_NODES: Final = "see that DataNodes are alive and have room (hdfs dfsadmin -report), then do it again"
 _EXISTS: Final = "something stands there"
-# Of what has no row of its own: it checks what it is asked for, and does nothing.
+# Classes without a row below that are raised by checks, before any effect.
 _REFUSING: Final = frozenset(
     {
         "AlreadyBeingCreatedException",
@@ -66,7 +66,7 @@ _QUOTAS: Final = ("NSQuotaExceededException", "DSQuotaExceededException", "Quota
 
 
 def _not_serving(message: str, **told: Any) -> StoreUnavailableError:
-    """The error of a NameNode that will serve, or of one in whose place another one does."""
+    """Returns the error of a NameNode that will serve again, or that another one replaces."""
     error = StoreUnavailableError(message, **told)
     error.expected_back = True
     return error
@@ -75,7 +75,7 @@ def _not_serving(message: str, **told: Any) -> StoreUnavailableError:
 # The path that the NameNode refused: a file, or its directory.
 _REFUSED_AT: Final = re.compile(r'(?:inode|path)="([^"]*)"')
 
-# Java classes, or what the message holds; the type, the message, and what to do. The first that fits counts.
+# Java classes or a part of the message; type, message and next step of the error. The first match counts.
 _REFUSALS: Final[tuple[tuple[tuple[str, ...], str, Callable[..., CommitterError], str, str], ...]] = (
     (
         ("ParentNotDirectoryException",), "(is not a directory)",
@@ -111,15 +111,10 @@ def error_of(
     changes: bool = True,
     replaces: bool = False,
 ) -> CommitterError:
-    """The error that a call failed with.
+    """Maps an error of the client to a store error at `path`, the destination of a rename.
 
-    Args:
-        error: What the client raised.
-        operation: The method of the store.
-        path: What it was about; the destination of a rename.
-        source: The source of a rename.
-        changes: Whether the call changes something, so that a lost answer leaves open whether it did.
-        replaces: Whether a file that stands at `path` is to be replaced.
+    A lost response leaves the outcome of a call that `changes` something unknown. `replaces`: an existing file is
+    replaced.
     """
     kind, text = _told_by(error)
 
@@ -150,7 +145,7 @@ def error_of(
 
 
 def _told_by(error: BaseException) -> tuple[str, str]:
-    """The Java class without its package, or Python's, and the first line of the message."""
+    """Returns the Java class without its package, or Python's, and the first line of the message."""
     remote = _REMOTE.search(str(error))
     if remote is not None:
         name = re.split(r"[.$]", remote[1])[-1]
@@ -168,13 +163,13 @@ def _missing(text: str, made: _Maker, source: StorePath | None) -> CommitterErro
 
 
 def _broken(text: str, made: _Maker, *, changes: bool, server: str) -> CommitterError:
-    """The error of a call that no server answered."""
+    """Returns the error of a call that no server answered."""
     if any(reason in text for reason in _UNSENT):
         return made(StoreUnavailableError, f"no {server} can be reached: {text}")
     if "GSSAPI" in text or "SASL" in text or "Kerberos" in text:
         return made(StorePermissionError, f"authentication failed: {text}", step=_LOGIN)
     if "KMS" in text:
-        # The client asks for a file's key when it opens or makes it: by then not more of it than its name is there.
+        # The client asks for a key when it opens or creates a file: at most its name exists by then.
         return made(StoreError, f"the file's key was not to be had: {text}", step=_KEYS)
     if not changes:
         return made(StoreUnavailableError, f"the connection broke: {text}")
@@ -182,7 +177,7 @@ def _broken(text: str, made: _Maker, *, changes: bool, server: str) -> Committer
 
 
 class _Maker(Protocol):
-    """How an error is made: its type, its message, where not at the path, and what to do."""
+    """Function that builds an error."""
 
     def __call__(
         self, what: Callable[..., CommitterError], message: str, at: StorePath | None = None, step: str = ""

@@ -1,4 +1,4 @@
-"""Many renames in one call: a few threads that take them in turn, so that no coroutine waits for each."""
+"""Batches of renames that a few threads share, so that no coroutine waits for each."""
 
 from __future__ import annotations
 
@@ -18,27 +18,23 @@ if TYPE_CHECKING:
     from hdfs_native import Client, FileStatus
 
 LANES: Final = 32
-"""Threads that serve one call. A publish makes four at a time: two wait, so that no thread has to be woken."""
+"""Threads per batch. A publish runs four batches: two wait, so that no thread has to be woken."""
 
 
 def identity_of(found: FileStatus) -> str:
-    """What a file is known by, which a rename keeps.
+    """Returns the identity of a file, which a rename keeps.
 
-    Never the file id, should a release of the client show it: records of a job that began before hold this form, and
-    other processes of it may have another release.
+    Never the file id, should a release of the client show it: records of older jobs have this form, and other
+    processes of a job may use another release.
     """
     return f"m{found.modification_time}"
 
 
 class Renames:
-    """Renames of files, replacing nothing, on their way.
+    """Batch of file renames that replace nothing, while it runs.
 
-    Each is two calls, since the NameNode renames a directory as it does a file; one where no source can be a directory.
-
-    Args:
-        renames: Source and destination of each.
-        seen: Identity and length that each source must have; None where any file will do.
-        looks: Whether each source is looked at first.
+    The NameNode renames a directory as it does a file, so each source is looked at first, except if it `looks` is
+    False. `seen` gives the identity and length that each source must have.
     """
 
     def __init__(
@@ -57,16 +53,16 @@ class Renames:
 
     @property
     def above(self) -> StorePath:
-        """The directory that the first goes to."""
+        """The directory of the first destination."""
         return self._renames[0][1].parent
 
     @property
     def lanes(self) -> int:
-        """How many threads help."""
+        """The number of threads to use."""
         return min(LANES, len(self._renames))
 
     def run(self, client: Client) -> None:
-        """Takes one after the other, in one of the threads, until none is left."""
+        """Renames files until none is left; called in each thread."""
         rename, renames, left, ended = client.inner.rename, self._renames, self._left, self._ended
         looks = self._looks
         while left:
@@ -91,7 +87,7 @@ class Renames:
             raise StorePreconditionError("another file is there", operation="rename_file", path=source)
 
     def stop(self) -> dict[int, StoreError]:
-        """Begins no other; what went wrong, by index: what was not begun, or did not end, too."""
+        """Starts no further rename; returns errors by index, also of renames that were not begun or did not end."""
         never = []
         while self._left:
             with suppress(IndexError):
@@ -106,11 +102,11 @@ class Renames:
 
 
 async def rename_together(connection: Connection, batch: Renames) -> dict[int, StoreError]:
-    """Makes the renames of a batch; what went wrong, by index.
+    """Runs the renames of a batch; returns errors by index.
 
-    A rename that a thread has begun is waited for before a cancellation goes on.
+    If the caller is cancelled, waits for renames that a thread has begun.
     """
-    # Of its own, so that no other rename is begun once the caller is cancelled.
+    # A task of its own, so that no further rename begins once the caller is cancelled.
     running = asyncio.create_task(
         connection.call(batch.run, "rename_file", batch.above, bound_s=DATA_S, lanes=batch.lanes)
     )
@@ -119,12 +115,12 @@ async def rename_together(connection: Connection, batch: Renames) -> dict[int, S
     except asyncio.CancelledError:
         batch.stop()
         running.cancel()
-        # It bounds its own wait.
+        # The call bounds its own wait.
         await run_shielded(lambda: asyncio.wait([running]), bound_s=2 * UNDO_BOUND_S)
         raise
     errors = batch.stop()
     error = running.exception()
-    # What was given up left renames that `stop` tells of.
+    # `stop` reports the renames of an abandoned call.
     if error is not None and not isinstance(error, StoreError):
         raise error
     return errors

@@ -41,7 +41,7 @@ _TICKET: Final = "leave it out: log in with kinit; the ticket cache is found as 
 _CHOICES: Final = "give config=CommitterConfig(io_concurrency=..., io_rate=...): those are choices of the commit"
 
 HADOOP_FAMILIES: Final = ("dfs.", "hadoop.security.", "hadoop.rpc.", "fs.defaultfs")
-"""What Hadoop's keys begin with that the client reads itself."""
+"""Prefixes of Hadoop's keys that the client reads."""
 
 TABLE: Final = OptionTable(
     store="HDFS",
@@ -77,31 +77,30 @@ _CAPABILITIES: Final = Capabilities(
     deletes_trees=True, max_name_bytes=255, max_path_bytes=_MAX_PATH, batch_rename=True, tree_counts=True
 )
 PUT_S: Final = DATA_S
-"""How long the calls of one put may take together."""
+"""Longest time of all calls of one put, in seconds."""
 
 _FILE_MODE: Final = 0o666
 _DIRECTORY_MODE: Final = 0o777
 
 
 class HdfsStore(Store):
-    """One file system of Hadoop's, over the NameNode's own protocol (the package hdfs-native).
+    """Store of one HDFS file system, over the NameNode's own protocol (the package hdfs-native).
 
-    What its signatures do not show:
-
-    - A file's identity is when it was last written, in milliseconds, which a rename keeps. What else could pass for a
-      file has its length too, and was closed in the same millisecond, under that very name.
-    - The NameNode renames files and directories alike, so what is renamed is looked at first, unless it was counted.
-    - Calls block, in threads of the store, of which there are 64 at most. A caller that is cancelled waits for the end
-      of a call that changes something, a minute at most, so that it has no effect later.
-    - Deleting looks first: the NameNode's own delete takes empty directories with files.
+    - A file's identity is its modification time in milliseconds, which a rename keeps. Another file would pass for
+      it only with the same length and name, if it was closed in the same millisecond.
+    - The NameNode renames files and directories alike, so a source is looked at first, unless it was counted.
+    - Calls block in at most 64 threads. A cancelled caller waits at most a minute for the end of a call that changes
+      something, so that it has no later effect.
+    - Deletes look first: the NameNode's delete of a file also deletes an empty directory.
     - ``put`` writes a file beside its place and renames it: 5 calls.
-    - No call is sent twice by the client, but reads. One that is not answered within 150 seconds is given up, one that
-      moves bytes, or renames many files, within 300.
-    - What is made has the permissions that Hadoop's client gives it: ``fs.permissions.umask-mode``, 022 by default.
+    - The client repeats only reads. A call without response is abandoned after 150 s, one that moves bytes or
+      renames many files after 300 s.
+    - New files and directories have the permissions that Hadoop's client would give: ``fs.permissions.umask-mode``,
+      022 by default.
 
     Args:
         authority: A host with a port, or a nameservice; empty for Hadoop's ``fs.defaultFS``.
-        config_directory: Where Hadoop's configuration is; None looks where Hadoop does.
+        config_directory: The directory of Hadoop's configuration; by default where Hadoop looks.
         hadoop: Hadoop's keys that win over the configuration.
     """
 
@@ -117,10 +116,10 @@ class HdfsStore(Store):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> HdfsStore:
-        """Makes the store for `path` from ``storage_options``, by any name that `storage_options` knows.
+        """Creates the store for `path` from ``storage_options``, by any name in the class's `storage_options`.
 
         Raises:
-            ConfigurationError: An option is unknown or has a value it cannot have.
+            ConfigurationError: An option is unknown or invalid.
         """
         hadoop: dict[str, str] = {}
         others: dict[str, object] = {}
@@ -139,7 +138,7 @@ class HdfsStore(Store):
         return f"HdfsStore(hdfs://{self._authority})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Connections, and the client's threads, belong to this process.
+        # Connections and threads belong to this process.
         return _make, (self._authority, self._config_directory, self._hadoop)
 
     @property
@@ -149,33 +148,33 @@ class HdfsStore(Store):
 
     @property
     def endpoint(self) -> str:
-        """The file system: its limits are those of its NameNode."""
+        """The file system, whose limits are its NameNode's."""
         return f"hdfs://{self._authority}"
 
     @property
     def capabilities(self) -> Capabilities:
-        """What HDFS can do."""
+        """The capabilities of HDFS."""
         return _CAPABILITIES
 
     async def probe(self, directory: StorePath) -> None:
-        """Tries renames in `directory`."""
+        """Tests renames in `directory`."""
         await probe_renames(
             self, _checked(directory), subject="this file system", instead="write to a NameNode of Hadoop's own"
         )
 
     async def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path."""
+        """Returns the status of a path."""
         name = _checked(path).path
         found = await self._connection.call(lambda client: client.get_file_info(name), "status", path, changes=False)
         return _status(found, path)
 
     async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over the children; the client asks for them by the page (``dfs.ls.limit``, 1,000)."""
+        """Iterates over the children; one call per page (``dfs.ls.limit``, 1,000)."""
         name = _checked(directory).path
         scheme, authority = directory.scheme, directory.authority
         async for found in self._connection.entries(name, "list", directory):
             if found.path == name and not found.isdir:
-                # A file lists itself.
+                # HDFS lists a file as itself.
                 raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
             yield _status(found, StorePath(scheme, authority, found.path))
 
@@ -197,11 +196,11 @@ class HdfsStore(Store):
     ) -> FileStatus:
         """Writes a small file beside its place, and renames it.
 
-        A caller that is cancelled waits until that is done: a create that is under way would make the file beside its
-        place when it was cleaned up.
+        A cancelled caller waits for the end: a create under way would otherwise make the temporary file after its
+        cleanup.
         """
         _checked(path)
-        # A name of this call alone: what an earlier try of the caller sent, and was late, finds nothing there.
+        # A name for this call only: a delayed request of an earlier try finds nothing under it.
         beside = temporary or path.parent / ".put.tmp"
         beside = beside.parent / f"{beside.name}-{current_runtime().nonce()}"
         done: list[FileStatus] = []
@@ -238,11 +237,11 @@ class HdfsStore(Store):
         return FileStatus(path, False, len(data), written.modified, written.identity)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Creates the file, empty until the writer is closed."""
+        """Creates the file, which is empty until the writer is closed."""
         return HdfsWriter(self._connection, self, path, await self._create(path, "open_writer", overwrite=False))
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        """Makes a directory; looks first, since the NameNode does not say whether it was there."""
+        """Creates a directory; looks first, since the NameNode does not say whether it existed."""
         found = await status_or_none(self, path)
         if found is not None and found.is_directory:
             return False
@@ -267,21 +266,21 @@ class HdfsStore(Store):
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
-        """Renames many files, replacing nothing, in a few threads; two calls each."""
+        """Renames many files in a few threads, replacing nothing; two calls each."""
         if not renames:
             return {}
         batch = Renames([(_checked(source), _checked(destination)) for source, destination in renames], seen)
         return await rename_together(self._connection, batch)
 
     async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """Renames many files that are known to be no directories, in a few threads; one call each."""
+        """Renames many files that are known to be no directories; one call each."""
         if not renames:
             return {}
         pairs = [(_checked(source), _checked(destination)) for source, destination in renames]
         return await rename_together(self._connection, Renames(pairs, None, looks=False))
 
     async def count_tree(self, directory: StorePath) -> TreeCounts:
-        """Counts what a directory holds, as the NameNode does for ``hdfs dfs -count``; snapshots count, too."""
+        """Counts the content of a directory, with snapshots, as ``hdfs dfs -count`` does."""
         name = _checked(directory).path
         found = await self._connection.call(
             lambda client: client.inner.get_content_summary(name), "count_tree", directory, changes=False
@@ -313,7 +312,7 @@ class HdfsStore(Store):
         return await self._delete("delete_directory", path, recursive=recursive)
 
     async def close(self) -> None:
-        """Waits for calls whose callers gave up, ten seconds at most; the client stays with the process."""
+        """Waits at most ten seconds for abandoned calls; the client stays with the process."""
         await self._connection.close()
 
     async def _create(self, path: StorePath, operation: str, *, overwrite: bool) -> RawFileWriter:
@@ -327,7 +326,7 @@ class HdfsStore(Store):
 
         def create(client: Client) -> RawFileWriter:
             made_by.append(client)
-            # Python's own object around it closes the file, with calls, wherever it is collected as garbage.
+            # Not the client's Python wrapper, which closes the file, with calls, when it is garbage-collected.
             return client.inner.create(name, options)
 
         def remove(writer: RawFileWriter) -> None:
@@ -366,7 +365,7 @@ def _make(authority: str, config_directory: str | None, hadoop: dict[str, str]) 
 
 
 def _checked(path: StorePath) -> StorePath:
-    """Returns a path that the NameNode takes as it stands (``DFSUtil.isValidName``)."""
+    """Checks that the NameNode accepts a path unchanged (``DFSUtil.isValidName``)."""
     name, why = path.path, ""
     if ":" in name or "\0" in name:
         why = "with a colon or a NUL"
@@ -390,7 +389,7 @@ def _status(found: Any, path: StorePath) -> FileStatus:
 
 
 def _check_user(user: object) -> None:
-    """Refuses a user who is not the one that the client goes by, which no argument of its tells."""
+    """Refuses a user other than the one that the client uses, since it takes no user as an argument."""
     if user is None:
         return
     effective = os.environ.get("HADOOP_USER_NAME", "")
@@ -407,7 +406,7 @@ def _check_user(user: object) -> None:
 
 
 def _no_secret(key: str, value: str) -> str:
-    """Returns a value that may travel with the store to other processes, in the clear."""
+    """Refuses a secret, since the value travels with the store to other processes in the clear."""
     if "password" in key.lower() or "secret" in key.lower():
         raise ConfigurationError(
             f"the option {key} would travel to other processes in the clear",

@@ -1,10 +1,9 @@
-"""Blocking calls of the client, each in a thread, of which there are only so many.
+"""Threads for blocking calls of the HDFS client.
 
-The client's own coroutines cannot be used. They are polled by the thread of the event loop, which holds the lock of the
-interpreter. Where a connection breaks, a thread of the client holds the lock of the calls that wait for answers and
-wakes their coroutines, for which it needs the interpreter's (hdfs-native 0.14.7: ``RpcListener::start``,
-``RpcConnection::call``). Each then waits for the other for ever. A blocking call gives up the interpreter's lock first,
-and no thread of the client asks for it.
+The client's own coroutines can deadlock (hdfs-native 0.14.7: ``RpcListener::start``, ``RpcConnection::call``). The
+event loop's thread polls them with the interpreter's lock. When a connection breaks, a thread of the client holds
+the lock of the waiting calls and wakes their coroutines, which needs the interpreter's lock: each waits for the
+other. A blocking call releases the interpreter's lock first, and no thread of the client asks for it.
 """
 
 from __future__ import annotations
@@ -26,17 +25,13 @@ from committer.flow.shielded import run_shielded
 T = TypeVar("T")
 
 _IDLE_S: Final = 5.0
-# A thread that comes back from a call while the interpreter is shut down would abort the process.
+# A thread that returns from a call while the interpreter shuts down would abort the process.
 _EXIT_S: Final = 5.0
 _LOOK_S: Final = 0.01
 
 
 class UnansweredError(Exception):
-    """A call did not end within its bound.
-
-    Args:
-        begun: Whether a thread had begun it: then it may still be done.
-    """
+    """Error of a call that did not end within its deadline. If `begun`, it may still be done."""
 
     def __init__(self, *, begun: bool) -> None:
         super().__init__()
@@ -44,9 +39,9 @@ class UnansweredError(Exception):
 
 
 class _Call(Generic[T]):
-    """One call: waiting, with a thread or several, or done. All but the waiter is touched under its threads' lock.
+    """Queued call. All but the waiter is accessed under the lock of its threads.
 
-    `left` counts the threads that are still to begin it, or did not end it.
+    `left` counts the threads that have not begun or not ended it.
     """
 
     __slots__ = ("begun", "done", "ended", "error", "function", "given_up", "left", "loop", "result", "undo", "waiter")
@@ -65,19 +60,16 @@ class _Call(Generic[T]):
         self.done = False
 
     def tell(self) -> None:
-        """Wakes who waits for it."""
+        """Wakes the waiting caller."""
         if not self.waiter.done():
             self.waiter.set_result(None)
 
 
 class Threads:
-    """Threads for blocking calls; each begins when it is needed, and ends when it was idle for some seconds.
+    """Pool of at most `most` threads for blocking calls; threads start on demand and end when idle.
 
-    A call that a thread has begun cannot be called back. Where its caller gives up, the thread goes on to its end, and
-    is one of the few until then: `drain` waits for it, and so does the end of the process.
-
-    Args:
-        most: How many there may be.
+    A begun call cannot be stopped. If its caller leaves, its thread works to the end, and `drain` and the exit of
+    the process wait for it.
     """
 
     def __init__(self, most: int) -> None:
@@ -91,7 +83,7 @@ class Threads:
 
     @property
     def running(self) -> int:
-        """Calls that threads have begun and not ended."""
+        """The number of calls that threads have begun and not ended."""
         return self._running
 
     async def run(
@@ -106,16 +98,16 @@ class Threads:
         """Calls a function in a thread, or in several.
 
         Args:
-            function: What blocks. Of several threads each calls it; the last one's result counts, and the first error.
-            bound_s: How long it may take, the wait for a thread included.
-            settle_s: How long a caller that is cancelled waits for the end of a call that was begun, so that it has no
-                effect later. One that was not begun is never made.
-            undo: Called in a thread with the result where the caller gave up before it had it; of one thread's call.
-            lanes: How many threads call it. Fewer where there are not as many, or where it ended before they came.
+            function: Blocks. Each of several threads calls it; the last result and the first error count.
+            bound_s: Longest time in seconds, with the wait for a thread.
+            settle_s: Seconds that a cancelled caller waits for the end of a begun call, so that it has no later
+                effect. A call that was not begun is dropped.
+            undo: Called in a thread with the result of one thread's call if the caller left before.
+            lanes: Most threads that call it.
 
         Raises:
             UnansweredError: It did not end in time.
-            RuntimeError: There is no thread, and none can be started; likewise MemoryError.
+            RuntimeError: No thread can be started; likewise MemoryError.
         """
         call = _Call(function, undo, lanes)
         timer = call.loop.call_later(bound_s, call.tell)
@@ -123,7 +115,7 @@ class Threads:
         try:
             await call.waiter
         except asyncio.CancelledError:
-            # The bound is the caller's: it must not end the wait for what was begun.
+            # The deadline must not end the wait for a begun call.
             timer.cancel()
             await self._leave(call, settle_s)
             raise
@@ -136,12 +128,13 @@ class Threads:
             try:
                 raise call.error
             finally:
-                # The traceback holds this frame, which holds the call: without this every failure is a cycle.
+                # The traceback holds this frame, and the frame the call: without this every failure is a reference
+                # cycle.
                 call.error = None
         return call.result  # type: ignore[return-value] # it ended well
 
     async def drain(self, bound_s: float) -> bool:
-        """Waits for calls that were begun; says whether they ended within the bound."""
+        """Waits for begun calls; returns whether they ended in time."""
         runtime = current_runtime()
         deadline = runtime.monotonic() + bound_s
         while self._running and runtime.monotonic() < deadline:
@@ -149,7 +142,7 @@ class Threads:
         return not self._running
 
     async def _leave(self, call: _Call[Any], settle_s: float) -> None:
-        """Gives up a call whose caller is cancelled: what was begun is ended, as far as that can be waited for."""
+        """Drops the call of a cancelled caller, or waits for the end of a begun one."""
         stands = self._give_up(call)
         if stands == "ended" and call.undo is not None and call.error is None:
             undo, result = call.undo, call.result
@@ -177,7 +170,7 @@ class Threads:
             missing -= 1
 
     def _give_up(self, call: _Call[Any]) -> Literal["withdrawn", "begun", "ended"]:
-        """Gives a call up that did not end: no thread will begin it, or the one that has it undoes what comes of it."""
+        """Drops a call that no thread has begun, or marks it so that its thread undoes the result."""
         with self._changed:
             if not call.ended:
                 self._withdraw(call)
@@ -189,7 +182,7 @@ class Threads:
             return "begun"
 
     def _withdraw(self, call: _Call[Any]) -> bool:
-        """Takes a call from those that wait; says whether it was there. No further thread begins it."""
+        """Removes a call from the queue; returns whether it was there."""
         waiting = self._waiting.count(call)
         for _lane in range(waiting):
             self._waiting.remove(call)
@@ -234,7 +227,7 @@ class Threads:
         with self._changed:
             call.done = True
             self._running -= 1
-        # The loop may be closed: its callers are gone.
+        # The loop may be closed.
         with suppress(RuntimeError):
             call.loop.call_soon_threadsafe(call.tell)
 
@@ -249,7 +242,6 @@ _all: Final[weakref.WeakSet[Threads]] = weakref.WeakSet()
 
 
 def _forget_the_parents() -> None:
-    # A forked child has none of its parent's threads.
     _all.clear()
 
 

@@ -1,4 +1,4 @@
-"""A file on HDFS while it is written."""
+"""Writer of a file on HDFS."""
 
 from __future__ import annotations
 
@@ -18,18 +18,11 @@ if TYPE_CHECKING:
     from hdfs_native._internal import RawFileWriter
 
 CHUNK_BYTES: Final = 1 << 20
-"""What is kept before it is handed to the client, which sends packets of 64 KiB."""
+"""Bytes buffered before they go to the client, which sends packets of 64 KiB."""
 
 
 class HdfsWriter(FileWriter):
-    """Appends; the file stands under its path from the beginning, and has its length when it is closed.
-
-    Args:
-        connection: What sends calls.
-        store: What the file is of.
-        path: The file.
-        inner: The client's writer.
-    """
+    """Writer that appends to a file under its own path, which gets its length when it is closed."""
 
     def __init__(self, connection: Connection, store: Store, path: StorePath, inner: RawFileWriter) -> None:
         self._connection = connection
@@ -42,14 +35,14 @@ class HdfsWriter(FileWriter):
         self._broken = False
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keeps it, or sends it with what was kept."""
+        """Buffers the data, or sends it with the buffer."""
         self._check_usable("write")
         self._buffer += bytes_of(data)
         if len(self._buffer) >= CHUNK_BYTES:
             await self._send("write")
 
     async def close(self) -> FileStatus:
-        """Sends what was kept, closes the file, and looks at it: its identity is of what is closed."""
+        """Sends the rest, closes the file and returns its status as of then."""
         self._check_usable("close")
         if self._buffer:
             await self._send("close")
@@ -67,7 +60,7 @@ class HdfsWriter(FileWriter):
         return found
 
     async def abort(self) -> None:
-        """Deletes the file and lets go of its pipeline; one that is closed stays."""
+        """Deletes an open file and closes its pipeline."""
         if not self._open:
             return
         self._open = False
@@ -75,8 +68,8 @@ class HdfsWriter(FileWriter):
         try:
             await self._store.delete_file(self._path)
         finally:
-            # A pipeline that is not closed keeps its connections to DataNodes alive, also where a write to it failed.
-            # The file is gone by now: one that stands and lacks bytes is asked to be complete for 15 s.
+            # A pipeline that is not closed keeps its connections to DataNodes, also after a failed write. The file
+            # is deleted first: the close of a file that lacks bytes is retried for 15 s.
             await run_shielded(self._release, bound_s=UNDO_BOUND_S)
 
     async def _release(self) -> None:
@@ -87,7 +80,7 @@ class HdfsWriter(FileWriter):
         await self._connection.call(lambda _client: send(), operation, self._path, bound_s=DATA_S)
 
     async def _send(self, operation: str) -> None:
-        # How much of it arrived is not known when this fails: nothing can be written after it.
+        # After a failure it is unknown how much arrived, so nothing can be appended.
         self._broken = True
         for start in range(0, len(self._buffer), CHUNK_BYTES):
             part = bytes(self._buffer[start : start + CHUNK_BYTES])

@@ -318,7 +318,7 @@ def make_directories(held: Held, path: str) -> None:
 
 
 def _make_missing(path: str) -> None:
-    """Creates a directory with its parents. (`os.makedirs` recurses for each level.)"""
+    """Creates a directory with its parents, without recursion for each level as in `os.makedirs`."""
     missing: list[str] = []
     while not os.path.lexists(path):
         missing.append(path)

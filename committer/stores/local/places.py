@@ -117,8 +117,7 @@ class Held:
             self._open[directory] = open_directory(directory, start)
 
     def left_in(self, directory: str, names: Collection[str]) -> list[str]:
-        """Returns which names still exist in a held directory, wherever its path leads by now; none if it is not held.
-        """
+        """Returns which names still exist in a held directory, wherever its path leads now; none if it is not held."""
         handle = self._open.get(directory)
         if handle is None:
             return []

@@ -79,8 +79,7 @@ def refusals(
 def linked_elsewhere(
     path: str, found: os.stat_result, target: os.stat_result, refuses: Refusals | None
 ) -> Refusals | None:
-    """Returns the operations that the system would refuse on a link to `target`; on another disk also creates below it.
-    """
+    """Returns the operations that the system would refuse on a link; creates, too, if `target` is on another disk."""
     if found.st_dev == target.st_dev:
         return refuses
     why = f"it is a link to {os.path.realpath(path)}, which is on another disk"
@@ -94,8 +93,7 @@ _CLOSED: Final = "this user may not write there"
 
 
 class Refusal(NamedTuple):
-    """Cause of a refused call, as far as the disk shows it: the path, the reason and the next step (empty if unknown).
-    """
+    """Cause of a refused call, as far as the disk shows it: path, reason and next step (empty if unknown)."""
 
     path: StorePath
     reason: str = ""

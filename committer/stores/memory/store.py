@@ -428,8 +428,7 @@ class MemoryStore(Store):
         return (await self._turn_if("conditional_batch_delete", "delete_files", *files)).tree.delete_files(files)
 
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
-        """See `SupportsUploads.create_upload`; upload calls raise `UnsupportedError` without `Capabilities.multipart`.
-        """
+        """See `SupportsUploads.create_upload`; upload calls raise `UnsupportedError` without the capability."""
         return (await self._uploads(path, "create_upload")).create(path, stamp)
 
     async def put_part(
@@ -462,8 +461,7 @@ class MemoryStore(Store):
             yield part
 
     async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
-        """See `SupportsBlockLists.put_block`; block calls raise `UnsupportedError` without `Capabilities.block_lists`.
-        """
+        """See `SupportsBlockLists.put_block`; block calls raise `UnsupportedError` without the capability."""
         content = bytes(data)
         (await self._turn_if("block_lists", "put_block", path)).blocks.put(path, block_id, content)
 

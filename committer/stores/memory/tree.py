@@ -521,8 +521,7 @@ class Uploads:
     def complete(
         self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool, before: File | None
     ) -> str | None:
-        """Makes a file of an upload; if the file `before` the request is not there now, the name has changed meanwhile.
-        """
+        """Makes a file of an upload; a file other than the one `before` the request is a conflicting change."""
         if self.answers_again and not exclusive and self._completed.get(upload_id, (None, None))[0] == path:
             return self._completed[upload_id][1]
         upload = self._find(path, upload_id, "complete_upload")
