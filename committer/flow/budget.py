@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 class Budget:
     """Limit on the amount held at once; callers beyond it wait in order. For one event loop.
 
-    A caller that asks for more than all of it gets it alone.
+    A caller that asks for more than `most` gets it alone.
     """
 
     def __init__(self, most: int) -> None:

@@ -14,15 +14,11 @@ _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, Runtime], 
 
 
 def claim_limits(endpoint: str, *, concurrency: int, rate: float | None = None) -> Claim:
-    """Claims limits of the running loop's shared pacer for an endpoint.
+    """Claims limits of the running loop's shared pacer for an endpoint; raises as `Pacer.claim`.
 
     The lowest rate among the held claims applies to all of them, and the next lowest after its release. So a user
     who sees a store overloaded can start a job with a lower rate in the same process. The highest concurrency
     applies, for the life of the loop, since each job bounds its own work.
-
-    Raises:
-        ValueError: `concurrency` is below 1, or `rate` is neither positive nor None.
-        RuntimeError: No event loop is running.
     """
     pacers = _shared.setdefault(asyncio.get_running_loop(), {})
     # Another runtime is another clock: one simulation must not affect the next.

@@ -28,18 +28,12 @@ class Asked(NamedTuple):
 
 
 class Matches(Generic[T]):
-    """Notes texts with values, then finds which of other texts were noted, in the order asked. A context manager.
+    """Notes texts with values of a `kind`, then finds which of other texts were noted, in the order asked.
 
-    Texts are partitioned by hash into temporary files: at most a 128th of the noted ones, and a block of each file,
-    is in memory. Some 5 microseconds per text. A text that is not UTF-8, such as a name on a local disk, matches
-    none, since no file of a job has such a name.
-
-    Args:
-        kind: The type of the values, for msgspec.
-        directory: The directory of the files; the system's temporary directory if None.
-
-    Attributes:
-        count: Texts noted so far.
+    A context manager. Texts are partitioned by hash into temporary files in `directory` (None: the system's): at
+    most a 128th of the noted ones, and a block of each file, is in memory. Some 5 microseconds per text. A text that
+    is not UTF-8, such as a name on a local disk, matches none, since no file of a job has such a name. `count` is
+    the number of noted texts.
     """
 
     def __init__(self, kind: Any, *, directory: str | None = None) -> None:
@@ -72,9 +66,7 @@ class Matches(Generic[T]):
     async def answers(self) -> AsyncGenerator[tuple[int, str, T]]:
         """Yields number, name and value of each text that was asked for and noted. Once.
 
-        Raises:
-            RecordError: Fewer texts came back than were written.
-            CommitterError: The disk failed.
+        Raises `RecordError` if fewer texts came back than were written, `CommitterError` if the disk failed.
         """
         async with AsyncExitStack() as used:
             runs: list[SpillFile[tuple[int, str, T]]] = []
@@ -114,7 +106,6 @@ class Matches(Generic[T]):
 
 
 async def _merged(runs: Sequence[SpillFile[tuple[int, str, T]]]) -> AsyncGenerator[tuple[int, str, T]]:
-    """Merges several lists, each ordered by number."""
     readers = [run.read() for run in runs]
     heap = [(item[0], at, item) for at, reader in enumerate(readers) if (item := await anext(reader, None)) is not None]
     heapq.heapify(heap)

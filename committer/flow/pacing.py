@@ -53,9 +53,7 @@ CAUTIOUS_STEPS: Final = 100
 class AdaptiveLimit:
     """Adaptive limit of calls per second, or of calls in flight.
 
-    Args:
-        most: The full limit and start value.
-        least: The lowest value of cuts; a full limit below it is never cut.
+    It starts at the full limit, `most`; cuts end at `least`, and a full limit below that is never cut.
     """
 
     __slots__ = ("_least", "_reached", "_refused", "most")
@@ -173,12 +171,9 @@ DECREASE_INTERVAL_S = 1.0
 
 
 class Limits:
-    """Current limits of an endpoint.
+    """Current limits of an endpoint: permits `in_flight` and tokens `per_second` (None for no limit).
 
-    Attributes:
-        in_flight: Permits held at once.
-        per_second: Tokens per second; None for no limit.
-        reduced: Whether a cut has not fully grown back.
+    `reduced` is True until a cut has fully grown back.
     """
 
     __slots__ = ("_grown_at", "_reduced_at", "in_flight", "per_second", "reduced")
@@ -244,13 +239,9 @@ Kind: TypeAlias = Literal["read", "write", "delete"]
 class Weights(NamedTuple):
     """Tokens that one call of each kind costs; 0 exempts a kind from the rate, not from the concurrency.
 
-    One each, as Azure and S3 count requests per second. Hadoop's ABFS client paces only renames, one token each
-    (`AzureBlobFileSystem.commitSingleFileByRename`); ``Weights(0, 1, 0)`` is closest to that.
-
-    Attributes:
-        read: Status, list and read.
-        write: Create, write and rename.
-        delete: Delete; in a batch, each name.
+    One each (in a batch delete, each name), as Azure and S3 count requests per second. Hadoop's ABFS client paces
+    only renames, one token each (`AzureBlobFileSystem.commitSingleFileByRename`); ``Weights(0, 1, 0)`` is closest to
+    that.
     """
 
     read: float = 1.0
@@ -286,12 +277,9 @@ _SHORTEST_TIMER_S = 0.001
 
 
 class Permit:
-    """Context manager for one wire call.
+    """Context manager for one wire call. `waited_s` is the wait in seconds, set on entry.
 
     On exit with `StoreThrottledError` the pacer cuts its limits; any other response lets cut limits grow.
-
-    Attributes:
-        waited_s: Seconds of the wait; set on entry.
     """
 
     __slots__ = ("_amount", "_granted_at", "_kind", "_pacer", "waited_s")
@@ -327,14 +315,9 @@ class _Waiter:
 
 
 class Claim:
-    """Claim of a job, task attempt or operation on an endpoint's limits; see `Pacer.claim`.
+    """Claim of a job, task attempt or operation on an endpoint's limits, by `Pacer.claim`.
 
     Counts until it is released, or garbage-collected.
-
-    Attributes:
-        pacer: The limits.
-        concurrency: Permits held at once.
-        rate: Tokens per second; None for no limit.
     """
 
     __slots__ = ("__weakref__", "concurrency", "pacer", "rate")
@@ -360,13 +343,7 @@ class Pacer:
     limits are cut, the burst is at most `BURST_AFTER_REFUSAL_S` of the rate.
 
     From the first `claim` on, the lowest rate of the held claims applies. Concurrency only grows, to the highest
-    claimed: each job bounds its own work.
-
-    Attributes:
-        endpoint: The key of the limits.
-        runtime: The clock.
-        granted: Permits granted so far, by kind.
-        throttles: Times that the store asked to slow down.
+    claimed: each job bounds its own work. `granted` counts permits by kind, `throttles` the throttled calls.
     """
 
     def __init__(
@@ -483,11 +460,7 @@ class Pacer:
         self._rearm()
 
     def claim(self, concurrency: int, rate: float | None = None) -> Claim:
-        """Claims limits until `Claim.release`, together with other claims.
-
-        Raises:
-            ValueError: `concurrency` is below 1, or `rate` is neither positive nor None.
-        """
+        """Claims limits until `Claim.release`, beside other claims; raises ValueError for limits out of range."""
         _check(concurrency, rate, self._burst)
         made = Claim(self, concurrency, rate)
         self._claims.add(made)
@@ -510,7 +483,6 @@ class Pacer:
         self._rearm()
 
     async def _acquire(self, kind: Kind, amount: float, now: float) -> float:
-        """Waits for a permit and returns the time of its grant."""
         if self.take(kind, now, {kind: amount}):
             return now
         waiter = _Waiter(kind, amount, asyncio.get_running_loop().create_future())
@@ -573,7 +545,6 @@ class Pacer:
             self._apply()
 
     def _apply(self) -> None:
-        """Applies the current limits."""
         self._slots = self._limits.in_flight.value
         per_second = self._limits.per_second
         if per_second is None:

@@ -97,12 +97,9 @@ class _Call(Generic[T]):
 
 
 class Portal:
-    """Running event loop in a daemon thread.
+    """Running event loop in a daemon thread of the process `pid`.
 
-    Attributes:
-        pid: The process that it runs in.
-        resources: Objects freed when it closes.
-        failure: The error that ended its loop, if `close` did not.
+    `resources` are freed when it closes; `failure` is the error that ended its loop, if `close` did not.
     """
 
     # Not anyio's start_blocking_portal, which is a generator: a forked child would finalise the inherited one at its
@@ -195,8 +192,6 @@ class Portal:
 
 
 class _Process:
-    """State of this module in its process."""
-
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.portal: Portal | None = None

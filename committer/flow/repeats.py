@@ -15,11 +15,7 @@ _ROOM: Final = 8
 
 
 class HashFilter:
-    """Set of at most `most` hashes in one to two bytes each; up to one in eight other hashes seem to be in it.
-
-    Attributes:
-        count: Hashes added so far.
-    """
+    """Set of at most `most` hashes in one to two bytes each; up to one in eight other hashes seem to be in it."""
 
     def __init__(self, most: int) -> None:
         self.count: int = 0
@@ -64,16 +60,10 @@ class Lacking(NamedTuple):
 class Repeats:
     """Finds texts that were added more than once, by their hashes of 8 bytes. A context manager.
 
-    Beyond a block, hashes are partitioned by range into files, so at most a 128th of all hashes and a block are in
-    memory. Different texts can have equal hashes (two of ten million, in one of 400,000 jobs), so the caller
-    compares the texts that seem to repeat. About 0.4 microseconds per text.
-
-    Args:
-        block: Most hashes in memory.
-        directory: The directory of the files; the system's temporary directory if None.
-
-    Attributes:
-        count: Texts added so far.
+    Beyond `block` hashes, these are partitioned by range into files in `directory` (None: the system's), so at most
+    a 128th of all hashes and a block are in memory. Different texts can have equal hashes (two of ten million, in
+    one of 400,000 jobs), so the caller compares the texts that seem to repeat. About 0.4 microseconds per text.
+    `count` is the number of texts.
     """
 
     def __init__(self, *, block: int = BLOCK, directory: str | None = None) -> None:
@@ -101,9 +91,7 @@ class Repeats:
     async def find(self) -> set[int]:
         """Returns the hashes that were added more than once, after all texts were added.
 
-        Raises:
-            RecordError: Fewer hashes came back than were added.
-            CommitterError: The disk failed.
+        Raises `RecordError` if fewer hashes came back than were added, `CommitterError` if the disk failed.
         """
         if not self._files:
             return _repeated(self._hashes)
@@ -141,7 +129,6 @@ class Repeats:
         return Lacking(hashes, count)
 
     async def _beside(self, others: Repeats) -> AsyncIterator[tuple[set[int], set[int]]]:
-        """Yields the hashes of both, a range at a time."""
         if not (self._files or others._files):
             yield set(self._hashes), set(others._hashes)
             return

@@ -74,17 +74,11 @@ async def retry(
     is_retryable: Callable[[BaseException], bool] | None = None,
     on_retry: Callable[[BaseException, int, float], object] | None = None,
 ) -> T:
-    """Makes a call, and repeats it after failures that allow it.
+    """Makes a call, and repeats it after failures that allow it, or that `is_retryable` allows.
 
     Waits are random between nothing and a bound that doubles (full jitter), so that callers refused together do not
-    return together; never shorter than the store asked for.
-
-    Args:
-        call: Makes one attempt.
-        policy: The number and pace of retries.
-        idempotent: Whether the call is idempotent; then it is repeated after a lost response, too.
-        is_retryable: Which failures allow a repetition, instead of the rule above.
-        on_retry: Called with the failure, the number of attempts so far, and the seconds until the next.
+    return together; never shorter than the store asked for. An `idempotent` call is repeated after a lost response,
+    too. `on_retry` is called with the failure, the number of attempts so far, and the seconds until the next.
 
     Raises:
         StoreOutcomeUnknownError: A response was lost and the last attempt was refused, so the outcome of the lost

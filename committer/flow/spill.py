@@ -43,15 +43,8 @@ class _Block(NamedTuple):
 class SpillFile(Generic[T]):
     """List with at most a block in memory, appended to first and then read, any number of times. A context manager.
 
-    A list shorter than a block never touches the disk.
-
-    Args:
-        kind: The type of the items, for msgspec.
-        directory: The directory of the file; the system's temporary directory if None.
-        block_bytes: The size of a block.
-
-    Attributes:
-        count: Items appended so far.
+    A list shorter than a block never touches the disk. Items are of a `kind` that msgspec can encode; the file is in
+    `directory` (None: the system's for temporary files). `count` is the number of items.
     """
 
     def __init__(self, kind: type[T], *, directory: str | None = None, block_bytes: int = BLOCK_BYTES) -> None:
@@ -95,9 +88,8 @@ class SpillFile(Generic[T]):
     async def read(self) -> AsyncIterator[T]:
         """Iterates over the items appended so far, a block in memory at a time.
 
-        Raises:
-            RecordError: Another number of items came back than was appended.
-            CommitterError: The disk failed.
+        Raises `RecordError` if another number of items came back than was appended, `CommitterError` if the disk
+        failed.
         """
         await self._writable()
         # Copied, so that every reader sees the list as of now.
@@ -252,12 +244,8 @@ class NumberedSpill(Generic[T]):
     """Cache on disk of items that its user can get again at a higher cost. A context manager.
 
     So it never fails: if the disk is full or returns other data than was written, it ends with a warning, and drops
-    items. First added to, then read any number of times.
-
-    Args:
-        kind: The type of the items, for msgspec.
-        most_bytes: Most bytes on the disk, which may be memory; further items are dropped.
-        block_bytes: See `SpillFile`; a quarter of a megabyte if None.
+    items. First added to, then read any number of times. It drops items beyond `most_bytes` on the disk, which may
+    be memory.
     """
 
     def __init__(self, kind: Any, *, most_bytes: int, block_bytes: int | None = None) -> None:

@@ -76,8 +76,7 @@ LARGE_S: Final = 600.0
 class StoreClock:
     """Difference of this machine's clock to a store's, measured by its responses.
 
-    Attributes:
-        ahead_s: Seconds that this machine is ahead; 0 if unknown or less than `LARGE_S`.
+    `ahead_s` is 0 if unknown or less than `LARGE_S`.
     """
 
     def __init__(self) -> None:

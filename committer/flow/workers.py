@@ -32,21 +32,14 @@ async def run_workers(
 ) -> int:
     """Runs `work` on every item, at most `workers` at a time, and returns the number of items.
 
-    Items are pulled as workers become free. After the first failure, of `work` or of the iterator, no new item
-    starts, and those in flight are awaited. Cancelling the caller cancels and awaits those in flight. Workers have
-    the caller's context variables. No task is created for one worker or at most one item; one worker at a time pulls
-    an asynchronous iterator, which is closed at the end if possible.
+    Items are pulled as workers become free; a blocking iterator blocks the loop. After the first failure, of `work`
+    or of the iterator, no new item starts, and those in flight are awaited. Cancelling the caller cancels and awaits
+    those in flight. Workers have the caller's context variables. No task is created for one worker or at most one
+    item of a plain iterable; one worker at a time pulls an asynchronous iterator, which is closed at the end if
+    possible.
 
-    Args:
-        items: The items. A blocking iterator blocks the loop.
-        work: Called once for each item.
-        workers: Most items in flight, at least 1.
-        operation: The name of tasks and of the error that joins several failures.
-
-    Raises:
-        ValueError: `workers` is less than 1.
-        MultipleError: Several items failed, in this order; a single failure is raised as it is, as is the first one
-            that is no `Exception`.
+    Several failures are raised as a `MultipleError` that `operation` names, in their order; a single one, or the
+    first that is no `Exception`, as it is.
     """
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
@@ -59,8 +52,6 @@ async def run_workers(
 
 
 class _Crew(Generic[T]):
-    """Workers of one call, and their shared state."""
-
     def __init__(self, work: Callable[[T], Awaitable[object]], operation: str, yield_every: int) -> None:
         self._work = work
         self._operation = operation

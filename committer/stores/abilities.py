@@ -22,8 +22,8 @@ class Refusals(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         move: Why it cannot be renamed away, replaced or deleted.
         link: Why it cannot get a second name.
         enter: Why nothing can be created in it.
-        mounted: True if it is the top of another volume, or a link to a directory on one: no rename goes into it or
-            out of it.
+        mounted: True for the top of another volume, or a link to a directory on one: no rename goes into or out of
+            it.
         advice: What the user can do so that it can be moved.
     """
 
@@ -212,11 +212,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wrapper:
-    """Base of store wrappers. A wrapper has an ability if its class and the inner store have it.
-
-    Attributes:
-        inner: The wrapped store.
-    """
+    """Base of store wrappers of `inner`. A wrapper has an ability if its class and the inner store have it."""
 
     inner: Capable
 
@@ -388,8 +384,6 @@ class SupportsVersions(Protocol):
         not renamed.
 
         Args:
-            source: The file.
-            destination: Its new path.
             version: Its `FileStatus.version`.
             identity: The identity that it must have if its version differs; None if unknown.
 
@@ -412,13 +406,8 @@ class SupportsMetadata(Protocol):
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
         """Writes a whole file with metadata of the caller, replacing an existing file. One call.
 
-        (S3: ``x-amz-meta-`` headers.) `committer.stores.helpers.put_described` writes the file without metadata on
-        other stores.
-
-        Args:
-            path: The file.
-            data: Its content.
-            metadata: Texts of printable ASCII by lower-case name; 2 KB in all.
+        `metadata` maps lower-case names to texts of printable ASCII; 2 KB in all (S3: ``x-amz-meta-`` headers). For
+        stores without metadata there is `committer.stores.helpers.put_described`.
         """
 
 

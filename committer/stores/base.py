@@ -113,7 +113,6 @@ class Store(ABC):
         Args:
             path: The file. Where directories are real its parent must exist, except as
                 `Capabilities.implicit_parents` says.
-            data: The whole content.
             exclusive: Fail if the path exists, which the store decides atomically; else replace a file atomically.
             temporary: The temporary name for a store that writes first and renames then; same volume, overwritten.
                 By default it is next to `path` and starts with a period. Where `Capabilities.refuses_late_writes`
@@ -141,12 +140,8 @@ class Store(ABC):
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """Creates a directory; without real directories does nothing and returns True.
 
-        Args:
-            path: The directory.
-            parents: Create missing parents, too; else a missing parent is an error.
-
-        Returns:
-            True if this call created it, False if a directory existed.
+        A missing parent is created with `parents`, else an error. Returns True if this call created the directory,
+        False if it existed.
 
         Raises:
             StoreExistsError: `path` is a file.
@@ -161,8 +156,6 @@ class Store(ABC):
         """Renames a file; never moves it *into* a directory at `destination`, never creates parents.
 
         Args:
-            source: The file.
-            destination: Its new path.
             replace: Replace a file at the destination; else fail if one exists, atomically.
             identity: The identity that the source must have; checked by stores with `conditional_rename`, ignored by
                 others.

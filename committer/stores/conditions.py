@@ -14,15 +14,12 @@ class SupportsConditionalDelete(Protocol):
     """Ability to delete a file on the condition of its identity."""
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
-        """Deletes a file if it still has the given identity, decided by the store. One call.
+        """Deletes a file if it still has the identity, decided by the store; returns whether it existed. One call.
 
         (S3: DeleteObject with ``If-Match``, which needs the right to read, too; Azure: Delete Blob with
         ``If-Match``.) Where the identity is an etag of the content, a file of equal content meets the condition,
-        whatever its stamp.
-
-        Returns:
-            Whether it existed. A missing file may be answered with 204, 404 or 412; a store whose service also
-            answers 412 for another file looks once more.
+        whatever its stamp. Services answer 204, 404 or 412 for a missing file; if 412 also means another file, the
+        store looks once more.
 
         Raises:
             StorePreconditionError: Another file is there; it was not deleted.
@@ -59,17 +56,12 @@ class SupportsConditionalReplace(Protocol):
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
     ) -> FileStatus:
-        """Replaces a whole file if it is the one that was seen, decided by the store. One call.
+        """Replaces a whole file if it is the one that was `seen`, decided by the store. One call.
 
         (S3: PutObject with ``If-Match``; Google Cloud Storage: an insert with ``ifGenerationMatch``; Azure: Put Blob
         with ``If-Match``.) An S3-compatible service that ignores the condition replaces any file, so correctness
         must not rest on it alone. A lost response is not retried, since the second request would be refused.
-
-        Args:
-            path: The file.
-            data: Its new content.
-            seen: Its status, from `Store.status` or the call that wrote it.
-            temporary: As for `Store.put`.
+        `temporary` is as for `Store.put`.
 
         Raises:
             StorePreconditionError: Another file is there, or none; nothing was changed.

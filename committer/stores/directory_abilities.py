@@ -19,16 +19,13 @@ class SupportsDirectoryRights(Protocol):
     """
 
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
-        """Compares many directories in one call.
+        """Compares directories with new ones, in one call.
 
-        Args:
-            pairs: At least one pair of a directory and the parent in which one like it would be created, directly or
-                in another new directory.
-
-        Returns:
-            For each, whether it has the owner, group, mode, access lists and attributes that a new directory would
-            have there. False if the store cannot tell, if either is missing or no directory, or if it holds files
-            that would be lost in renames of single files (`Capabilities.checksum_sidecars`).
+        Takes at least one pair of a directory and its future parent. Returns for each whether it has the owner,
+        group, mode, access lists and attributes that a directory would have which this process creates in the
+        parent, or in another new directory there. False if the store cannot tell, if either is missing or no
+        directory, or if it holds files that would be lost in renames of single files
+        (`Capabilities.checksum_sidecars`).
         """
 
 
@@ -68,13 +65,7 @@ async def rename_known_directory(store: Store, source: StorePath, destination: S
 
 
 class TreeCounts(NamedTuple):
-    """Content of a directory at any depth.
-
-    Attributes:
-        files: Number of files.
-        directories: Number of directories, with itself.
-        size: Bytes of all files.
-    """
+    """Number of files and directories (with itself) in a directory at any depth, and bytes of all files."""
 
     files: int
     directories: int

@@ -47,9 +47,7 @@ class SupportsTrials(Protocol):
     async def trials(self, directory: StorePath) -> Sequence[Finding]:
         """Tries each ability that a job uses by itself, and returns what was seen.
 
-        Args:
-            directory: An empty place for files and uploads. The caller removes files that are left; no upload is
-                left.
+        `directory` is empty. The caller removes files that are left in it; no upload is left.
         """
 
 

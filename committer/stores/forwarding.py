@@ -102,13 +102,10 @@ T = TypeVar("T")
 
 
 class ForwardingStore(Wrapper, Store):
-    """Wrapper that forwards every call, with those of all optional abilities.
+    """Wrapper that forwards every call to `inner`, with those of all optional abilities.
 
     A subclass overrides `call` (and `stream` for listings) to act on each call, or single methods. `local_path`,
     `findings`, `trials` and `close` do not go through `call`.
-
-    Args:
-        inner: The wrapped store.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -121,13 +118,9 @@ class ForwardingStore(Wrapper, Store):
         path: StorePath,
         destination: StorePath | None = None,
     ) -> T:
-        """Makes a call.
+        """Makes a call by `send`, which makes it each time that it is called.
 
-        Args:
-            operation: The description of the call.
-            send: Makes the call, each time that it is called.
-            path: Its path, or the first of several.
-            destination: Its second path, if it takes two.
+        `path` is the call's path or the first of several, `destination` its second one.
         """
         return await send()
 

@@ -120,12 +120,7 @@ async def children_of(store: Store, directory: StorePath) -> list[FileStatus]:
 
 
 class Created(NamedTuple):
-    """File that exists after a creation that only one writer wins.
-
-    Attributes:
-        data: Its content: the caller's, or the winner's.
-        status: Its status from the write; None if the response was lost or another writer won.
-    """
+    """File that only one writer creates: its data, and its status if this caller's write created it."""
 
     data: bytes
     status: FileStatus | None = None

@@ -274,11 +274,9 @@ class _LongBody(aiohttp.Payload):
         self._size = len(self._value)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Decodes the body, as aiohttp requires of every payload."""
         return bytes(self._value).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Writes the body in slices."""
         for start in range(0, len(self._value), _SLICE_BYTES):
             await writer.write(self._value[start : start + _SLICE_BYTES])
             # Without this a connection that always accepts more would block the loop for the whole body.
@@ -288,12 +286,9 @@ class _LongBody(aiohttp.Payload):
 class HttpClient:
     """HTTP client that sends each request once, over kept connections. Holds no secret.
 
-    One session for each event loop, opened by the first request there.
-
-    Args:
-        session: The session to use instead, on its loop; never closed here, and its middlewares are not run.
-        connect_s: Seconds to wait for a connection.
-        answer_s: Seconds to wait for a response to begin, and for each next byte of its body.
+    One session for each event loop, opened by the first request there; or the given `session` on its loop, which is
+    never closed here and whose middlewares are not run. `connect_s` bounds the wait for a connection, `answer_s` the
+    wait for a response to begin and for each next byte of its body.
     """
 
     def __init__(
@@ -406,8 +401,6 @@ class HttpClient:
 
 
 class _Open(NamedTuple):
-    """Session and watch of one event loop."""
-
     session: aiohttp.ClientSession
     watch: AnswerWatch
 

@@ -131,12 +131,8 @@ class PageTokens:
 
     Compares each token with the last one and with one earlier token, which is replaced each time that the number of
     pages has doubled (R. P. Brent, "An improved Monte Carlo factorization algorithm", 1980). This finds a cycle of
-    any length in constant memory, within three times the pages before the cycle and in it.
-
-    Args:
-        operation: The operation named in errors.
-        path: The path named in errors.
-        changes: Whether the call changes something; then a repeated token leaves its outcome unknown.
+    any length in constant memory, within three times the pages before the cycle and in it. With `changes`, a
+    repeated token leaves the outcome of the call unknown.
     """
 
     def __init__(self, operation: str, path: StorePath, *, changes: bool = False) -> None:
@@ -148,12 +144,7 @@ class PageTokens:
         self._span = self._left = 1
 
     def following(self, token: T) -> T:
-        """Checks the token of the next page, and returns it.
-
-        Raises:
-            StoreUnavailableError: The token is empty or repeats an earlier one.
-            StoreOutcomeUnknownError: Likewise, in a call that changes something.
-        """
+        """Returns the token of the next page; raises an error if it is empty or repeats an earlier one."""
         if not token or token in (self._last, self._kept):
             why = "repeats the token of an earlier page" if token else "names no next page, and is not the last"
             raise self._error(
@@ -201,8 +192,7 @@ class Answered:
 def parsed(body: bytes, root: str, operation: str, path: StorePath) -> Answered:
     """Parses an XML response whose root element's name begins with `root`; S3-compatible services vary its end.
 
-    Raises:
-        StoreUnavailableError: It is no such document.
+    Raises `StoreUnavailableError` if it is no such document.
     """
     try:
         # No store's response has declarations; without them, nothing can expand during parsing. UTF-16 would hide

@@ -38,10 +38,7 @@ def is_odd(segment: str) -> bool:
 
 
 async def delete_odd(store: Store, directory: StorePath) -> None:
-    """Deletes objects directly in a directory whose names no path can hold. At most 7 calls.
-
-    No listing of a job's own directory shows them, and they would keep the directory alive.
-    """
+    """Deletes objects directly in a directory whose names no path can hold: 7 calls at most. Listings omit them."""
     places = [StorePath(directory.scheme, directory.authority, f"{directory.path}/{segment}") for segment in _ODD]
     for place in places:
         # The name may be an object, too. A service that refuses a name has none (SeaweedFS: 400 for a last segment
@@ -183,7 +180,6 @@ class ObjectStore(Store):
     # --- Parts of it that are the same on all of them ---------------------------------------------------------------
 
     async def _delete_below(self, path: StorePath, *, recursive: bool) -> bool:
-        """Deletes the names that a listing shows, with the marker; returns whether there were any."""
         operation = "delete_directory"
         marker = StorePath(path.scheme, path.authority, f"{path.path.rstrip('/')}/")
         found = False

@@ -209,7 +209,6 @@ def out_of_memory(error: MemoryError) -> StoreOutcomeUnknownError:
 
 
 def _unanswered(error: StoreOutcomeUnknownError) -> StoreUnavailableError:
-    """Returns the error of a read whose response was lost."""
     return StoreUnavailableError(
         error.message, operation=error.operation, path=error.path, next_step=error.next_step, causes=(error,)
     )
@@ -243,14 +242,7 @@ class PacedStore(PacedCalls):
     ``store_io_rate_limited`` is the time of waits for a permit. A listing takes one permit and is timed until its
     first entry. Names that `delete_files` reports as refused are sent again, as a further attempt.
 
-    Args:
-        inner: The store.
-        pacer: The limits of its endpoint.
-        statistics: Where calls are counted.
-        retry_policy: The number and pace of retries.
-        owned: Whether `close` closes the inner store; False for a store that the user gave.
-        weights: Tokens of the rate that a call costs, by its kind.
-        claim: This store's claim on the endpoint's limits, released by `close`.
+    `close` releases the `claim` and, if `owned`, closes the inner store; one that the user gave is not owned.
     """
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:

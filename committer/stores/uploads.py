@@ -72,7 +72,6 @@ class SupportsUploads(Protocol):
         for it with `list_uploads`.
 
         Args:
-            path: The file's path.
             stamp: The later `FileStatus.stamp`: 1 to 1024 printable ASCII characters without a space. (S3 takes
                 metadata only here, 2 KB in all; kept as ``committer-attempt``.)
 
@@ -91,8 +90,6 @@ class SupportsUploads(Protocol):
         Never send other data under a used number: the two requests may arrive in either order.
 
         Args:
-            path: The path of the upload.
-            upload_id: The upload.
             number: From 1 to `Capabilities.max_parts`; in any order, and concurrently.
             data: Its content, at most `Capabilities.max_part_bytes`; the minimum is checked at completion. An empty
                 file is one empty part.
@@ -112,8 +109,6 @@ class SupportsUploads(Protocol):
         (`committer.stores.upload_ends.finish_upload` does so.)
 
         Args:
-            path: The path of the upload.
-            upload_id: The upload.
             parts: At least one, by rising numbers, not necessarily contiguous; each but the last at least
                 `Capabilities.min_part_bytes` long. Their sizes are ignored.
             exclusive: Fail if the path exists, decided atomically by the store (``If-None-Match: *``); else replace
@@ -182,7 +177,6 @@ class SupportsBlockLists(Protocol):
         unchanged.
 
         Args:
-            path: The file's path.
             block_id: 1 to 64 ASCII characters; all uncommitted blocks of a name have ids of one length. (Put Block
                 sends them in base64.) At most 100,000 may wait.
             data: Its content, at most `Capabilities.max_part_bytes` and not empty.
@@ -208,7 +202,6 @@ class SupportsBlockLists(Protocol):
         tell.
 
         Args:
-            path: The file's path.
             block_ids: Its blocks in their order, at most `Capabilities.max_parts`; none for an empty file.
             stamp: As for `SupportsUploads.create_upload`. (Kept in the blob's metadata, whose names take no hyphen,
                 as ``committerattempt``.)

@@ -41,15 +41,10 @@ _DEFAULT_UMASK: Final = 0o022
 
 
 class ClientConfiguration(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration of a cluster.
+    """Configuration of a cluster. Its `digest` is of all files and options.
 
-    Attributes:
-        directory: The directory of its files; empty without any.
-        authority: A host with a port, or a nameservice.
-        name_nodes: The number of NameNodes.
-        umask: The permission bits that are removed on creation: `fs.permissions.umask-mode`.
-        socket_timeout_is_set: Whether `dfs.client.socket-timeout`, the wait for DataNodes, is set.
-        digest: A digest of all files and options.
+    `directory` is empty without files; `authority` is a host with a port, or a nameservice; `umask` is
+    `fs.permissions.umask-mode`, and the socket timeout is `dfs.client.socket-timeout`, the wait for DataNodes.
     """
 
     directory: str
@@ -157,8 +152,6 @@ os.register_at_fork(after_in_child=_forget_the_parents)
 
 
 class _Opened(NamedTuple):
-    """Client and threads of one process."""
-
     process: int
     client: Client
     threads: Threads
@@ -167,13 +160,7 @@ class _Opened(NamedTuple):
 
 
 class Connection:
-    """Connection to the NameNodes of one authority.
-
-    Args:
-        authority: A host with a port, or a nameservice; empty for Hadoop's ``fs.defaultFS``.
-        config_directory: The directory of Hadoop's configuration; by default where Hadoop looks.
-        options: Hadoop's ``dfs.*`` and ``hadoop.*`` keys, which win over the configuration.
-    """
+    """Connection to the NameNodes of one authority; see `HdfsStore` for the arguments."""
 
     def __init__(self, authority: str, config_directory: str | None, options: dict[str, str]) -> None:
         self._authority = authority

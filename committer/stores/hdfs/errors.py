@@ -163,7 +163,6 @@ def _missing(text: str, made: _Maker, source: StorePath | None) -> CommitterErro
 
 
 def _broken(text: str, made: _Maker, *, changes: bool, server: str) -> CommitterError:
-    """Returns the error of a call that no server answered."""
     if any(reason in text for reason in _UNSENT):
         return made(StoreUnavailableError, f"no {server} can be reached: {text}")
     if "GSSAPI" in text or "SASL" in text or "Kerberos" in text:

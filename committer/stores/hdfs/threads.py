@@ -60,7 +60,6 @@ class _Call(Generic[T]):
         self.done = False
 
     def tell(self) -> None:
-        """Wakes the waiting caller."""
         if not self.waiter.done():
             self.waiter.set_result(None)
 
@@ -95,19 +94,12 @@ class Threads:
         undo: Callable[[T], object] | None = None,
         lanes: int = 1,
     ) -> T:
-        """Calls a function in a thread, or in several.
+        """Calls a function in a thread, or in up to `lanes` threads: the last result and the first error count.
 
-        Args:
-            function: Blocks. Each of several threads calls it; the last result and the first error count.
-            bound_s: Longest time in seconds, with the wait for a thread.
-            settle_s: Seconds that a cancelled caller waits for the end of a begun call, so that it has no later
-                effect. A call that was not begun is dropped.
-            undo: Called in a thread with the result of one thread's call if the caller left before.
-            lanes: Most threads that call it.
-
-        Raises:
-            UnansweredError: It did not end in time.
-            RuntimeError: No thread can be started; likewise MemoryError.
+        A call that takes longer than `bound_s`, with the wait for a thread, raises `UnansweredError`. A cancelled
+        caller waits `settle_s` for the end of a begun call, so that it has no later effect; a call that was not
+        begun is dropped. `undo` is called in a thread with the result of one thread's call if the caller left
+        before. Raises RuntimeError or MemoryError if no thread can be started.
         """
         call = _Call(function, undo, lanes)
         timer = call.loop.call_later(bound_s, call.tell)

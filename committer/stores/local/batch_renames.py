@@ -45,9 +45,8 @@ class BatchRenames(Renames):
         source. Sidecars of sources stay. Files with `seen` are checked instead, and their sidecars deleted, as by
         `rename_file`.
 
-        Raises:
-            CommitterError: One file failed with no error of a store: files after it were not renamed. Its outcome is
-                unknown if that of any file is.
+        An error that is no `StoreError` is raised, and later files are not renamed; its outcome is unknown if that
+        of any file is.
         """
         errors: dict[int, StoreError] = {}
         try:
@@ -326,7 +325,6 @@ def _move_back(source: StorePath, destination: StorePath, refused: StoreError) -
 
 
 def _by_directory(paths: Sequence[StorePath]) -> dict[str, list[int]]:
-    """Groups the indexes of paths by directory."""
     groups: dict[str, list[int]] = {}
     for index, path in enumerate(paths):
         groups.setdefault(path.path.rpartition("/")[0], []).append(index)

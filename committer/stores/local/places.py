@@ -33,12 +33,9 @@ _RESOLVE_NO_SYMLINKS: Final = 0x04
 
 
 class Place(NamedTuple):
-    """Name of a path for a system call.
+    """Name of a path for a system call, relative to the open directory `at` (None: the whole path).
 
-    Attributes:
-        name: The name relative to `at`.
-        at: An open directory; None if `name` is the whole path.
-        guarded: Whether it belongs to a job, so that a link there is never followed.
+    A guarded one belongs to a job: a link there is never followed.
     """
 
     name: str

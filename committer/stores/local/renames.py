@@ -99,7 +99,6 @@ def _refuse_lost_name(linked: os.stat_result, source: str, destination: str) -> 
 
 
 def _put_back(private: str, back: str) -> None:
-    """Moves the file back, replacing nothing."""
     try:
         kernel_rename.rename_no_replace(private, back)
     except OSError as error:
@@ -124,7 +123,6 @@ def _are_one(first: str, second: str) -> bool:
 
 
 def _mark(path: str) -> tuple[int, int, int] | None:
-    """Returns the identity of a file; None if it does not exist."""
     try:
         return _mark_of(os.lstat(path))
     except _GONE:
@@ -137,13 +135,7 @@ def _mark_of(found: os.stat_result) -> tuple[int, int, int]:
 
 
 class Renames:
-    """Renames and links on a disk, and its known abilities.
-
-    Attributes:
-        exclusive_rename: Renames that replace nothing work, as far as is known.
-        hard_links: Hard links work, as far as is known.
-        token: Random text for unique names; empty until needed.
-    """
+    """Renames and links on a disk. Its known abilities are attributes; `token` is a random text for unique names."""
 
     def __init__(self, *, exclusive_rename: bool) -> None:
         self.exclusive_rename: bool = exclusive_rename and kernel_rename.OFFERED

@@ -41,15 +41,9 @@ def refusals(
 ) -> Refusals | None:
     """Returns the operations that the system would refuse on `path`; None if none is known.
 
-    Costs nothing for files of this process's user, except in a directory without write permission.
-
-    Args:
-        path: The file or directory.
-        found: Its lstat(2) result.
-        above: The stat result of its directory; looked up on demand if None.
-        links: Whether moving a file here needs a hard link to it.
-        closed_above: Whether that directory is known to be closed.
-        mounts: `mounted_in` of that directory; looked up on demand if None.
+    Costs nothing for files of this process's user, except in a directory without write permission. `found` and
+    `above` are stat results of the path and its directory. `links`: moving a file here needs a hard link. `above`
+    and `mounts`, the `mounted_in` of the directory, are looked up on demand if None.
     """
     is_directory = stat.S_ISDIR(found.st_mode)
     user = os.geteuid()
@@ -171,7 +165,6 @@ def mounted_in(directory: str) -> frozenset[bytes]:
 
 
 def _escaped(path: str) -> bytes:
-    """Escapes a path as in mountinfo."""
     text = os.fsencode(path)
     for character in (b"\\", b" ", b"\t", b"\n"):
         text = text.replace(character, b"\\%03o" % character[0])

@@ -318,7 +318,6 @@ class _LocalWriter(FileWriter):
             await self._store._batches.run(self._store._disk.abort, self._path, handle, insist=True)
 
     async def release(self) -> None:
-        """Closes the descriptor and keeps the file."""
         handle, self._handle = self._handle, None
         if handle is not None:
             # As heavy as a write, so that it runs after a waiting one.

@@ -31,13 +31,9 @@ def remove_tree(place: Place) -> None:
     Entries are named relative to an open directory, so that no planted link leads elsewhere. A third of the cost of
     `shutil.rmtree` for empty directories, such as those of a published task attempt.
 
-    Deletes nothing behind a mount point. rmdir(2) and unlink(2) refuse one, a bind mount too, before they look into
-    it, so each directory is first removed if it can be. A mount between that and its opening shows by its device.
-
-    Raises:
-        FileNotFoundError: The directory does not exist.
-        MountedBelowError: A mount point is below it; entries met before are deleted.
-        OSError: EBUSY: the directory itself is a mount point.
+    Deletes nothing behind a mount point: raises `MountedBelowError`, or EBUSY for the directory itself. rmdir(2) and
+    unlink(2) refuse one, a bind mount too, before they look into it, so each directory is first removed if it can
+    be. A mount between that and its opening shows by its device.
     """
     try:
         os.rmdir(place.name, dir_fd=place.at)
@@ -86,7 +82,6 @@ def delete_tree(path: StorePath, place: Place) -> bool:
 
 
 def _is_other(place: Place) -> bool:
-    """Whether the place has an entry that is no directory."""
     try:
         return not stat.S_ISDIR(place.look().st_mode)
     except FileNotFoundError:

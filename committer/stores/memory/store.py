@@ -211,11 +211,8 @@ _spaces: dict[str, MemorySpace] = {}
 class MemoryStore(Store):
     """Store of the files in a space: ``memory://space/path``.
 
-    A space is created at its first use and lives as long as the process. A store pickles by the space's name, so in
+    The space `name` is created at its first use and lives as long as the process. A store pickles by the name, so in
     another process it has another, empty space. Each call lets other tasks run once and then happens in one step.
-
-    Args:
-        name: The space.
     """
 
     def __init__(self, name: str) -> None:

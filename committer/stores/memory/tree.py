@@ -48,9 +48,7 @@ class _Entry(msgspec.Struct):
 class Tree:
     """Tree of files and directories, with the rules of its capabilities.
 
-    Attributes:
-        on_put: Called after a file was put.
-        version: The number of changes.
+    `on_put` is called after a file was put; `version` is the number of changes.
     """
 
     def __init__(self, capabilities: Capabilities, clock: Callable[[], float]) -> None:
@@ -479,9 +477,8 @@ class _Upload(msgspec.Struct):
 class Uploads:
     """Uploads by id, with S3's rules.
 
-    Attributes:
-        answers_again: Whether the repeated completion of an upload succeeds without effect, or finds no upload. S3
-            does either, depending on the time since.
+    A repeated completion succeeds without effect if `answers_again`, else it finds no upload. S3 does either,
+    depending on the time since.
     """
 
     def __init__(self, tree: Tree, clock: Callable[[], float]) -> None:
