@@ -9,10 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 
 class Calls:
-    """Calls that have not begun, in order. The objects of one task attempt share one register.
-
-    Threads may add calls while others read: each read works on a copy taken in one step.
-    """
+    """Calls that have not begun, in order, of one task attempt. Threads may add calls while others read a copy."""
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[object, str]] = {}

@@ -39,10 +39,9 @@ _ROUNDING = 1e-9
 
 
 class RateShares:
-    """Shares of a rate for a changing number of workers; those in use never exceed the rate.
+    """Shares of a rate (None for no limit) for a changing number of workers; those in use never exceed the rate.
 
-    With fewer workers the remaining ones get more as soon as earlier shares return. `rate` None means no limit: only
-    workers are counted. `workers` is called each time, and counts as at least 1.
+    With fewer workers the remaining ones get more as soon as earlier shares return.
     """
 
     def __init__(self, rate: float | None, workers: Callable[[], int]) -> None:

@@ -64,10 +64,7 @@ class Matches(Generic[T]):
             await self._asked[hash(one.text) >> _RANGE_BITS].append(one)
 
     async def answers(self) -> AsyncGenerator[tuple[int, str, T]]:
-        """Yields number, name and value of each text that was asked for and noted. Once.
-
-        Raises `RecordError` if fewer texts came back than were written, `CommitterError` if the disk failed.
-        """
+        """Yields number, name and value of each text that was asked for and noted. Once. Raises as `SpillFile.read`."""
         async with AsyncExitStack() as used:
             runs: list[SpillFile[tuple[int, str, T]]] = []
             for noted, asked in zip(self._noted, self._asked, strict=False):

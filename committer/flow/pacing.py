@@ -51,10 +51,7 @@ CAUTIOUS_STEPS: Final = 100
 
 
 class AdaptiveLimit:
-    """Adaptive limit of calls per second, or of calls in flight.
-
-    It starts at the full limit, `most`; cuts end at `least`, and a full limit below that is never cut.
-    """
+    """Adaptive limit of calls per second, or in flight: starts at `most`, and is never cut below `least`."""
 
     __slots__ = ("_least", "_reached", "_refused", "most")
 
@@ -136,10 +133,7 @@ class Bucket(AsyncLimiter):
         return self._clock
 
     def take(self, amount: float, now: float) -> float:
-        """Takes `amount` tokens (at most the burst) if they are there.
-
-        Returns 0, or the seconds until they will be there if no other caller takes any.
-        """
+        """Takes `amount` tokens, at most the burst, and returns 0; or returns the seconds until they are there."""
         # As `has_capacity`, in one call, since every store call comes here.
         level = self._level
         if now > self._last_check:
@@ -171,10 +165,7 @@ DECREASE_INTERVAL_S = 1.0
 
 
 class Limits:
-    """Current limits of an endpoint: permits `in_flight` and tokens `per_second` (None for no limit).
-
-    `reduced` is True until a cut has fully grown back.
-    """
+    """Current limits: permits `in_flight` and tokens `per_second`; `reduced` until a cut has fully grown back."""
 
     __slots__ = ("_grown_at", "_reduced_at", "in_flight", "per_second", "reduced")
 
@@ -186,11 +177,7 @@ class Limits:
         self._grown_at = -math.inf
 
     def cut(self, now: float, granted_at: float | None) -> bool:
-        """Cuts the limits after a refused call; returns False if that call is no new sign.
-
-        All calls in flight at the last cut are one sign. `granted_at` is the time of the call's permit; if unknown,
-        cuts are a second apart.
-        """
+        """Cuts the limits; not again for a call that was in flight at the last cut (if unknown: within a second)."""
         is_new = now >= self._reduced_at + DECREASE_INTERVAL_S if granted_at is None else granted_at > self._reduced_at
         if not is_new:
             return False
@@ -315,10 +302,7 @@ class _Waiter:
 
 
 class Claim:
-    """Claim of a job, task attempt or operation on an endpoint's limits, by `Pacer.claim`.
-
-    Counts until it is released, or garbage-collected.
-    """
+    """Claim on an endpoint's limits by `Pacer.claim`; it counts until it is released, or garbage-collected."""
 
     __slots__ = ("__weakref__", "concurrency", "pacer", "rate")
 
@@ -398,20 +382,13 @@ class Pacer:
         return len(self._waiters)
 
     def permit(self, kind: Kind = "read", amount: float = 1) -> Permit:
-        """Returns a permit for one wire call; `kind` is only counted.
-
-        More tokens than the burst are taken in several portions while all others wait. Raises ValueError for a
-        negative `amount`.
-        """
+        """Returns a permit for one wire call. More tokens than the burst come in portions while all others wait."""
         if amount < 0:
             raise ValueError(f"amount must not be negative: {amount}")
         return Permit(self, kind, amount)
 
     def take(self, kind: Kind, now: float, costs: Mapping[Kind, float] = ONE_EACH) -> bool:
-        """Takes a permit if it is free at this moment, `now`; the caller then calls `give_back` with the same time.
-
-        `costs` is a table by kind, which an endpoint without a rate need not read.
-        """
+        """Takes a permit if it is free now; the caller then calls `give_back` with `now`. `costs` is by kind."""
         if self._waiters or self._in_use + 1 > self._slots or now < self._paused_until:
             return False
         if self._bucket is not None and self._bucket.take(costs[kind], now):
@@ -431,11 +408,7 @@ class Pacer:
             self._pump()
 
     def throttled(self, retry_after_s: float | None = None, *, granted_at: float | None = None) -> None:
-        """Cuts rate and concurrency and pauses the endpoint after a throttled call.
-
-        All calls in flight at the last cut are one sign: they cut nothing again. Without `retry_after_s` it pauses
-        for `DEFAULT_PAUSE_S`; without `granted_at`, the time of the call's permit, cuts are a second apart.
-        """
+        """Cuts rate and concurrency as `Limits.cut`, and pauses the endpoint, by default for `DEFAULT_PAUSE_S`."""
         now = self.runtime.monotonic()
         self.throttles += 1
         pause_s = DEFAULT_PAUSE_S if retry_after_s is None else retry_after_s

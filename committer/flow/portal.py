@@ -90,17 +90,13 @@ class _Call(Generic[T]):
             try:
                 raise self.error
             finally:
-                # The traceback holds this frame, and the frame the call: without this every failure is a reference
-                # cycle.
+                # The traceback holds this frame, which holds the call: else every failure is a reference cycle.
                 self.error = None
         return cast("T", self._result)
 
 
 class Portal:
-    """Running event loop in a daemon thread of the process `pid`.
-
-    `resources` are freed when it closes; `failure` is the error that ended its loop, if `close` did not.
-    """
+    """Running event loop in a daemon thread of the process `pid`. `failure` is the error that ended it, if any."""
 
     # Not anyio's start_blocking_portal, which is a generator: a forked child would finalise the inherited one at its
     # end, and wait for a thread that does not exist there.
@@ -251,15 +247,8 @@ def wait_for(
     """Runs a coroutine on the portal's loop, in the caller's context variables, and returns its result.
 
     An interrupt (KeyboardInterrupt, or an error of a signal handler) cancels the coroutine and waits until it has
-    unwound, at most `UNWIND_BOUND_S`; a second interrupt ends that wait.
-
-    Args:
-        function: Called on the loop; returns the awaitable.
-        operation: Its name in errors.
-        undo: Called with the result and the interrupt that kept it from the caller.
-
-    Raises:
-        CommitterError: Called on the loop's own thread, or while the interpreter exits.
+    unwound, at most `UNWIND_BOUND_S`; a second interrupt ends that wait. If the coroutine succeeded, `undo` gets its
+    result and the interrupt. Raises `CommitterError` on the loop's own thread, or while the interpreter exits.
     """
     if is_ending():
         raise _ending(operation)

@@ -89,10 +89,7 @@ class Repeats:
             await self._spill()
 
     async def find(self) -> set[int]:
-        """Returns the hashes that were added more than once, after all texts were added.
-
-        Raises `RecordError` if fewer hashes came back than were added, `CommitterError` if the disk failed.
-        """
+        """Returns the hashes that were added more than once, after all texts were added. Raises as `SpillFile.read`."""
         if not self._files:
             return _repeated(self._hashes)
         await self._spill()

@@ -55,10 +55,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def run_blocking(self, call: Callable[[], T]) -> T:
-        """Runs a blocking call in a thread, with this task's context variables.
-
-        One hop costs 25-100 us: hand over a batch, not a single system call.
-        """
+        """Runs a blocking call in a thread, in this context. A hop costs 25-100 us: batch system calls."""
 
     @abstractmethod
     def nonce(self, nbytes: int = 6) -> str:

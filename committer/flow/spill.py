@@ -1,8 +1,4 @@
-"""Lists on the driver's disk, for more items than fit in memory.
-
-A hop to a thread writes a block of about a megabyte. The file has no name, so no end of the process leaves it
-behind.
-"""
+"""Lists on the driver's disk, for more items than fit in memory. Their files have no name, so none is left behind."""
 
 from __future__ import annotations
 
@@ -86,10 +82,10 @@ class SpillFile(Generic[T]):
             await self._write_block()
 
     async def read(self) -> AsyncIterator[T]:
-        """Iterates over the items appended so far, a block in memory at a time.
+        """Iterates over the items so far, a block in memory at a time.
 
         Raises `RecordError` if another number of items came back than was appended, `CommitterError` if the disk
-        failed.
+        fails.
         """
         await self._writable()
         # Copied, so that every reader sees the list as of now.
@@ -312,10 +308,7 @@ class NumberedSpill(Generic[T]):
 
 
 class InTurn(Generic[T]):
-    """One pass over a `NumberedSpill`.
-
-    To hold few items in memory, it misses an item that was added long after higher numbers.
-    """
+    """One pass over a `NumberedSpill`; to hold few items, it misses one added long after higher numbers."""
 
     def __init__(self, items: AsyncIterator[tuple[int, int, T]], most_ahead: int) -> None:
         self._items = items

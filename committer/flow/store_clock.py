@@ -74,10 +74,7 @@ LARGE_S: Final = 600.0
 
 
 class StoreClock:
-    """Difference of this machine's clock to a store's, measured by its responses.
-
-    `ahead_s` is 0 if unknown or less than `LARGE_S`.
-    """
+    """Difference of this machine's clock to a store's: `ahead_s`, 0 if unknown or below `LARGE_S`."""
 
     def __init__(self) -> None:
         self.ahead_s: float = 0.0

@@ -32,9 +32,7 @@ class LastingExecutor(ThreadPoolExecutor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queues a call, and starts a thread if none is idle and the limit allows it; for one thread, the loop's.
 
-        Raises:
-            RuntimeError, MemoryError: No thread could be started, but another may still make the call; or the pool
-            was shut down.
+        After a RuntimeError or MemoryError (no thread could be started) another thread may still make the call.
         """
         if self._ended:
             raise RuntimeError("the thread pool was shut down")

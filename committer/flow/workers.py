@@ -216,10 +216,7 @@ _PORTION: Final = 1_000
 
 
 async def portions(items: Iterable[T]) -> AsyncIterator[list[T]]:
-    """Yields the items, a thousand at a time, and lets other tasks run in between.
-
-    A collection must not change meanwhile.
-    """
+    """Yields the items, a thousand at a time, and lets other tasks run in between; a collection must not change."""
     pulled = iter(items)
     while portion := list(islice(pulled, _PORTION)):
         yield portion

@@ -225,15 +225,12 @@ _LACKS, _HAS, _PASSES_ON = range(3)
 class Ability(Generic[P]):
     """Optional ability of stores, which callers look up by `of`.
 
-    A store has it if its class has the methods and its `Capabilities` declare it; a `Wrapper` has it if its inner
-    store does, too. Classes are inspected once, so that `of` is cheap enough for every file.
+    A store has it if its class has the methods of `protocol` and its `Capabilities` declare it; a `Wrapper` has it
+    if its inner store does, too. Classes are inspected once, so that `of` is cheap enough for every file. Errors use
+    `described`, a plural such as "hard links".
 
-    Args:
-        protocol: The methods.
-        described: The ability's name in errors, in the plural: "hard links".
-        declared: Whether capabilities declare it.
-        in_place_of: The method of `Store` that callers do not call where they use this. A subclass that overrides
-            that method alone does not have the ability, since its override would never be called.
+    Callers use the ability in place of the `Store` method `in_place_of`. A subclass that overrides only that method
+    does not have the ability, since its override would never be called.
     """
 
     def __init__(
@@ -319,14 +316,10 @@ class SupportsLinks(Protocol):
     """Ability to find symbolic links."""
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
-        """Finds a link among some directories and their parents below `root`. One call for many.
+        """Finds a link among directories and their parents below `root`, which may itself be one. One call for many.
 
-        Args:
-            root: Where the names start; it may itself be a link.
-            directories: Relative names; those that do not exist are ignored.
-
-        Returns:
-            The first relative name, of a directory or of one of its parents, that is a link; None if there is none.
+        `directories` are relative names; those that do not exist are ignored. Returns the first name that is a link,
+        of a directory or of one of its parents; None if there is none.
         """
 
 
@@ -418,13 +411,8 @@ class SupportsBatchDelete(Protocol):
         """Deletes files, whether or not they exist. One call; none for no paths.
 
         Not atomic: each name succeeds or fails alone. (S3's DeleteObjects answers 200 with a result per name, the
-        same for a missing and a deleted one.)
-
-        Args:
-            paths: At most `Capabilities.max_batch_delete` different names.
-
-        Returns:
-            Errors by the path that was not deleted; empty if none is left.
+        same for a missing and a deleted one.) Takes at most `Capabilities.max_batch_delete` different names; returns
+        errors by the path that was not deleted.
 
         Raises:
             ConfigurationError: There are too many paths.

@@ -1,7 +1,6 @@
 """Executor that runs blocking calls of many coroutines on a few threads, in batches.
 
-Handing a call to a thread costs several times what a rename costs. So calls wait in a queue until the end of the
-loop's turn, and go to a free thread together.
+A hop to a thread costs several times what a rename costs, so all calls of one turn of the loop share one.
 """
 
 from __future__ import annotations
@@ -212,8 +211,7 @@ class _Lane:
             try:
                 raise call.error
             finally:
-                # The traceback holds this frame, and the frame the call: without this every failure is a reference
-                # cycle.
+                # The traceback holds this frame, which holds the call: else every failure is a reference cycle.
                 call.error = None
         return cast("T", call.result)
 
@@ -309,10 +307,7 @@ class _Lane:
             self._guarding = True
 
     def _look_for_lost(self) -> None:
-        """Submits batches again that no thread began, on a new executor, which replaces threads that ran out of memory.
-
-        A thread that is only slow finds the ticket taken, and skips the batch.
-        """
+        """Submits batches that no thread began again, on a new executor, since threads die when memory runs out."""
         self._guarding = False
         if not self._busy:
             return
@@ -399,10 +394,7 @@ def _run_batch(
 
 
 class BatchExecutor:
-    """Executor of blocking functions for coroutines, many per hop to a thread.
-
-    Each event loop gets up to `threads` threads at its first call. A forked child starts anew.
-    """
+    """Executor of blocking functions, many per hop to a thread, with up to `threads` threads for each event loop."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -425,13 +417,10 @@ class BatchExecutor:
     ) -> T:
         """Calls `function` in a thread and returns its result or raises its error.
 
-        A cancelled caller leaves the queue; if a thread has the call already, the caller waits for its end first.
-        `undo` is called with the result if the caller was cancelled while `function` ran. With `insist` the function
-        runs even if the caller is cancelled before.
-
-        `weight` is `LIGHT` for one system call, `HEAVY` or more if it may take long, `MANY` for many calls in one,
-        and `WHOLE_BATCH` for a wait for the disk. Quick calls of a kind share one thread, those of the last kind
-        have one each. Heavy calls leave one of several threads free.
+        A cancelled caller leaves the queue, except with `insist`; once a thread has the call, it waits for the end,
+        and `undo` is called with the result. `weight` is `LIGHT` for one system call, `HEAVY` or more if it may take
+        long, `MANY` for many calls in one, and `WHOLE_BATCH` for a wait for the disk. Quick calls of a kind share
+        one thread, those of the last kind have one each. Heavy calls leave one of several threads free.
         """
         return await self._lane().run(function, args, weight, undo, insist)
 

@@ -32,16 +32,13 @@ class SupportsConditionalBatchDelete(Protocol):
     async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
         """Deletes files that still have the given identities, decided by the store. One call; none for no files.
 
-        Not atomic: each name succeeds or fails alone. (S3: DeleteObjects with an ``ETag`` for each key.) Idempotent,
-        also after a lost response: a deleted file is absent then, and a file put there since has another identity.
-        For content that an etag cannot tell apart see `SupportsConditionalDelete.delete_file_if`.
+        Takes at most `Capabilities.max_batch_delete` identities by path. Not atomic: each name succeeds or fails
+        alone. (S3: DeleteObjects with an ``ETag`` for each key.) Idempotent, also after a lost response: a deleted
+        file is absent then, and a file put there since has another identity. For content that an etag cannot tell
+        apart see `SupportsConditionalDelete.delete_file_if`.
 
-        Args:
-            files: Identities by path; at most `Capabilities.max_batch_delete`.
-
-        Returns:
-            Errors by the path that was not deleted. A `StorePreconditionError` means that another file is there;
-            services that answer the same for a missing file report that so, too.
+        Returns errors by the path that was not deleted. A `StorePreconditionError` means that another file is there;
+        services that answer the same for a missing file report that so, too.
 
         Raises:
             ConfigurationError: There are too many files.

@@ -44,11 +44,8 @@ ONCE: Final = "once"
 class Operation(msgspec.Struct, frozen=True):
     """Description of a store method for wrappers.
 
-    Attributes:
-        name: The method; for a writer's method, with ``writer``.
-        statistic: The name under which it is counted and timed; empty if it is not.
-        kind: The kind of call, which decides its cost in the endpoint's rate.
-        repetition: When it may be repeated after a lost response: it changes nothing; it is idempotent; never.
+    A writer's method has ``writer`` in its name. Calls are counted and timed under `statistic`, if it has any.
+    `repetition` says when a call may be repeated after a lost response.
     """
 
     name: str
@@ -118,10 +115,7 @@ class ForwardingStore(Wrapper, Store):
         path: StorePath,
         destination: StorePath | None = None,
     ) -> T:
-        """Makes a call by `send`, which makes it each time that it is called.
-
-        `path` is the call's path or the first of several, `destination` its second one.
-        """
+        """Makes a call by `send`; `path` is its path, or the first of several. A wrapper may call `send` repeatedly."""
         return await send()
 
     def stream(

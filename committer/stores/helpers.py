@@ -83,10 +83,7 @@ CORRECT_THE_PATH: Final = "correct the path"
 
 
 async def check_destination(store: Store, destination: StorePath, operation: str) -> None:
-    """Checks a destination below which nothing was found. One listing; none without real directories.
-
-    Raises `DestinationNotFoundError` (also for a broken link) or `StoreNotADirectoryError`.
-    """
+    """Refuses a missing destination, a broken link or a file by its error; one listing, none without directories."""
     if not store.capabilities.directories:
         return
     try:
@@ -187,8 +184,7 @@ async def _create(
                 error = caught
             except MemoryError as caught:
                 error = _out_of_memory(caught, operation="put", path=path)
-            # A delayed request can arrive later, but then it meets the file of the next one, or that one meets its
-            # file.
+            # A delayed request can arrive later, but then it meets the file of the next one, or the other way round.
             if isinstance(error, StoreOutcomeUnknownError):
                 lost = lost or error
             elif lost is None and not isinstance(error, StoreExistsError):

@@ -315,15 +315,10 @@ class HttpClient:
     ) -> Answer:
         """Sends a request once and returns the response, whatever its status.
 
-        `url` is encoded and may hold a signature, which no error repeats. `changes` says whether a lost response
-        leaves the outcome unknown. `limit` is the longest file that a read accepts, in bytes.
-
-        Raises:
-            RecordError: The file is longer than `limit`.
-            StoreUnavailableError: No connection could be made; or the response was lost and the request changes
-                nothing.
-            StoreOutcomeUnknownError: The request was sent and its response was lost.
-            ConfigurationError: The URL is invalid, or the given session is closed.
+        `url` is encoded and may hold a signature, which no error repeats. `limit` is the longest file that a read
+        accepts, in bytes. A lost response is a `StoreOutcomeUnknownError` if the request `changes` something, else a
+        `StoreUnavailableError`, as is a failure to connect. Also raises `RecordError` for a longer file, and
+        `ConfigurationError` for an invalid URL or a closed session.
         """
         loop = asyncio.get_running_loop()
         opened = self._open.get(loop)
@@ -490,10 +485,7 @@ def redact(text: str) -> str:
 
 
 class HttpStore(Store):
-    """Base of stores that are a bucket or container of an HTTP service. A subclass sets these attributes.
-
-    A pickle holds no connection, and no secret but references to secrets.
-    """
+    """Base of stores that are a bucket or container of an HTTP service; a pickle holds no connection and no secret."""
 
     _scheme: str
     _authority: str

@@ -87,10 +87,7 @@ class Refusal:
     source: StorePath | None = None
 
     def as_error(self, kind: type[E], message: str, next_step: str = "", *, at: StorePath | None = None) -> E:
-        """Builds an error of the given kind, at the call's path or at `at`.
-
-        Services do not report which path of a rename lacks the right, so that error names both.
-        """
+        """Builds an error; of a rename it names both paths, since services do not report which one lacks the right."""
         if kind is StorePermissionError and self.source is not None:
             message, at = f"{message}: {self.source} cannot be renamed to {self.path}", self.source
         return kind(self._told(message), operation=self.operation, path=at or self.path, next_step=next_step)
@@ -190,13 +187,9 @@ class Answered:
 
 
 def parsed(body: bytes, root: str, operation: str, path: StorePath) -> Answered:
-    """Parses an XML response whose root element's name begins with `root`; S3-compatible services vary its end.
-
-    Raises `StoreUnavailableError` if it is no such document.
-    """
+    """Parses an XML response whose root element's name starts with `root`; S3-compatible services vary its end."""
     try:
-        # No store's response has declarations; without them, nothing can expand during parsing. UTF-16 would hide
-        # these bytes.
+        # No store's response has declarations, which could expand during parsing. UTF-16 would hide these bytes.
         if b"<!" not in body and b"\0" not in body:
             element = fromstring(body, XMLParser(encoding="utf-8"))  # noqa: S314
             if _local(element).startswith(root):

@@ -41,8 +41,8 @@ async def delete_odd(store: Store, directory: StorePath) -> None:
     """Deletes objects directly in a directory whose names no path can hold: 7 calls at most. Listings omit them."""
     places = [StorePath(directory.scheme, directory.authority, f"{directory.path}/{segment}") for segment in _ODD]
     for place in places:
-        # The name may be an object, too. A service that refuses a name has none (SeaweedFS: 400 for a last segment
-        # of dots).
+        # The name may be an object, too. A service that refuses a name has none (SeaweedFS: 400 for dots at the
+        # end).
         with suppress(StoreNotADirectoryError, ConfigurationError):
             await store.delete_directory(place, recursive=True)
     able = BATCH_DELETE.of(store)
@@ -104,8 +104,7 @@ class ObjectStore(Store):
     """
 
     _pages: Pages
-    # --- What a subclass implements
-    # -----------------------------------------------------------------------------------
+    # --- What a subclass implements ---
 
     @abstractmethod
     def _checked(self, path: StorePath) -> StorePath:
@@ -127,7 +126,7 @@ class ObjectStore(Store):
         """Checks a path that is written."""
         return self._checked(path)
 
-    # --- The contract ---------------------------------------------------------------------------------------------
+    # --- The contract ---
 
     async def status(self, path: StorePath) -> FileStatus:
         """Returns the status of a path; a file hides the names below it. Two calls if there is no file."""
@@ -177,7 +176,7 @@ class ObjectStore(Store):
             raise StoreNotADirectoryError("a file is there", operation="delete_directory", path=path)
         return found
 
-    # --- Parts of it that are the same on all of them ---------------------------------------------------------------
+    # --- Shared parts ---
 
     async def _delete_below(self, path: StorePath, *, recursive: bool) -> bool:
         operation = "delete_directory"

@@ -74,8 +74,7 @@ class PacedCalls(ForwardingStore):
         destination: StorePath | None = None,
     ) -> T:
         """Makes a call with a permit per attempt, counts and times it, and retries where that is safe."""
-        # The usual case, a free permit and success, takes no further coroutine: a job makes hundreds of thousands of
-        # calls.
+        # The usual case, a free permit and success, takes no further coroutine: a job makes 100,000s of calls.
         statistic = operation.statistic
         if not statistic:
             return await self._attempts(operation, send)
@@ -116,10 +115,7 @@ class PacedCalls(ForwardingStore):
         failed: Exception | None = None,
         of: Sized = _ONE,
     ) -> T:
-        """Makes a call, with retries, perhaps after a first attempt that `failed`.
-
-        A permit costs the weight of the kind for each item of `of`, as many as are left at that attempt.
-        """
+        """Makes a call, with retries; a permit costs the kind's weight for each item left in `of`."""
         first = [failed] if failed is not None else []
         del failed  # see `_fail`
         kind, repetition = operation.kind, operation.repetition
@@ -256,8 +252,7 @@ class PacedStore(PacedCalls):
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
         """See `Store.rename_file`; never repeated after a lost response."""
-        # Called for every file. This does what `call` does without a second coroutine and a closure: a third less
-        # CPU.
+        # Called for every file: `call` without its second coroutine and closure takes a third less CPU.
         statistics, pacer = self.statistics, self.pacer
         monotonic = pacer.runtime.monotonic
         started = monotonic()
@@ -372,8 +367,7 @@ class PacedStore(PacedCalls):
                 raise
         for unmet in failed.values():
             if lost and isinstance(unmet, StorePreconditionError):
-                # The file there was not deleted; the intended one may have been, by the call whose response was
-                # lost.
+                # The file there was not deleted; the call whose response was lost may have deleted the intended one.
                 unmet.outcome = "unknown"
         return failed | refused
 

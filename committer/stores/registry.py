@@ -52,12 +52,10 @@ _loaded: dict[str, StoreFactory] = {}
 
 
 def register_store(scheme: str, factory: StoreFactory) -> None:
-    """Registers a factory for a scheme in this process, before any entry point.
+    """Registers a factory for a URI scheme in this process, before any entry point.
 
-    Args:
-        scheme: The URI scheme.
-        factory: Called for every job and task with the path and the storage options without ``store``; it must not
-            block, and must refuse unknown options (`committer.stores.helpers.check_options`).
+    It is called for every job and task with the path and the storage options without ``store``; it must not block,
+    and must refuse unknown options (`committer.stores.helpers.check_options`).
     """
     _registered[scheme.lower()] = factory
 
@@ -68,15 +66,11 @@ def unregister_store(scheme: str) -> None:
 
 
 def open_store(path: StorePath, storage_options: Mapping[str, object] | None = None) -> Store:
-    """Opens the store of a path. No store call.
+    """Opens the store of any path in it. No store call.
 
     The first use of a scheme that is neither built in nor registered reads the metadata of installed packages, which
-    blocks for milliseconds: use `find_store` inside an event loop.
-
-    Args:
-        path: Any path in the store.
-        storage_options: The store's options. ``store`` is a `Store` to use as it is; ``http_session`` is an aiohttp
-            session, which every store accepts.
+    blocks for milliseconds: use `find_store` inside an event loop. In `storage_options` ``store`` is a `Store` to
+    use as it is, and ``http_session`` an aiohttp session, which every store accepts.
 
     Raises:
         UnsupportedError: No store is known for the scheme.
@@ -92,7 +86,7 @@ async def find_store(path: StorePath, storage_options: Mapping[str, object] | No
     """Opens the store of a path as `open_store` does, without blocking the event loop."""
     storage_options = _checked(storage_options)
     if any(map(is_in_file, storage_options.values())):
-        # References in files that are no secrets are read when the store is created.
+        # A value in a file that is no secret is read when the store is created, which blocks.
         return await current_runtime().run_blocking(lambda: open_store(path, storage_options))
     if path.scheme not in _registered and path.scheme not in _loaded and "store" not in storage_options:
         await current_runtime().run_blocking(lambda: _factory(path.scheme))
@@ -119,11 +113,7 @@ def _checked(storage_options: object) -> dict[str, object]:
 
 
 def options_of(scheme: str) -> OptionTable | None:
-    """Returns the storage options of a scheme's store; None if it has no table. May block as `open_store` does.
-
-    Raises:
-        UnsupportedError: No store is known for the scheme.
-    """
+    """Returns the storage options of a scheme's store; None if it has no table. Blocks and raises as `open_store`."""
     factory = _factory(scheme)
     table = getattr(getattr(factory, "__self__", factory), "storage_options", None)
     return table if isinstance(table, OptionTable) else None

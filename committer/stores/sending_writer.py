@@ -99,11 +99,7 @@ class PartsWriter(SendingWriter, Generic[Part]):
         self._broken = False
 
     async def close(self) -> FileStatus:
-        """Sends the rest and makes the file visible.
-
-        Raises:
-            StoreExistsError: A file exists by now.
-        """
+        """Sends the rest and makes the file visible; raises `StoreExistsError` if one exists by now."""
         self._check_usable("close")
         self._broken = True
         before = len(self._parts), self._size

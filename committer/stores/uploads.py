@@ -66,20 +66,12 @@ class SupportsUploads(Protocol):
     """
 
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
-        """Begins an upload, whether or not `path` exists (S3 takes no condition here). One call.
+        """Begins an upload, whether or not `path` exists (S3 takes no condition here), and returns its id. One call.
 
         A repeated or delayed request creates one more upload, whose id no caller learns: after a lost response look
-        for it with `list_uploads`.
-
-        Args:
-            stamp: The later `FileStatus.stamp`: 1 to 1024 printable ASCII characters without a space. (S3 takes
-                metadata only here, 2 KB in all; kept as ``committer-attempt``.)
-
-        Returns:
-            The id of the upload.
-
-        Raises:
-            ConfigurationError: The stamp is invalid.
+        for it with `list_uploads`. `stamp` is the later `FileStatus.stamp`: 1 to 1024 printable ASCII characters
+        without a space, else a `ConfigurationError`. (S3 takes metadata only here, 2 KB in all; kept as
+        ``committer-attempt``.)
         """
 
     async def put_part(
@@ -102,7 +94,7 @@ class SupportsUploads(Protocol):
     async def complete_upload(
         self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool = False
     ) -> str | None:
-        """Publishes the file of an upload, whole and with its stamp. One call. Parts not named are dropped.
+        """Publishes the file of an upload, whole and with its stamp; returns its identity. One call. Drops other parts.
 
         After a lost response look before you repeat the request: the repetition may succeed like the first, find no
         upload, or, if `exclusive`, find the caller's own file. Stamp and length tell whose file it is.
@@ -113,9 +105,6 @@ class SupportsUploads(Protocol):
                 `Capabilities.min_part_bytes` long. Their sizes are ignored.
             exclusive: Fail if the path exists, decided atomically by the store (``If-None-Match: *``); else replace
                 a file atomically.
-
-        Returns:
-            The identity of the new file, as `Store.status` gives it. (S3 answers an etag and no length.)
 
         Raises:
             StoreExistsError: `exclusive` and the path exists. The upload stays pending.
@@ -128,10 +117,8 @@ class SupportsUploads(Protocol):
         """Drops an upload and its parts, and no file at `path`. One call.
 
         Parts under way at this moment may outlive it (S3): once they have ended, abort again until `list_parts`
-        finds no upload.
-
-        Returns:
-            True if the store dropped it, or does not tell; False if it was completed or aborted before.
+        finds no upload. Returns True if the store dropped it, or does not tell; False if it was completed or aborted
+        before.
         """
 
     def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
@@ -150,12 +137,7 @@ class SupportsUploads(Protocol):
 
 
 class UncommittedBlock(msgspec.Struct, frozen=True, gc=False):
-    """Block that is not part of a file yet.
-
-    Attributes:
-        block_id: Its id.
-        size: Its length in bytes.
-    """
+    """Block that is not part of a file yet; its size in bytes."""
 
     block_id: str
     size: int
@@ -195,7 +177,7 @@ class SupportsBlockLists(Protocol):
         exclusive: bool = False,
         identity: str | None = None,
     ) -> str | None:
-        """Makes a file of uncommitted blocks, whole and with its stamp. One call. Blocks not named are dropped.
+        """Makes a file of uncommitted blocks, with its stamp; returns its identity. One call. Drops other blocks.
 
         Only uncommitted blocks are used (``<Uncommitted>``, never ``<Latest>``), and they are used up: a repeated or
         delayed request changes nothing. Its error then says nothing about the first; stamp and length of the file
@@ -208,9 +190,6 @@ class SupportsBlockLists(Protocol):
             exclusive: Fail if the path exists, decided atomically by the store (``If-None-Match: *``).
             identity: Fail unless the existing file has this identity (``If-Match``). Not with `exclusive`. Without
                 either a file is replaced atomically.
-
-        Returns:
-            The identity of the new file, as `Store.status` gives it.
 
         Raises:
             ConfigurationError: Both conditions were given, or the stamp is invalid.

@@ -137,7 +137,7 @@ _WHO: Final = ("HADOOP_USER_NAME", "HADOOP_PROXY_USER", "KRB5CCNAME")
 _clients: Final[dict[tuple[object, ...], Client]] = {}
 
 # A forked child inherits the connections to DataNodes that its parent caches this long (``DATANODE_CACHE_EXPIRY``, 3
-# s). If it used one, two processes would read from one socket.
+# seconds). If it used one, two processes would read from one socket.
 _DATA_NODES_KEPT_S: Final = 3.5
 _usable_since: Final[list[float]] = []
 
@@ -295,8 +295,8 @@ class Connection:
     def _options_for(self, known: ClientConfiguration) -> dict[str, str]:
         """Returns the client's options beside the files.
 
-        One try per NameNode, since the engine counts and paces retries. The timeout of a DataNode is below that of a
-        call. Observers are not used: after a lost response they may show an old state.
+        One try per NameNode, since the engine retries. A DataNode's timeout is below that of a call. No observers:
+        after a lost response they may show an old state.
         """
         options = dict(self._options)
         if not known.socket_timeout_is_set:

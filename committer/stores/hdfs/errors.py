@@ -111,11 +111,7 @@ def error_of(
     changes: bool = True,
     replaces: bool = False,
 ) -> CommitterError:
-    """Maps an error of the client to a store error at `path`, the destination of a rename.
-
-    A lost response leaves the outcome of a call that `changes` something unknown. `replaces`: an existing file is
-    replaced.
-    """
+    """Maps an error of the client to a store error; `path` is the destination of a rename."""
     kind, text = _told_by(error)
 
     def made(

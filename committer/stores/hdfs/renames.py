@@ -24,8 +24,8 @@ LANES: Final = 32
 def identity_of(found: FileStatus) -> str:
     """Returns the identity of a file, which a rename keeps.
 
-    Never the file id, should a release of the client show it: records of older jobs have this form, and other
-    processes of a job may use another release.
+    Never the file id, even if a release of the client shows it: records of older jobs, and other releases, have this
+    form.
     """
     return f"m{found.modification_time}"
 
@@ -102,10 +102,7 @@ class Renames:
 
 
 async def rename_together(connection: Connection, batch: Renames) -> dict[int, StoreError]:
-    """Runs the renames of a batch; returns errors by index.
-
-    If the caller is cancelled, waits for renames that a thread has begun.
-    """
+    """Runs the renames of a batch; returns errors by index. A cancelled caller waits for renames that were begun."""
     # A task of its own, so that no further rename begins once the caller is cancelled.
     running = asyncio.create_task(
         connection.call(batch.run, "rename_file", batch.above, bound_s=DATA_S, lanes=batch.lanes)

@@ -116,11 +116,7 @@ class HdfsStore(Store):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> HdfsStore:
-        """Creates the store for `path` from ``storage_options``, by any name in the class's `storage_options`.
-
-        Raises:
-            ConfigurationError: An option is unknown or invalid.
-        """
+        """Creates the store from ``storage_options``, by any name in the class's table; raises `ConfigurationError`."""
         hadoop: dict[str, str] = {}
         others: dict[str, object] = {}
         for key, value in options.items():

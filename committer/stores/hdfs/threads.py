@@ -39,10 +39,7 @@ class UnansweredError(Exception):
 
 
 class _Call(Generic[T]):
-    """Queued call. All but the waiter is accessed under the lock of its threads.
-
-    `left` counts the threads that have not begun or not ended it.
-    """
+    """Queued call; all but the waiter is used under its threads' lock. `left`: threads that have not ended it."""
 
     __slots__ = ("begun", "done", "ended", "error", "function", "given_up", "left", "loop", "result", "undo", "waiter")
 
@@ -120,8 +117,7 @@ class Threads:
             try:
                 raise call.error
             finally:
-                # The traceback holds this frame, and the frame the call: without this every failure is a reference
-                # cycle.
+                # The traceback holds this frame, which holds the call: else every failure is a reference cycle.
                 call.error = None
         return call.result  # type: ignore[return-value] # it ended well
 

@@ -141,10 +141,7 @@ class BatchRenames(Renames):
         unproved: set[int],
         errors: dict[int, StoreError],
     ) -> None:
-        """Renames files, one destination directory after another.
-
-        Adds the indexes of files that were renamed without proof that they are the intended ones to `unproved`.
-        """
+        """Renames files by destination directory; `unproved` gets indexes of files without proof of identity."""
         batch.begin_at([source.path[: source.path.rfind("/")] for source, _destination in renames])
         for directory, indexes in _by_directory([destination for _source, destination in renames]).items():
             some: list[_Numbered] = [(index, *renames[index]) for index in indexes]
@@ -183,10 +180,7 @@ class BatchRenames(Renames):
         renamed: Iterable[int],
         errors: dict[int, StoreError],
     ) -> None:
-        """Moves files back that a link planted after the look at their source directory led to.
-
-        That directory is still open: if a name still exists in it, another file was renamed.
-        """
+        """Moves back files of planted links: a name that still exists in the open directory was not renamed."""
         moved: dict[str, dict[str, int]] = {}
         for index in renamed:
             above, _slash, name = renames[index][0].path.rpartition("/")
@@ -241,10 +235,7 @@ class BatchRenames(Renames):
     def _put_others_back(
         self, directory: str, renamed: dict[str, _Numbered], errors: dict[int, StoreError], entries: int
     ) -> dict[int, int]:
-        """Undoes renames of directories and links; returns the inode number of each file by index, 0 if unseen.
-
-        Lists at most `entries` of the directory.
-        """
+        """Undoes renames of directories and links; returns the inode number of each file by index, 0 if unseen."""
         # The kernel renames directories and links, too; one look at all of them afterwards finds these.
         found = look_among(directory, renamed.keys(), entries)
         for name, is_directory in found.others.items():

@@ -125,11 +125,7 @@ class Disk(BatchRenames):
 
     @typed
     def list(self, directory: StorePath, entries: Entries | None = None) -> tuple[Page, Entries | None]:
-        """Reads one page of a directory.
-
-        Returns:
-            The page, and the open directory for the next one; None after the last.
-        """
+        """Reads one page of a directory; returns it and the open directory for the next one, None after the last."""
         if entries is None:
             try:
                 entries = Entries(directory.path)
@@ -331,7 +327,7 @@ class Disk(BatchRenames):
             except GONE:
                 return False
             if not stat.S_ISDIR(found.st_mode):
-                # A link is never an empty directory that is safe to delete: its target may be in use.
+                # Without `recursive` only an empty directory is deleted; a link's target may be in use.
                 if not (recursive and describe(path, found, place).is_directory):
                     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
                 return unlink(place)

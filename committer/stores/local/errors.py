@@ -61,10 +61,7 @@ _INVALID: Final = frozenset(
 def translate(
     error: OSError | ValueError, operation: str, path: StorePath, destination: StorePath | None = None
 ) -> CommitterError:
-    """Converts an operating system error to a store error; a ValueError is a path that cannot be encoded.
-
-    Looks at the disk to tell which of two paths is meant, so it blocks.
-    """
+    """Converts an operating system error, or the ValueError of an invalid path. Blocks: looks at the disk."""
     if isinstance(error, ValueError):
         return InvalidPathError(
             "no file can have this name",
@@ -129,8 +126,7 @@ def translate(
             path=at,
             next_step="give the user of this process the right to it",
         )
-    # A disk or file server that fails midway (EIO, ESTALE, ETIMEDOUT, EINTR, ENOTCONN, …) does not say how far it
-    # got.
+    # After EIO, ESTALE, ETIMEDOUT, EINTR, ENOTCONN and the like the effect is unknown.
     return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)
 
 

@@ -62,9 +62,8 @@ def rename_no_replace(
 ) -> None:
     """Renames a file or directory in one step; fails if `destination` exists.
 
-    Raises:
-        OSError: As rename(2); EEXIST if the destination exists; one of `NOT_OFFERED` if the file system cannot do
-            it. EINVAL also means a directory moved into itself.
+    Raises OSError as rename(2) does; EEXIST if the destination exists; one of `NOT_OFFERED` if the file system
+    cannot do it. EINVAL also means a directory moved into itself.
     """
     near = _ANYWHERE if src_dir_fd is None else src_dir_fd
     at = _ANYWHERE if dst_dir_fd is None else dst_dir_fd

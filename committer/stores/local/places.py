@@ -33,10 +33,7 @@ _RESOLVE_NO_SYMLINKS: Final = 0x04
 
 
 class Place(NamedTuple):
-    """Name of a path for a system call, relative to the open directory `at` (None: the whole path).
-
-    A guarded one belongs to a job: a link there is never followed.
-    """
+    """Name of a path for a system call, relative to the open directory `at`; a guarded one may not be a link."""
 
     name: str
     at: int | None
@@ -152,10 +149,7 @@ def _stands_in(directory: int, name: str) -> bool:
 
 
 def open_directory(path: str, free: int, flags: int = _PASSED) -> int:
-    """Opens a directory and follows no link after the first `free` characters of its path (-1: follows all).
-
-    Raises `StoreLinkError` for a link there.
-    """
+    """Opens a directory; a link after the first `free` characters of its path (-1: all) is a `StoreLinkError`."""
     if free < 0:
         return os.open(path, flags)
     base, rest = path[:free] or "/", path[free:].strip("/")
@@ -236,10 +230,7 @@ _HOWS: Final = {flags: _How(flags, 0, _RESOLVE_NO_SYMLINKS) for flags in (_PASSE
 
 @functools.cache
 def _kernel_opens() -> Callable[[int, str, int], int] | None:
-    """Returns a function that calls openat2(2) without following links; None if a trial fails.
-
-    A sandbox may refuse it with any error.
-    """
+    """Returns a function that calls openat2(2) without following links; None if a trial fails, as in some sandboxes."""
     if not sys.platform.startswith("linux"):
         return None
     call = ctypes.CDLL(None, use_errno=True).syscall

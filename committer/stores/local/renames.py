@@ -225,10 +225,7 @@ class Renames:
 
     @typed
     def enclose_file(self, path: StorePath, name: str) -> None:
-        """Replaces a file, in one step, with a directory that holds the file.
-
-        A lock on the file keeps a second process from enclosing the first one's directory.
-        """
+        """Replaces a file, in one step, with a directory that holds it; a lock excludes a second process."""
         above, _slash, last = path.path.rpartition("/")
         beside = f"{above}/.committer-{hashlib.sha256(os.fsencode(last)).hexdigest()[:16]}.aside"
         handle = os.open(path.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -295,7 +292,7 @@ class Renames:
             )
         except PermissionError as error:
             # Linux raises EPERM for a file system without hard links, and if fs.protected_hardlinks forbids this
-            # one. In the second case an earlier link may have worked.
+            # one; the latter if an earlier link worked.
             if error.errno != errno.EPERM or self._linked or protected(*_paths_of(source, destination)):
                 raise
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP)) from error

@@ -72,7 +72,7 @@ class LocalStore(Store):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> LocalStore:
-        """Creates the store for `path` from ``storage_options``: the arguments of the class.
+        """Creates the store from ``storage_options``, the arguments of the class.
 
         Raises:
             ConfigurationError: An option is unknown or invalid.

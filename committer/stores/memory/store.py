@@ -220,13 +220,10 @@ class MemoryStore(Store):
 
     @staticmethod
     def space(name: str, profile: str | None = None, **flags: int) -> MemorySpace:
-        """Returns the space of a name, created at its first use.
+        """Returns the space of a name, created at its first use with one of `PROFILES`, by default ``local``.
 
-        Args:
-            name: Any name that can be the authority of a URI.
-            profile: One of `PROFILES`; ``local`` by default.
-            flags: Single capabilities that differ from the profile, such as ``case_folding=True`` or
-                ``min_part_bytes=16``.
+        `flags` are single capabilities that differ from the profile, such as ``case_folding=True`` or
+        ``min_part_bytes=16``.
 
         Raises:
             ConfigurationError: The profile or flag is unknown, or the space was created with others.
@@ -255,11 +252,7 @@ class MemoryStore(Store):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> MemoryStore:
-        """Creates the store for `path` from ``storage_options``: ``profile`` and the flags of `space`.
-
-        Raises:
-            ConfigurationError: An option is unknown, or the space was created with others.
-        """
+        """Creates the store from ``storage_options``: ``profile`` and the flags of `space`; raises as `space`."""
         check_options(options, known=("profile", *FLAGS, *LIMITS), scheme="memory")
         profile = options.get("profile")
         if profile is not None and not isinstance(profile, str):

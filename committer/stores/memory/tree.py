@@ -46,10 +46,7 @@ class _Entry(msgspec.Struct):
 
 
 class Tree:
-    """Tree of files and directories, with the rules of its capabilities.
-
-    `on_put` is called after a file was put; `version` is the number of changes.
-    """
+    """Tree of files and directories, with the rules of its capabilities. `version` counts changes."""
 
     def __init__(self, capabilities: Capabilities, clock: Callable[[], float]) -> None:
         self.capabilities = capabilities
@@ -401,8 +398,8 @@ class _Waiting(msgspec.Struct):
 class Blocks:
     """Uncommitted blocks by name, with the rules of Azure's block blobs.
 
-    A delete of the file keeps them: the service's behaviour is not documented, and this is the harder case. A put of
-    a file drops those of its name.
+    A put of a file drops the blocks of its name. A delete keeps them: the service's behaviour is not documented, and
+    this is the harder case.
     """
 
     def __init__(self, tree: Tree, clock: Callable[[], float]) -> None:
