@@ -4,8 +4,7 @@ A `Pacer` hands out one permit per wire call, in the order of requests, whatever
 queue waits, for the end of a pause, then a free slot, then tokens, so the rate holds on the wire. When the store
 throttles, the endpoint pauses, and rate and concurrency are cut and grow back in steps. Plain additive increase
 would soon hit the store's ceiling again, and each collision costs a pause. So the last refused value is remembered:
-growth is quick to a little below it, slow up to it, and quick beyond. docs/pacing.md has the figures behind these
-constants.
+growth is quick to a little below it, slow up to it, and quick beyond (figures: docs/pacing.md).
 """
 
 from __future__ import annotations
@@ -177,7 +176,7 @@ class Limits:
         self._grown_at = -math.inf
 
     def cut(self, now: float, granted_at: float | None) -> bool:
-        """Cuts the limits; not again for a call that was in flight at the last cut (if unknown: within a second)."""
+        """Cuts the limits, and returns True; not again for a call in flight at the last cut (unknown: for a second)."""
         is_new = now >= self._reduced_at + DECREASE_INTERVAL_S if granted_at is None else granted_at > self._reduced_at
         if not is_new:
             return False
@@ -227,8 +226,7 @@ class Weights(NamedTuple):
     """Tokens that one call of each kind costs; 0 exempts a kind from the rate, not from the concurrency.
 
     One each (in a batch delete, each name), as Azure and S3 count requests per second. Hadoop's ABFS client paces
-    only renames, one token each (`AzureBlobFileSystem.commitSingleFileByRename`); ``Weights(0, 1, 0)`` is closest to
-    that.
+    only renames, one token each (`AzureBlobFileSystem.commitSingleFileByRename`), much like ``Weights(0, 1, 0)``.
     """
 
     read: float = 1.0

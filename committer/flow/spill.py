@@ -84,8 +84,7 @@ class SpillFile(Generic[T]):
     async def read(self) -> AsyncIterator[T]:
         """Iterates over the items so far, a block in memory at a time.
 
-        Raises `RecordError` if another number of items came back than was appended, `CommitterError` if the disk
-        fails.
+        Raises `RecordError` if more or fewer items come back than were appended, `CommitterError` if the disk fails.
         """
         await self._writable()
         # Copied, so that every reader sees the list as of now.
@@ -240,8 +239,7 @@ class NumberedSpill(Generic[T]):
     """Cache on disk of items that its user can get again at a higher cost. A context manager.
 
     So it never fails: if the disk is full or returns other data than was written, it ends with a warning, and drops
-    items. First added to, then read any number of times. It drops items beyond `most_bytes` on the disk, which may
-    be memory.
+    items; also items beyond `most_bytes` on the disk, which may be memory. First added to, then read repeatedly.
     """
 
     def __init__(self, kind: Any, *, most_bytes: int, block_bytes: int | None = None) -> None:

@@ -35,8 +35,7 @@ async def run_workers(
     Items are pulled as workers become free; a blocking iterator blocks the loop. After the first failure, of `work`
     or of the iterator, no new item starts, and those in flight are awaited. Cancelling the caller cancels and awaits
     those in flight. Workers have the caller's context variables. No task is created for one worker or at most one
-    item of a plain iterable; one worker at a time pulls an asynchronous iterator, which is closed at the end if
-    possible.
+    item of a plain iterable; one worker at a time pulls an asynchronous iterator, and closes it if possible.
 
     Several failures are raised as a `MultipleError` that `operation` names, in their order; a single one, or the
     first that is no `Exception`, as it is.

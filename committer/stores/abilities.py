@@ -203,10 +203,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fences_drivers(self) -> bool:
-        """Whether a rollback excludes every other driver of the job.
+        """Whether a rollback excludes every other driver of the job; elsewhere the user has to know that none is alive.
 
-        One rename takes all sources away, or each upload that it aborts and each list of blocks that it uses up is a
-        fence. Elsewhere the user has to know that no other driver is alive.
+        Its one rename takes all sources away; or each upload aborted, or list of blocks used up, is a fence of its
+        own.
         """
         return self.atomic_directory_rename or self.publishes_uploads or self.publishes_block_lists
 
@@ -349,8 +349,7 @@ class SupportsBatchRename(Protocol):
     ) -> dict[int, StoreError]:
         """Renames files in any order, as `Store.rename_file` does; replaces nothing. Without `seen` none may be a link.
 
-        A cancelled call first ends what its thread has begun. Cheapest if files for one directory are next to each
-        other.
+        A cancelled call first ends what its thread has begun. Cheapest if files for one directory are adjacent.
 
         Args:
             renames: Source and destination of each.
@@ -372,9 +371,9 @@ class SupportsVersions(Protocol):
         """Renames a file as `Store.rename_file` does, replacing nothing. One call if the source has the version.
 
         The version is the request's condition, and proves the file while it is met. If it is not met (the file was
-        renamed and back since, or a record's version is none), the store looks at the source as `Store.rename_file`
-        does, and compares its identity. Without an identity only the version proves the file, and another version is
-        not renamed.
+        renamed and back since, or a record holds another text), the store looks at the source as `Store.rename_file`
+        does, and compares its identity. Without an identity only the version proves the file, and no other version
+        is renamed.
 
         Args:
             version: Its `FileStatus.version`.

@@ -3,10 +3,8 @@
 Every method is abstract: a default would silently bypass a wrapper that forgot to forward the call (as happened in
 arrow's ``object_store``). Conveniences are functions in `committer.stores.helpers`, optional abilities are in
 `committer.stores.abilities` and `committer.stores.uploads`, wrappers derive from
-`committer.stores.forwarding.ForwardingStore`.
-
-An operation that raises `StoreOutcomeUnknownError` may have had an effect; one that raises any other `StoreError`
-had none.
+`committer.stores.forwarding.ForwardingStore`. An operation that raises `StoreOutcomeUnknownError` may have had an
+effect; any other `StoreError` means none.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ class Store(ABC):
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """What the store can do; known without a store call.
+        """The capabilities of the store, known without a call.
 
         Constant, except that `probe` can add or withdraw a capability and any other call can withdraw one.
         """
@@ -108,7 +106,7 @@ class Store(ABC):
         temporary: StorePath | None = None,
         durable: bool = False,
     ) -> FileStatus:
-        """Writes a small file at once: a reader sees all of it or none.
+        """Writes a small file as a whole: a reader sees all of it or none.
 
         Args:
             path: The file. Where directories are real its parent must exist, except as
@@ -157,8 +155,7 @@ class Store(ABC):
 
         Args:
             replace: Replace a file at the destination; else fail if one exists, atomically.
-            identity: The identity that the source must have; checked by stores with `conditional_rename`, ignored by
-                others.
+            identity: The identity that the source must have; stores without `conditional_rename` ignore it.
 
         Raises:
             StoreNotFoundError: The source or the destination's parent does not exist; `path` says which.

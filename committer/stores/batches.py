@@ -307,7 +307,7 @@ class _Lane:
             self._guarding = True
 
     def _look_for_lost(self) -> None:
-        """Submits batches that no thread began again, on a new executor, since threads die when memory runs out."""
+        """Resubmits batches that no thread began, on a new executor, since threads die when memory runs out."""
         self._guarding = False
         if not self._busy:
             return

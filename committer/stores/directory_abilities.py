@@ -14,8 +14,7 @@ from committer.stores.base import FileStatus, Store
 class SupportsDirectoryRights(Protocol):
     """Ability to predict whether a renamed directory equals one that this process would create at the new place.
 
-    A rename keeps a directory's owner, group and mode; `Store.make_directory` takes them from the process and the
-    parent.
+    A rename keeps owner, group and mode; `Store.make_directory` takes them from the process and the parent.
     """
 
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:

@@ -223,12 +223,11 @@ async def move_file(
     limit: int = _COPIED_BYTES,
     by_name: bool = False,
 ) -> None:
-    """Moves a small file, such as a record: by a rename, else by a copy and a conditional delete.
+    """Moves a small file, such as a record: by a rename, else by a copy and a conditional delete. One call, or five.
 
     The copy exists before its source is deleted. If the process dies in between, both names remain; a driver that
     repeats the move finds the copy and deletes the source. Only the copied file is deleted, decided by the store;
-    with `by_name` and no conditional delete, also a file that another job put there meanwhile. One call; five
-    without renames.
+    with `by_name` and no conditional delete, also a file that another job put there meanwhile.
 
     Raises:
         StoreNotFoundError: The source does not exist.

@@ -38,11 +38,10 @@ def is_odd(segment: str) -> bool:
 
 
 async def delete_odd(store: Store, directory: StorePath) -> None:
-    """Deletes objects directly in a directory whose names no path can hold: 7 calls at most. Listings omit them."""
+    """Deletes objects of a job's directory that no path can name, and no listing shows there. At most 7 calls."""
     places = [StorePath(directory.scheme, directory.authority, f"{directory.path}/{segment}") for segment in _ODD]
     for place in places:
-        # The name may be an object, too. A service that refuses a name has none (SeaweedFS: 400 for dots at the
-        # end).
+        # The name may be an object, too. A service that refuses a name has none (SeaweedFS: 400 for final dots).
         with suppress(StoreNotADirectoryError, ConfigurationError):
             await store.delete_directory(place, recursive=True)
     able = BATCH_DELETE.of(store)

@@ -138,8 +138,8 @@ async def finish_block_list(
 
     It is unclear after a lost response, if a block does not exist (this request or an earlier one may have used it
     up), and if another file exists (it may be the caller's own). If no file is found after a lost response, the list
-    is sent again on the same condition, `exclusive` or `identity`: whichever request arrives first makes the same
-    file, and the other finds no blocks, or the file.
+    is sent again on the same condition (`exclusive` or `identity`; one is required): whichever request arrives first
+    makes the same file, and the other finds no blocks, or the file.
 
     One call; two with a look; as many for each further try, of five.
 

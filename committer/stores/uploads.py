@@ -4,9 +4,8 @@ Committers use them on stores without renames: S3's multipart uploads and Azure'
 after a lost response, `FileStatus.stamp` and `FileStatus.size` tell the writer; the identity (an etag) does only if
 a response gave it before.
 
-Sources are the services' reference pages: for S3 *CreateMultipartUpload*, *UploadPart*, *CompleteMultipartUpload*,
-*AbortMultipartUpload*, *ListMultipartUploads*, *ListParts*; for Azure *Put Block*, *Put Block List*, *Get Block
-List*.
+Sources are the services' pages: for S3 *CreateMultipartUpload*, *UploadPart*, *CompleteMultipartUpload*,
+*AbortMultipartUpload*, *ListMultipartUploads*, *ListParts*; for Azure *Put Block* and *Put* and *Get Block List*.
 """
 
 from __future__ import annotations
@@ -117,8 +116,8 @@ class SupportsUploads(Protocol):
         """Drops an upload and its parts, and no file at `path`. One call.
 
         Parts under way at this moment may outlive it (S3): once they have ended, abort again until `list_parts`
-        finds no upload. Returns True if the store dropped it, or does not tell; False if it was completed or aborted
-        before.
+        finds no upload. Returns False if the upload was completed or aborted before; True if it was dropped, or the
+        store does not tell.
         """
 
     def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
@@ -155,8 +154,7 @@ class SupportsBlockLists(Protocol):
     async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
         """Sends one block; replaces an uncommitted one of the same id. One call. The buffer may then be reused.
 
-        Never send other data under a used id: the two requests may arrive in either order. An existing file is
-        unchanged.
+        Never send other data under a used id: the two requests may arrive in either order. An existing file stays.
 
         Args:
             block_id: 1 to 64 ASCII characters; all uncommitted blocks of a name have ids of one length. (Put Block
@@ -180,8 +178,7 @@ class SupportsBlockLists(Protocol):
         """Makes a file of uncommitted blocks, with its stamp; returns its identity. One call. Drops other blocks.
 
         Only uncommitted blocks are used (``<Uncommitted>``, never ``<Latest>``), and they are used up: a repeated or
-        delayed request changes nothing. Its error then says nothing about the first; stamp and length of the file
-        tell.
+        delayed request changes nothing. Its error then says nothing about the first; the file's stamp and length do.
 
         Args:
             block_ids: Its blocks in their order, at most `Capabilities.max_parts`; none for an empty file.

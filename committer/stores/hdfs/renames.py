@@ -24,8 +24,7 @@ LANES: Final = 32
 def identity_of(found: FileStatus) -> str:
     """Returns the identity of a file, which a rename keeps.
 
-    Never the file id, even if a release of the client shows it: records of older jobs, and other releases, have this
-    form.
+    Never the file id, if a release of the client shows it: records of older jobs and other releases have this form.
     """
     return f"m{found.modification_time}"
 

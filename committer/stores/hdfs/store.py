@@ -95,8 +95,7 @@ class HdfsStore(Store):
     - ``put`` writes a file beside its place and renames it: 5 calls.
     - The client repeats only reads. A call without response is abandoned after 150 s, one that moves bytes or
       renames many files after 300 s.
-    - New files and directories have the permissions that Hadoop's client would give: ``fs.permissions.umask-mode``,
-      022 by default.
+    - New files and directories have the permissions of Hadoop's client: ``fs.permissions.umask-mode``, else 022.
 
     Args:
         authority: A host with a port, or a nameservice; empty for Hadoop's ``fs.defaultFS``.
@@ -192,8 +191,7 @@ class HdfsStore(Store):
     ) -> FileStatus:
         """Writes a small file beside its place, and renames it.
 
-        A cancelled caller waits for the end: a create under way would otherwise make the temporary file after its
-        cleanup.
+        A cancelled caller waits for the end: a create under way would make the temporary file after its cleanup.
         """
         _checked(path)
         # A name for this call only: a delayed request of an earlier try finds nothing under it.

@@ -42,11 +42,10 @@ class BatchRenames(Renames):
 
         If enough files go into one directory, two listings of it replace two looks at each file; a directory with
         many more entries is not listed. A file that then has the inode number of its identity needs no look at its
-        source. Sidecars of sources stay. Files with `seen` are checked instead, and their sidecars deleted, as by
-        `rename_file`.
+        source. Sidecars of sources stay. Files with `seen` are checked instead, and their sidecars deleted.
 
-        An error that is no `StoreError` is raised, and later files are not renamed; its outcome is unknown if that
-        of any file is.
+        An error that is no `StoreError` is raised, and later files are not renamed; it is unknown if that of any
+        file is.
         """
         errors: dict[int, StoreError] = {}
         try:

@@ -47,8 +47,7 @@ class Place(NamedTuple):
 class Held:
     """Context manager of the directories that one call or batch holds open.
 
-    None is kept longer: after another driver renames or deletes a directory, the next call must not reach it by its
-    old name.
+    None is kept longer: the next call must not reach a directory by its old name after another driver renamed it.
     """
 
     __slots__ = ("_above", "_base", "_from_above", "_open")

@@ -37,8 +37,7 @@ class LocalStore(Store):
     Args:
         threads: Most threads; quick calls of a kind share one, a slow disk or distant file server gets more.
         no_replace: ``auto``, or ``link`` to never use the kernel's rename that replaces nothing.
-        case_folding: Whether names that differ only in case or Unicode normalisation are one file; by default on
-            macOS only.
+        case_folding: Whether names that differ in case or Unicode normalisation are one file; by default on macOS.
     """
 
     def __init__(
