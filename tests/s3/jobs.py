@@ -18,7 +18,7 @@ from tests.s3.bucket import BucketChannel, options_for
 from tests.s3.killed_driver import Orders
 from tests.s3.servers import Server
 
-_commit_calls: dict[str, int] = {}
+_commit_calls: dict[tuple[str, str], int] = {}
 
 
 class Jobs(NamedTuple):
@@ -83,13 +83,14 @@ class Jobs(NamedTuple):
         return sorted(path.name for path in self.disk.rglob("*") if path.is_file())
 
     async def commit_calls(self, orders: Orders) -> int:
-        """How many store calls the commit of such a job makes where nothing disturbs it; counted once for a committer."""
-        if self.kind not in _commit_calls:
+        """How many store calls the commit of such a job makes where nothing disturbs it; counted once for a committer and config."""
+        key = (self.kind, str(orders.config))
+        if key not in _commit_calls:
             undisturbed = self._replace(root=self.root.parent / "undisturbed")
             status, said = await undisturbed._run(msgspec.structs.replace(orders, dies_at=sys.maxsize))
             assert status == 0
-            _commit_calls[self.kind] = int(said)
-        return _commit_calls[self.kind]
+            _commit_calls[key] = int(said)
+        return _commit_calls[key]
 
     async def killed(self, orders: Orders) -> bool:
         """Whether a process that runs a job died before the store call of its orders, or ended."""
