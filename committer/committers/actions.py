@@ -28,10 +28,10 @@ from committer.stages.undo.seal import SealTasks
 
 
 class RenameAction(PublishAction):
-    """For stores that rename a file atomically: old files move aside, new ones into place, and back in a rollback."""
+    """A publish action for stores that rename a file atomically. Old files are moved aside, and back in a rollback."""
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
-        """Seals, makes room, makes directories, renames, moves what is superseded aside, validates."""
+        """Seals task attempts, moves files out of the way, publishes, moves superseded files aside, validates."""
         directories = _not_below(state.directories, state.promotions)
         set_aside, create = SetAsideSuccess(context).run(state.decision), CreateDirectories(context)
         if state.blocking:
@@ -39,10 +39,10 @@ class RenameAction(PublishAction):
             await MoveAside(context).run(FactList(state.blocking))
             await create.run(directories)
         else:
-            # In full: a directory that is made late, when the job was taken back, would stay.
+            # Both must end before this returns: a directory created after a rollback would remain.
             await both_in_full(_seal(context, state), both_in_full(set_aside, create.run(directories)))
         if directories:
-            # Nothing moves into a directory that a power loss could take away again.
+            # A file is only moved into a directory that a power loss cannot remove.
             await _sync(context, (context.layout.target(name).parent for name in directories))
         if state.promotions:
             state.promote = WholeDirectories(context, state.promotions, files=state.decision.files).promote
@@ -55,17 +55,17 @@ class RenameAction(PublishAction):
         return published
 
     async def supersede(self, context: StageContext, state: CommitState) -> None:
-        """Nothing: superseded files were moved aside before the outcome, and go with the job's directory."""
+        """Does nothing: superseded files were moved aside, and are deleted with the job's directory."""
 
     def roll_back(self, context: StageContext) -> RollBack:
-        """`RollBack`, which moves files back."""
+        """Returns `RollBack`, which moves files back."""
         return RollBack(context)
 
     async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
-        """Forces the directories that files came back to, or left, to the disk."""
+        """Syncs to disk the directories that the rollback moved files to or from."""
         if not context.durable:
             return
-        # A rollback makes directories again that were removed since, and removes those that the job made.
+        # A rollback creates directories again that the job removed, and removes those that it created.
         layout = context.layout
         above = with_ancestors(await _left(state), layout.roots)
         restored = {layout.target(name) for name in above}
@@ -73,15 +73,13 @@ class RenameAction(PublishAction):
 
 
 async def _sync(context: StageContext, directories: Iterable[StorePath]) -> None:
-    """Forces names at the destination to the disk; one call a directory, and one more.
-
-    Where old files went is forced before where they were: a power loss in between may leave them in both places, never
-    in neither.
+    """Syncs destination directories to disk, after that of the superseded files: a power loss leaves a file in
+    both places, not in neither.
     """
     if not context.durable:
         return
     await sync_directories(context, [context.layout.superseded])
-    # A directory of old files that another user removed since needs nothing.
+    # Another user may have removed a directory of old files since.
     await sync_directories(context, directories, missing_ok=True)
 
 
@@ -91,13 +89,7 @@ async def _seal(context: StageContext, state: CommitState) -> None:
 
 
 class WholeDirectories:
-    """Publishes by whole directories what can be, as the files of a job come by: those of whole records at a time.
-
-    Args:
-        context: The job.
-        promotions: Directories that may be renamed as a whole.
-        files: How many files were sealed, with those of all other directories.
-    """
+    """Publisher of directories that can be renamed as a whole; `files` is the number of all sealed files."""
 
     def __init__(self, context: StageContext, promotions: list[Promotion], *, files: int) -> None:
         self._context = context
@@ -106,12 +98,12 @@ class WholeDirectories:
         self._by_directory = {name: promotion for promotion in promotions for name in promotion.directories}
 
     def _listed_together(self, turn: list[Promotion]) -> bool:
-        """Whether one listing of all that was sealed costs less than one an attempt: only where all are at hand."""
+        """Returns whether one listing of all sealed files costs less than one for each attempt."""
         attempts = len({promotion.owner for promotion in turn})
         return len(turn) == self._count and 1 + self._files // LISTED_IN_A_CALL < attempts
 
     async def promote(self, files: list[PlannedFile]) -> list[PlannedFile]:
-        """Renames the directories of some files; makes those that were not renamed. See `CommitState.promote`."""
+        """Renames the complete directories of these files, creates the others. See `CommitState.promote`."""
         context = self._context
         turn: dict[str, Promotion] = {}
         for file in files:
@@ -136,7 +128,7 @@ class WholeDirectories:
 
 
 def _not_below(directories: list[str], promotions: list[Promotion]) -> list[str]:
-    """Directories to make: those that come with a promoted one are left out."""
+    """Returns the directories to create, without those that a promoted directory brings along."""
     promoted = {promotion.directory for promotion in promotions}
     if not promoted:
         return directories
@@ -144,7 +136,6 @@ def _not_below(directories: list[str], promotions: list[Promotion]) -> list[str]
 
 
 async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
-    """Every directory of the destination that gains or loses a name."""
     target = context.layout.target
     touched = {context.layout.destination, *(target(name) for name in state.directories)}
     touched.update(target(name).parent for name in state.directories)
@@ -155,7 +146,7 @@ async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
 
 
 async def _left(state: CommitState) -> set[str]:
-    """Directories of what was moved aside."""
+    """Returns the directories of the files that were moved aside."""
     left = directories_of(state.blocking) | await state.targets.directories()
     return left | await state.superseded.directories()
 
@@ -165,34 +156,34 @@ UPLOADS_NEED: Final[Mapping[str, str]] = {
     "exclusive_put": "create a file exclusively",
     "spares_others": "delete a file on the condition that it is still the one that was seen",
 }
-"""What a committer whose files wait in uploads needs of a store (`Committer.needs`)."""
+"""What a committer whose files wait in uploads needs from a store (`Committer.needs`)."""
 
 
 class UploadAction(PublishAction):
-    """For stores that withhold the completion of uploads and rename nothing: old files stay until the outcome."""
+    """A publish action for stores that withhold uploads and cannot rename. Old files stay until the outcome."""
 
     needs: Mapping[str, str] = UPLOADS_NEED
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
-        """Sets `_SUCCESS` aside, completes, validates."""
+        """Moves `_SUCCESS` aside, completes the uploads, validates."""
         await SetAsideSuccess(context).run(state.decision)
         published = await self.publish_files(context, state)
         await ValidateOutput(context).run((state, published))
         return published
 
     def files(self, context: StageContext) -> Stage[CommitState, Published]:
-        """`CompleteUploads`."""
+        """Returns `CompleteUploads`."""
         return CompleteUploads(context)
 
     async def supersede(self, context: StageContext, state: CommitState) -> None:
-        """Deletes what is superseded, and what stood where directories go."""
+        """Deletes superseded files, and old files in the place of new directories."""
         for facts in (state.superseded, FactList(state.blocking)):
             if facts:
                 await DeleteSuperseded(context).run(facts)
 
     def roll_back(self, context: StageContext) -> RollBack:
-        """`RollBackUploads`."""
+        """Returns `RollBackUploads`."""
         return RollBackUploads(context)
 
     async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
-        """Nothing: what such a store answered survives."""
+        """Does nothing: these stores answer a request once its effect is durable."""

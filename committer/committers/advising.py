@@ -1,4 +1,4 @@
-"""Calls that errors advise, with the storage options that their caller needs to make them."""
+"""Adds the caller's storage options to the calls that errors advise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 HIDDEN: Final = "; ... stands for what was given there and is not shown"
-"""What advice says that leaves a value out."""
+"""Suffix of an advice in which an option's value is hidden."""
 
 _HIDDEN_VALUE: Final = "..."
 _OPTIONS: Final = "storage_options"
@@ -27,12 +27,7 @@ _CALL: Final = re.compile(r"`((?:job = )?await committer\.(?:recover|settle|clea
 
 
 def shown_options(path: StorePath, storage_options: Mapping[str, object] | None) -> str:
-    """Storage options as Python source: references, and what is no secret, as they were given; ``...`` for the rest.
-
-    Args:
-        path: Any path in the store.
-        storage_options: As the caller gave them; empty text without any.
-    """
+    """Renders storage options as Python source, with ``...`` in place of secrets; empty without options."""
     if not isinstance(storage_options, Mapping):
         return ""
     given = {key: value for key, value in storage_options.items() if value is not None}
@@ -60,12 +55,12 @@ def _shown(table: OptionTable | None, key: str, value: object) -> str:
         if option is None or option.secret or option.instance or not {"@", "?"}.isdisjoint(str(value)):
             return _HIDDEN_VALUE
     text = repr(value)
-    # A backtick would end the call that the text is a part of.
+    # A backtick would end the call in the advice.
     return _HIDDEN_VALUE if "`" in text else text
 
 
 def with_options(advice: str, shown: str) -> str:
-    """Advice whose calls reach the store as `shown_options` says; as it is without options."""
+    """Adds rendered storage options to the calls in an advice."""
     if not shown:
         return advice
     changed = _CALL.sub(
@@ -77,11 +72,7 @@ def with_options(advice: str, shown: str) -> str:
 
 @contextmanager
 def advising(shown: Callable[[], str]) -> Iterator[None]:
-    """Around work of a caller who gave storage options: the calls that its errors advise carry them.
-
-    Args:
-        shown: Called when something failed; gives the options as `shown_options` does.
-    """
+    """Adds storage options to the calls that errors of the block advise; `shown` renders them, only after a failure."""
     try:
         yield
     except CommitterError as error:
@@ -91,7 +82,7 @@ def advising(shown: Callable[[], str]) -> Iterator[None]:
 
 
 def advised(operation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The same for a public coroutine function that takes ``dest`` first, and ``storage_options``."""
+    """Decorates a public coroutine function that takes ``dest`` first and ``storage_options``: see `advising`."""
 
     @wraps(operation)
     async def told(*args: P.args, **keywords: P.kwargs) -> T:

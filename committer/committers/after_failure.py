@@ -1,15 +1,13 @@
-"""What follows a step that failed: where its job stands by now, if another driver brought it on; else the error.
+"""What follows a failed step: the job's new state if another driver advanced it, else the error.
 
-It depends on how far the job was when the step began:
-
-==============================================  ======================================================
-the step                                        what follows
-==============================================  ======================================================
-decides, and no decision is known               `_after_undecided`
-decides, and its decision stands by now         the error, which names the call that goes on
-carries a decision out                          `_after_decided`
-is another one, or broke off unforeseen         the error
-==============================================  ======================================================
+==================================================  =================================================
+the failed step                                     what follows
+==================================================  =================================================
+decides, and this driver knows no decision          `_after_undecided`
+decides, and the decision exists                    the error, which names the call that continues
+carries out a decision                              `_after_decided`
+any other step, or an unforeseen error              the error
+==================================================  =================================================
 """
 
 from __future__ import annotations
@@ -44,29 +42,22 @@ _log = job_logger("committer.committers")
 
 _UNDECIDED: Final = frozenset({Standing.OPEN, Standing.INTENDED})
 
-# Where a driver finds a job that it saw decided, when another one ended it.
+# States in which a driver finds a job that it saw decided, after another driver ended it.
 _NO_JOB: Final = frozenset({Standing.ARRIVING, Standing.OVER})
 _OVER: Final = _UNDECIDED | _NO_JOB
 
-# Where a job may still stand when a step of this driver failed and no other driver was at work.
+# States that a job may still have after this driver's step failed, if no other driver was at work.
 _NOT_BROUGHT_ON: Final[Mapping[Step, frozenset[Standing]]] = {
     Step.PUBLISH: frozenset({Standing.DECIDED}),
     Step.TAKE_BACK: frozenset({Standing.DECIDED}),
     Step.UNDO: frozenset({Standing.DECIDED, Standing.ROLLED_BACK}),
-    # This driver's own cleanup changes where it stands, too; what it leaves to the last says how it ended.
+    # This driver's own cleanup changes the state as well; the record that it deletes last holds the outcome.
     Step.FINISH: frozenset(Standing) - {Standing.GONE, Standing.KEPT},
 }
 
 
 async def after_failure(call: JobCall, step: Step, position: Position, error: Exception) -> Position:
-    """Where the job stands by now, when another driver brought it on, or is to be taken back; else raises.
-
-    Args:
-        call: What was to be done.
-        step: The step that failed.
-        position: From where it was taken.
-        error: How.
-    """
+    """Returns the job's state if another driver advanced it or it must be rolled back; else raises."""
     if step in DECIDING and call.decision is None and call.deciding.began:
         return await _after_undecided(call, typed(error))
     if step in DECIDING and call.decision is not None and isinstance(error, CommitterError):
@@ -77,18 +68,18 @@ async def after_failure(call: JobCall, step: Step, position: Position, error: Ex
 
 
 async def _after_decided(call: JobCall, step: Step, position: Position, error: CommitterError) -> Position:
-    """What follows a step that was carrying a decision out: the first that holds.
+    """Handles the failure of a step that carries out a decision, by the first row that holds.
 
-    ====================================================  =======================================
-    another job's file may lie where a clean-up deletes   the error
-    the job's directory is renamed, and its delete fails  the error
-    where the job stands cannot be seen                   the error
-    it is over                                            it is gone
-    another decision stands                               the error
-    another driver brought it on, or took it back         where it stands
-    the publish was refused for good                      it is refused: the driver takes it back
-    nothing of that                                       the error
-    ====================================================  =======================================
+    ======================================================  ==================================================
+    another job's file may be where a cleanup deletes       raises the error
+    deleting the renamed job directory failed               raises the error
+    the state cannot be read                                raises the error
+    the job is over                                         the job is gone
+    another decision exists                                 raises the error
+    another driver advanced the job, or rolled it back      the state that was read
+    the publish was refused for good                        the job is refused: this driver rolls it back
+    else                                                    raises the error
+    ======================================================  ==================================================
     """
     if is_not_given_back(error):
         _raise_told(call, step, error, recover=call.context.recover_call())
@@ -105,7 +96,7 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
         call.outcome = now.outcome or call.outcome
         return Position(Standing.GONE)
     if _is_of_another_decision(call, now):
-        # This driver may neither publish nor take back by it: what it rests on was never read here.
+        # This driver never read that decision's inputs, so it may neither publish nor roll back.
         _raise_told(call, step, error)
     if _is_brought_on(call, step, now):
         if step is Step.FINISH:
@@ -120,13 +111,12 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
 
 
 def _is_over(call: JobCall, now: Position) -> bool:
-    """Whether another driver ended a job that this one saw decided."""
     carried = call.decision
     return carried is not None and carried.decision == "commit" and now.standing in _OVER
 
 
 def _is_of_another_decision(call: JobCall, now: Position) -> bool:
-    """Whether the decision that stands there is not the one that this driver carries out."""
+    """Returns whether the stored decision differs from the one that this driver carries out."""
     carried = call.decision
     if carried is None or carried.decision != "commit":
         return False
@@ -134,13 +124,13 @@ def _is_of_another_decision(call: JobCall, now: Position) -> bool:
 
 
 def _is_brought_on(call: JobCall, step: Step, now: Position) -> bool:
-    """Whether another driver of the job did what a step was about to do, or the contrary."""
+    """Returns whether another driver of the job took this step, or rolled the job back."""
     own = now.standing is Standing.ROLLED_BACK and now.outcome is not None and now.outcome.driver == call.context.driver
     return not own and now.standing not in _NOT_BROUGHT_ON[step]
 
 
 def _to_be_taken_back(call: JobCall, step: Step, error: CommitterError) -> Refusal | None:
-    """For what a job is to be taken back that was being published: a refusal for good, where that is still possible."""
+    """Returns the refusal for which a job being published is rolled back, if it still can be."""
     if step is not Step.PUBLISH or call.state is None or is_forward_only(call.context, call.state):
         return None
     return definite_refusal(error)
@@ -151,13 +141,13 @@ def _raise_told(call: JobCall, step: Step, error: CommitterError, *, recover: st
     if recover not in told.next_step:
         told.next_step = f"{told.next_step}, then call {recover}"
     if told is error:
-        # From itself it would lose what caused it.
+        # `raise told from told` would lose the original cause.
         raise told
     raise told from error
 
 
 def _told(call: JobCall, step: Step, error: CommitterError) -> CommitterError:
-    """The error of a step as its caller is told of it."""
+    """Returns the error that the caller gets for a failed step."""
     context = call.context
     if call.refusal is not None and step in (Step.TAKE_BACK, Step.UNDO):
         return unsettled_refusal(context, call.refusal, error)
@@ -166,13 +156,13 @@ def _told(call: JobCall, step: Step, error: CommitterError) -> CommitterError:
     if step in (Step.TAKE_BACK, Step.UNDO):
         return advise_recovery(context, error, rollback=step is Step.TAKE_BACK or call.wish is Wish.ROLL_BACK)
     if error.outcome != "committed":
-        # It could not be read what is left to do.
+        # What is left to do could not be read.
         leave_rest(context, error)
     return error
 
 
 def _other_end(call: JobCall) -> str:
-    """What ends a job that cannot be published any further; empty where that was not read."""
+    """Returns the advice that ends a job which cannot be published further; empty if its state was not read."""
     context, state = call.context, call.state
     if state is None:
         return ""
@@ -180,17 +170,17 @@ def _other_end(call: JobCall) -> str:
 
 
 async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
-    """What follows a step that was to decide, where this driver saw no decision: the first that holds.
+    """Handles the failure of a step that was to decide, by the first row that holds.
 
-    ==========================================================  ====================================================
-    it cannot be told whether the decision was created          the error
-    where the job stands cannot be seen                         the error, which says that a recovery may commit it
-    it is not decided                                           the error; what this driver declared goes
-    another driver decided it, or ended it                      where it stands
-    ==========================================================  ====================================================
+    =======================================================  ===================================================
+    it is unknown whether this driver created the decision   raises the error
+    the state cannot be read                                 raises the error: a recovery may commit the job
+    the job is not decided                                   raises the error, withdraws this driver's intent
+    another driver decided or ended the job                  the state that was read
+    =======================================================  ===================================================
 
-    The last is no error: a file which that driver published looks like another job's to a preflight. And before it is
-    known that none decided nothing is taken back: what was taken counts for all drivers of the job.
+    The last row is no error: in preflight, a file that the other driver published looks like another job's. Nothing
+    is given back before the state is known: what this driver took counts for all drivers of the job.
     """
     context = call.context
     if isinstance(error, OutcomeUnknownError) and error.operation == DecideCommit.name:
@@ -206,7 +196,7 @@ async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
         raise error
     call.overtaken = error
     if now.standing in (Standing.GONE, *_NO_JOB):
-        # Where a write makes directories, what this driver declared made the job's again.
+        # On stores where a write creates directories, this driver's intent recreated the job's directory.
         await run_shielded(lambda: _remove_made_again(context), bound_s=UNDO_BOUND_S)
         return Position(Standing.GONE)
     return now

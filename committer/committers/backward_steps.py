@@ -1,11 +1,4 @@
-"""Steps that abort, roll back, close or remove a job.
-
-Each may run again, or beside another driver of the job, and then does what is left to do. A step that fails says so by
-its error; where the job stands then is for the loop in `job_commit` to find out.
-
-Each may run again, or beside another driver of the job, and then does what is left to do. A step that fails says so by
-its error; where the job stands then is for the loop in `job_commit` to find out.
-"""
+"""Steps that abort, roll back, close or remove a job; each may run again, or beside another driver."""
 
 from __future__ import annotations
 
@@ -49,14 +42,14 @@ _log = job_logger("committer.committers")
 
 
 async def decide_against(call: JobCall, position: Position) -> Led:
-    """Creates the decision to abort, unless one to commit is faster."""
+    """Creates the decision to abort, unless another driver decides to commit first."""
     context = call.context
     if position.found is not None:
         await refuse_links(context.store, position.found, operation="abort")
     try:
         decision = await create_decision(context, abort_decision(context))
     except JobNotFoundError:
-        # Removed since it was listed: there is nothing left to abort.
+        # Another process removed the job since it was listed: nothing is left to abort.
         return await call.look()
     if decision.driver != context.driver:
         return await call.look()
@@ -64,7 +57,7 @@ async def decide_against(call: JobCall, position: Position) -> Led:
 
 
 async def clean_up_aborted(call: JobCall, position: Position) -> Led:
-    """Removes what an aborted job leaves."""
+    """Removes the files of an aborted job."""
     if position.found is not None:
         await refuse_links(call.context.store, position.found, operation="abort")
     await finish_aborted(call.context)
@@ -74,30 +67,30 @@ async def clean_up_aborted(call: JobCall, position: Position) -> Led:
 
 
 async def take_back(call: JobCall, position: Position) -> Led:
-    """Creates the outcome; another driver may have committed the job meanwhile."""
+    """Creates the outcome "rolled-back", unless another driver commits the job first."""
     await call.make_ready(position)
     await call.prove_abilities()
     state = await call.state_of(position)
     refusal = call.refusal
     reason = refusal.message if refusal is not None else "on demand"
-    # A driver that was refused ended all its calls. Of workers in other processes that cannot be known.
+    # A refused driver has no call under way. Worker processes may have.
     force = call.force or (refusal is not None and call.context.pool is None)
     outcome = await call.action.roll_back(call.context).run(RollBackRequest(state, reason, force))
     return replace(position, standing=standing_of(outcome), outcome=outcome)
 
 
 async def undo(call: JobCall, position: Position) -> Led:
-    """Takes back what was published; each driver that meets the outcome helps."""
+    """Undoes what was published. Every driver that reads the outcome does this."""
     await call.make_ready(position)
     state = await call.state_of(position)
-    # Each driver that meets the outcome helps to undo: what this one published late is known to it alone.
+    # Every driver undoes: only this one knows what it published after another driver's rollback.
     await call.action.roll_back(call.context).undo(state)
     await call.action.settle_rolled_back(call.context, state)
     return replace(position, standing=Standing.UNDONE)
 
 
 async def clean_up_undone(call: JobCall, position: Position) -> Led:
-    """Removes what a job leaves that is taken back, and says so."""
+    """Removes the files of a job that was rolled back, and reports it."""
     try:
         uploads_left = await finish_rolled_back(call.context)
     except CommitterError as error:
@@ -108,7 +101,7 @@ async def clean_up_undone(call: JobCall, position: Position) -> Led:
 
 
 def report_of_taken_back(call: JobCall, uploads_left: Sequence[str] = ()) -> JobReport:
-    """The report of a job that is rolled back, for a caller who wanted that; an error for any other."""
+    """Returns the report of a rolled-back job to a caller who asked for the rollback; raises for any other."""
     if call.refusal is not None:
         call.refusal.outcome = "unchanged"
         call.refusal.next_step = call.refusal.next_step or "run the job again; what was published was taken back"
@@ -127,9 +120,9 @@ def report_of_taken_back(call: JobCall, uploads_left: Sequence[str] = ()) -> Job
 
 
 async def tell(call: JobCall, position: Position) -> Led:
-    """Reports how a job ended that has no directory any more, or keeps nothing but its outcome."""
+    """Reports how a job ended that has no directory any more, or keeps only its outcome."""
     if position.outcome is not None:
-        # What stands beside it was left by a removal that died.
+        # A removal that died left other records beside the outcome.
         await keep_outcome(call.context)
     committed = False
     decided = call.decision is not None and call.decision.decision == "commit"
@@ -142,11 +135,11 @@ async def tell(call: JobCall, position: Position) -> Led:
         if isinstance(known, JobNotFoundError) or (known is not None and known.outcome == "committed"):
             raise known from None
         if call.outcome is not None and call.outcome.outcome == "rolled-back":
-            # Another driver of the job undid it, and cleaned up, before this one could.
+            # Another driver of the job rolled it back and removed it first.
             await _refuse_published(call, call.outcome)
             return report_of_taken_back(call)
         if call.outcome is not None:
-            # It existed until a moment ago: a removal had stopped before it deleted it.
+            # The directory existed a moment ago: a removal had died before it deleted it.
             committed = True
             return report_of_ended(call.context, call.outcome, call.started)
         raise
@@ -155,7 +148,7 @@ async def tell(call: JobCall, position: Position) -> Led:
             say_unseen(call.context, error)
         raise
     finally:
-        # It was rolled back and cleaned up, most likely, while this driver was still making directories.
+        # Most likely the job was rolled back and removed while this driver still created directories.
         if call.publishing and call.state is not None and not committed:
             await call.action.roll_back(call.context).put_back_late(call.state)
 
@@ -167,7 +160,7 @@ async def close(call: JobCall, position: Position) -> Led:
 
 
 async def close_job(context: StageContext) -> None:
-    """Creates `opened` as closed, unless it exists: one call."""
+    """Creates the record `opened` as closed, unless it exists: one call."""
     wanted = JobOpened(state="closed", driver=context.driver, created=context.timestamp())
     data, path = encode_record(wanted), context.layout.opened
     with suppress(StoreNotFoundError):
@@ -175,10 +168,8 @@ async def close_job(context: StageContext) -> None:
 
 
 async def remove_rest(call: JobCall, position: Position) -> Led:
-    """Removes what a removal left that died, or a setup that was closed.
-
-    A decision and an outcome say how the job ended: a removal deletes the decision before the outcome. The directory of
-    such a job stays if the job leaves cleanup to others.
+    """Removes what a dead removal or a closed setup left; keeps an ended job's directory if cleanup is left to
+    others.
     """
     context, decision = call.context, position.decision
     if position.found is not None:
@@ -191,17 +182,15 @@ async def remove_rest(call: JobCall, position: Position) -> Led:
         await CleanupJob(context).run(None)
         await RemoveJob(context).run(None)
     else:
-        # The driver that ended it may have died before it deleted the entry.
+        # The driver that ended the job may have died before it deleted its entry.
         await end_without_removal(context)
     return None if call.wish is Wish.ABORT else Position(Standing.GONE)
 
 
 async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
-    """Refuses to call a job taken back whose records another process removed before it was, by a forced cleanup or by
-    hand, while files of it stand.
+    """Refuses to report a rollback if another process removed the job's records first and files of it are published.
 
-    Looks only where this driver holds the list of the job's files and of what stood at their names, which else went
-    with the job's directory, and saw no driver finish the rollback.
+    It looks only if this driver has the lists of files and old files in memory: the stored ones are gone.
     """
     state = call.state
     if state is None or state.files.in_memory is None or isinstance(state.targets, RecordedFacts):
@@ -221,7 +210,7 @@ async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
 
 
 async def leave(call: JobCall, position: Position) -> Led:
-    """Leaves a job that ended to its end."""
+    """Leaves a job that ended as it is; removes leftovers if it is gone."""
     if position.standing is Standing.GONE:
         # Its last driver may have died, or failed, before it deleted the renamed directory and the entries.
         await remove_leftovers(call.context)
@@ -230,7 +219,7 @@ async def leave(call: JobCall, position: Position) -> Led:
 
 
 async def refuse(call: JobCall, position: Position) -> Led:
-    """Raises what the table says."""
+    """Raises the refusal that the table names."""
     refuse = {
         Step.REFUSE_ABORTED: refuse_aborted,
         Step.REFUSE_COMMITTED: refuse_committed,

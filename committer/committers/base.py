@@ -1,4 +1,4 @@
-"""What a committer is, and what all of them share: records of tasks, and the job-commit core."""
+"""The interface of committers, and what all of them share."""
 
 from __future__ import annotations
 
@@ -37,23 +37,21 @@ _log = job_logger("committer.committers")
 
 
 class Committer(ABC):
-    """How one job's output becomes visible: where tasks write, what they record, which action publishes it.
+    """Base class of committers: where tasks write, what they record, and which action publishes the files.
 
-    A subclass says that much; docs/writing-a-committer.md tells how. The rest is the same for all of them: tasks record
-    what they wrote, and the job-commit core decides, publishes by the action, and writes outcomes, so that any driver
-    can go on from where another died.
+    A subclass defines these three (docs/writing-a-committer.md). The rest is shared: the job-commit core decides,
+    publishes by the action and writes outcomes, so that any driver can continue after another one died.
 
-    Side by side with MapReduce's ``OutputCommitter``: setupJob, setupTask, needsTaskCommit, commitTask, abortTask,
-    commitJob, abortJob, recoverTask and isCommitJobRepeatable have their counterparts here under Python names.
+    Hadoop: ``OutputCommitter``, whose methods have their counterparts here under Python names.
 
     Attributes:
-        name: What it is called in options and records.
-        needs: What it needs of a store: capabilities, each with what it is to say.
-        action: How the files of a job become visible.
-        listed_layout: Where a job by listing lives; one by message lives where every committer has it.
-        unsafe: What it does not give that the others do, in a few words; empty for the others.
-        is_commit_repeatable: Whether a job commit that died can be run again.
-        is_recovery_supported: Whether a driver that lost the message of a task can find it again.
+        name: The committer's name in options and records.
+        needs: Capabilities that the store must have, each with a description.
+        action: How the job's files become visible.
+        listed_layout: Where a job with delivery by listing keeps its files; by message the layout is `JobLayout`.
+        unsafe: The guarantee that this committer does not give, in a few words; empty for the others.
+        is_commit_repeatable: Whether another driver can finish a job commit that died.
+        is_recovery_supported: Whether a driver that lost a task's message can recreate it.
     """
 
     name: str
@@ -66,7 +64,7 @@ class Committer(ABC):
 
     @abstractmethod
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
-        """Where one run of a task attempt writes its files.
+        """Returns the files of one run of a task attempt.
 
         Args:
             context: The job, with the attempt's own statistics.
@@ -75,57 +73,47 @@ class Committer(ABC):
         """
 
     def forms(self, spec: JobSpec) -> RecordForms:
-        """What the records of a job look like: task manifests, if a committer does not say otherwise."""
+        """Returns the format of the job's records; by default task manifests."""
         return ManifestForms()
 
     def choices(self, config: CommitterConfig) -> CommitterConfig:
-        """The choices of a job that is set up: as they were given, where a committer does not give one a meaning.
-
-        Raises:
-            ConfigurationError: They do not go with the committer.
-        """
+        """Returns the configuration of a new job, adapted or refused by the committer."""
         return config
 
     def settle(self, spec: JobSpec) -> JobSpec:
-        """The spec of a job that is about to be set up, with all that its setup record is to say."""
+        """Returns the complete spec of a new job, as its setup record will hold it."""
         if spec.config.pending_set_directory:
             _log.warning("pending_set_directory has no effect on job %s: it is of staging committers", spec.job_id)
         return spec
 
     @asynccontextmanager
     async def opened(self, context: StageContext) -> AsyncIterator[StageContext]:
-        """The context with what the job keeps on another store opened, for one call; for most committers as it is."""
+        """Yields the context for one call, with the job's files on another store opened; by default unchanged."""
         yield context
 
     def layout(self, spec: JobSpec) -> JobLayout:
-        """Where a job lives."""
+        """Returns the paths of a job."""
         return spec.laid_out(self.listed_layout if spec.delivery == "listing" else JobLayout)
 
     async def newest_hadoop_attempt(self, store: Store, layout: JobLayout) -> int | None:
-        """The newest job attempt of a job that Hadoop set up and that keeps all beside `_temporary`.
+        """Returns the newest job attempt of a job of Hadoop's that keeps everything outside `_temporary`.
 
-        Asked only where that directory stands (`JobLayout.beside`) and no record tells of the job.
-
-        Returns:
-            None where no task of Hadoop's committed to it: then tasks of this engine left it, of a job that is over.
+        Called only if `JobLayout.beside` exists and the job has no record. None if no task of Hadoop's
+        committed to it: then tasks of this engine left it, of a job that is over.
         """
         return None
 
     async def last_task_commit(self, store: Store, layout: JobLayout) -> float:
-        """When a task last committed to such a job, in seconds since the epoch; 0 where that cannot be told."""
+        """Returns when a task last committed to such a job, in seconds since the epoch; 0 if unknown."""
         return 0.0
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
-        """Joins a job that Hadoop set up, to commit it: as this engine knows it from now on.
-
-        Raises:
-            JobNotFoundError: It is not there.
-        """
+        """Joins a job that Hadoop set up, in order to commit it; raises `JobNotFoundError`."""
         await join_job(context.store, context.layout)
         return context
 
     def known_as(self, context: StageContext, spec: JobSpec) -> StageContext:
-        """The context of the same job, of which more is known by now."""
+        """Returns the context of the same job with a more complete spec."""
         return replace(context, spec=spec, layout=self.layout(spec), forms=self.forms(spec))
 
     async def setup_job(self, context: StageContext) -> StageContext:
@@ -147,10 +135,10 @@ class Committer(ABC):
             await AbortTask(context).run(request)
 
     async def recover_task(self, context: StageContext, task: int, attempt: int) -> TaskCommit:
-        """Finds the attempt's record and makes its message anew: at most 2 calls.
+        """Recreates the message of a committed attempt from its record: at most 2 calls.
 
         Raises:
-            TaskError: The attempt did not commit (or another attempt's commit replaced its record).
+            TaskError: The attempt did not commit, or another attempt's commit replaced its record.
         """
         layout, store = context.layout, context.store
         attempt_id = layout.task_attempt_id(task, attempt)
@@ -177,12 +165,12 @@ class Committer(ABC):
         )
 
     async def recover_tasks(self, context: StageContext, tasks: int) -> list[TaskCommit]:
-        """Finds the one committed attempt of each task and makes its message anew: one listing, one read a task.
+        """Recreates the message of each task's one committed attempt: one listing, one read a task.
 
         Raises:
-            TaskCommitsRequiredError: Of a task several attempts committed.
-            TaskMissingError: Of a task none did, or tasks did that the job does not have.
-            TaskError: A record was taken away since it was listed.
+            TaskCommitsRequiredError: Several attempts of a task committed.
+            TaskMissingError: A task did not commit, or a task committed that the job does not have.
+            TaskError: A record was removed after it was listed.
         """
         layout = context.layout
         messages: dict[int, TaskCommit] = {}
@@ -209,23 +197,23 @@ class Committer(ABC):
     async def commit_job(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> JobReport:
-        """Runs the job-commit core."""
+        """Commits the job."""
         report = await JobCommit(context, self.action).commit(task_commits, tasks)
         await self.forget(context)
         return report
 
     async def recover_job(self, context: StageContext, *, rollback: bool, force: bool) -> JobReport:
-        """Runs the job-commit core from where the store says the job stands."""
+        """Finishes the job from its stored state, or rolls it back."""
         report = await JobCommit(context, self.action).recover(rollback=rollback, force=force)
         await self.forget(context)
         return report
 
     async def check_recovery(self, context: StageContext, *, rollback: bool, force: bool) -> None:
-        """Asks the job-commit core."""
+        """Raises what `recover_job` would refuse; changes nothing."""
         await JobCommit(context, self.action).check_recover(rollback=rollback, force=force)
 
     async def abort_job(self, context: StageContext) -> bool:
-        """Decides against the job and removes it; what stops that says how it goes on."""
+        """Aborts and removes the job."""
         try:
             aborted = await JobCommit(context, self.action).abort()
         except CommitterError as error:
@@ -235,18 +223,18 @@ class Committer(ABC):
         return aborted
 
     async def forget(self, context: StageContext) -> None:
-        """Removes what a job that is over left on this machine, outside its store: nothing, for most committers."""
+        """Removes files of a finished job on this machine, outside its store; by default none."""
         return
 
     async def plan(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> CommitPlan:
-        """Loads and checks, changes nothing."""
+        """Loads and checks the job; changes nothing."""
         return await plan_job(context, task_commits, tasks)
 
 
 def _message_of(context: StageContext, path: StorePath, data: bytes, task: int, attempt: int) -> TaskCommit | None:
-    """The message of the attempt whose record these bytes are; None when they are another attempt's."""
+    """Returns the attempt's message from a record; None if another attempt wrote the record."""
     layout = context.layout
     attempt_id = layout.task_attempt_id(task, attempt)
     manifest = context.forms.decode_task(context, path, data)

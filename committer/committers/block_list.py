@@ -1,4 +1,4 @@
-"""The committer block-list: tasks send blocks, job commit makes files of them."""
+"""The committer block-list: tasks send blocks, job commit writes the block lists that make files of them."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _NEEDS: Final[Mapping[str, str]] = {
 
 
 class BlockListAction(UploadAction):
-    """For stores that make files of blocks and rename nothing: old files stay until the outcome."""
+    """A publish action for stores that make files of blocks and cannot rename. Old files stay until the outcome."""
 
     needs: Mapping[str, str] = _NEEDS
 
     def files(self, context: StageContext) -> Stage[CommitState, Published]:
-        """`PutBlockLists`."""
+        """Returns `PutBlockLists`."""
         return PutBlockLists(context)
 
     def roll_back(self, context: StageContext) -> RollBack:
-        """`RollBackBlocks`."""
+        """Returns `RollBackBlocks`."""
         return RollBackBlocks(context)
 
 
 class BlockListCommitter(Committer):
-    """A file is sent as blocks to where it goes, and the list of its blocks is put when the job is committed.
+    """Committer for Azure storage accounts without hierarchical namespace.
 
-    For Azure's storage accounts without hierarchical namespace: one call a file, and nothing is copied. Hadoop has no
+    Tasks send blocks under each file's final name; job commit writes its block list in one call. Hadoop has no
     such committer; the records are this engine's.
     """
 
@@ -55,19 +55,15 @@ class BlockListCommitter(Committer):
     action: PublishAction = BlockListAction()
 
     def forms(self, spec: JobSpec) -> RecordForms:
-        """Task manifests that name blocks."""
+        """Returns task manifests that name blocks."""
         return ManifestForms()
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
-        """Blocks of the names that the files will have."""
+        """Returns files that are sent as blocks."""
         return BlockFiles(context, directory)
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
-        """Refuses: Hadoop has no such committer, and what others of its committers leave there can only be copied.
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Refuses: what Hadoop's committers leave on such a store would have to be copied."""
         raise UnsupportedError(
             "jobs that Hadoop set up cannot be joined here: their files would have to be copied",
             operation="attach_job",

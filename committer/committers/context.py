@@ -1,4 +1,4 @@
-"""Making the context that a job's stages share: its store, paced and counted, and who listens."""
+"""Builds the context that a job's stages share: the paced and counted store, the layout, the listeners."""
 
 from __future__ import annotations
 
@@ -32,19 +32,11 @@ async def open_context(
     owned: bool,
     listeners: Iterable[Listener] = (),
 ) -> StageContext:
-    """The context of one job in this process; no store call.
+    """Builds the context of one job in this process and checks its paths; no store call.
 
     Args:
-        spec: The job.
-        store: The store of its destination, without limits.
+        store: The store of the destination, without limits.
         owned: Whether closing the context's store closes this one.
-        listeners: Called with each event of its progress.
-
-    Raises:
-        ConfigurationError: Reports or kept records would lie among the job's output, or in `_temporary`; or a root
-            outside the destination holds it, or lies in it.
-        InvalidPathError: The destination is the root of a disk; or a root of the job is relative, or of another store.
-        UnsupportedError: The job is Hadoop's, and of a committer that the store cannot serve.
     """
     if not spec.committer:
         spec = msgspec.structs.replace(spec, committer=suited_committer(store).name)
@@ -66,17 +58,13 @@ async def open_context(
         config=spec.config,
     )
     if spec.hadoop:
-        # Of every other job its setup did.
+        # `SetupJob` checks every other job.
         check_store(context, committer.needs, operation="open_job")
     return context
 
 
 def _refuse_root_of_a_disk(destination: StorePath) -> None:
-    """Refuses ``/`` and ``file:///``: what an empty variable makes of ``f"{base}/"``. The root of a bucket is a place.
-
-    Raises:
-        InvalidPathError: It is one.
-    """
+    """Refuses ``/`` and ``file:///``, which an empty variable makes of ``f"{base}/"``. A bucket's root is allowed."""
     if destination.path == "/" and not destination.authority:
         raise InvalidPathError(
             "the root of a disk is no destination: everything on it would count as the job's output",
@@ -87,11 +75,7 @@ def _refuse_root_of_a_disk(destination: StorePath) -> None:
 
 
 def refuse_place_of_jobs(destination: StorePath) -> None:
-    """Refuses a destination inside a working directory of other jobs, or below a job's `_SUCCESS` marker.
-
-    Raises:
-        InvalidPathError: The destination lies there.
-    """
+    """Refuses a destination inside a working directory of other jobs, or below a job's `_SUCCESS` marker."""
     at = reserved_part(destination.path)
     if at >= 0:
         segment = destination.path[at + 1 :].partition("/")[0]
@@ -117,7 +101,7 @@ def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:
         try:
             directory = StorePath.of(text)
         except InvalidPathError:
-            # `refuse_unwritable_places` refuses it when a job is opened; a recovery goes on without the report.
+            # `refuse_unwritable_places` refuses it when a job is opened; a recovery continues without the report.
             continue
         place = directory / below if below else directory
         if place == layout.destination or (place.is_under(layout.destination) and _is_visible(place, layout)):
@@ -157,5 +141,5 @@ def _is_visible(place: StorePath, layout: JobLayout) -> bool:
 
 
 def of_spec(context: StageContext, spec: JobSpec) -> StageContext:
-    """The context of the same job, of which more is known by now."""
+    """Returns the context of the same job with a more complete spec."""
     return committer_for(spec.committer).known_as(context, spec)

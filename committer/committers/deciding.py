@@ -1,4 +1,4 @@
-"""What a driver needs to decide a job: which records win, what stands in the way, and taking back what it began."""
+"""Inputs of a job's decision, and the withdrawal of a commit that was refused."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ from committer.stages.state.success_content import is_of_job, read_success
 
 @dataclass(slots=True)
 class Deciding:
-    """What a job is to be decided by.
+    """Inputs of the commit decision.
 
     Attributes:
-        messages: Task commits, as the driver's caller gave them; None for a listing, or a recovery.
-        tasks: How many tasks the job has; None when that is not known.
-        recovering: Whether another driver began, and its intent counts.
-        winners: The records that its intent names; None where a listing counts.
-        began: Whether this call began to declare an intent: what fails before that has nothing to take back.
+        messages: Task commits from the caller; None for a listing or a recovery.
+        recovering: Whether another driver's intent counts.
+        winners: The records that the intent names; None if a listing counts.
+        began: Whether this call began to declare an intent: an earlier failure has nothing to withdraw.
     """
 
     messages: list[TaskCommit] | None
@@ -51,17 +50,13 @@ class Deciding:
 
     @classmethod
     def as_intended(cls, intent: Intent | None) -> Deciding:
-        """By the intent of a driver that died; by a listing where it is None."""
+        """Builds the inputs from a dead driver's intent; without an intent a listing counts."""
         if intent is None:
             return cls(None, None, recovering=True)
         return cls(None, intent.tasks, recovering=True, winners=intent.winners)
 
     def check_decided(self, context: StageContext, position: Position) -> None:
-        """Refuses a decision of another driver whose tasks differ from those of this commit; no store call.
-
-        Raises:
-            TaskMissingError: Another driver decided the job with other tasks. Nothing was changed.
-        """
+        """Refuses another driver's decision whose tasks differ from this commit's."""
         decision, layout = position.decision, context.layout
         if decision is None or decision.driver == context.driver or self.recovering:
             return
@@ -69,7 +64,7 @@ class Deciding:
         named = winners
         if self.messages is not None:
             tasks = tasks or len(self.messages)
-            # Task ids in Hadoop's decisions may differ from those of this engine.
+            # Task ids in Hadoop's decisions may differ from this engine's.
             named = winners if decision.hadoop else {layout.task_id(message.task) for message in self.messages}
         if tasks in (None, len(winners)) and named == winners:
             return
@@ -86,16 +81,12 @@ class Deciding:
         )
 
     def check_reported(self, context: StageContext, report: JobReport) -> None:
-        """Refuses the report of a job that another driver ended with another number of tasks; no store call.
-
-        Raises:
-            TaskMissingError: The numbers differ.
-        """
+        """Refuses the report of a job that another driver ended with another number of tasks."""
         asked = self.tasks if self.messages is None else len(self.messages)
         refuse_other_tasks(report, context.layout.destination, asked)
 
     def intent_for(self, context: StageContext) -> CommitIntent:
-        """What the driver declares: the winners that are known before anything is listed."""
+        """Returns the intent: the winners that are known before anything is listed."""
         winners = self.winners
         if self.messages is not None:
             refs = refs_of_messages(context, self.messages)
@@ -103,11 +94,7 @@ class Deciding:
         return CommitIntent(winners, self.tasks)
 
     async def find(self, context: StageContext) -> list[RecordRef]:
-        """The records that win.
-
-        Raises:
-            TaskMissingError: Not as many as the job has tasks.
-        """
+        """Returns the winning records; refuses another number of them than the job has tasks."""
         if not self.recovering:
             return await find_refs(context, self.messages, self.tasks, taking=True)
         if self.winners is not None and context.spec.delivery == "message":
@@ -120,22 +107,14 @@ class Deciding:
     async def find_and_prepare(
         self, context: StageContext, prove: Callable[[], Awaitable[None]]
     ) -> tuple[list[RecordRef], Prepared]:
-        """Finds the records that win, loads them, excludes other jobs and looks at the destination.
-
-        Args:
-            context: The job, whose intent stands.
-            prove: See `prepare`.
-
-        Raises:
-            DestinationBusyError: Another job commits where this one does.
-        """
+        """Finds and loads the winning records, excludes other jobs, inspects the destination; see `prepare`."""
         refs = await self.find(context)
         return refs, await self._prepare_checked(context, refs, prove)
 
     async def _prepare_checked(
         self, context: StageContext, refs: list[RecordRef], prove: Callable[[], Awaitable[None]]
     ) -> Prepared:
-        """What `prepare` prepares; beside it, a look whether the records stand that messages name."""
+        """Prepares the decision, and checks at the same time that the records exist that messages name."""
         if self.recovering or context.spec.delivery == "listing" or not refs:
             return await self._prepare(context, refs, prove)
         _stand, prepared = await both_in_full(check_attempt_records(context, refs), self._prepare(context, refs, prove))
@@ -144,7 +123,6 @@ class Deciding:
     async def _prepare(
         self, context: StageContext, refs: list[RecordRef], prove: Callable[[], Awaitable[None]]
     ) -> Prepared:
-        """Loads the records, looks at the destination, and refuses what stands in the way."""
         copies = context.spec.delivery == "listing"
         prepared = await prepare(context, refs, copy_records=copies, prove=prove, excludes=True)
         try:
@@ -158,10 +136,7 @@ class Deciding:
 
 
 async def _say_committed_before(context: StageContext, refused: TargetExistsError) -> None:
-    """Says so where what stands in the way may be of a job of this id that committed: a cell that is run again.
-
-    One read, of `_SUCCESS`; where that fails, or is another job's, nothing.
-    """
+    """Adds to a refusal that a job of this id may have committed before, such as a repeated notebook cell: one read."""
     with suppress(CommitterError):
         marker = await read_success(context)
         if marker is not None and is_of_job(marker, context.layout):
@@ -172,11 +147,7 @@ async def _say_committed_before(context: StageContext, refused: TargetExistsErro
 
 
 async def intent_of(context: StageContext, position: Position, *, force: bool) -> Intent | None:
-    """The intent of a driver that began to commit an undecided job; None where a listing is taken by force.
-
-    Raises:
-        JobUndecidedError: It was withdrawn since.
-    """
+    """Returns the intent of a driver that began to commit; None if `force` takes a listing."""
     intent = await read_intent(context.store, position.found) if position.found is not None else None
     if intent is None:
         check_forced(context, force=force)
@@ -184,22 +155,17 @@ async def intent_of(context: StageContext, position: Position, *, force: bool) -
 
 
 def check_forced(context: StageContext, *, force: bool) -> None:
-    """Refuses to decide a job that no driver began to commit, unless by force a listing is taken for what one would.
-
-    Raises:
-        JobUndecidedError: It is not forced, or there is nothing to list.
-    """
+    """Refuses to decide a job that no driver began to commit, unless `force` takes a listing."""
     if not (force and context.spec.delivery == "listing"):
         raise refuse_undecided(context)
 
 
 async def withdraw_or_say(context: StageContext, error: CommitterError, found: JobDirectory) -> None:
-    """Takes entry and intent back after a refusal, and gives back what was taken of a job by listing; what fails here
-    must not hide the refusal, which says it.
+    """Withdraws a refused commit, and gives back taken task output; a failure is added to the refusal.
 
-    It gives back only when no other driver's intent stands: another one may be alive. Of several that are refused
-    at once each sees another one's intent; so each looks again once its own is gone, one call, and the last one gives
-    back.
+    Output is given back only if no other driver's intent exists: that driver may be alive. Drivers that are
+    refused at once see each other's intents; so each lists again after it deleted its own, and the last one
+    gives back.
     """
     failure: Exception | None = None
     withdrawn = False
@@ -227,13 +193,13 @@ async def withdraw_or_say(context: StageContext, error: CommitterError, found: J
     elif failure is not None or not in_time:
         say_undecided(context, error, "its intent could not be taken back", failure)
     elif isinstance(error, StoreOutcomeUnknownError):
-        # Whatever it did, the job is not decided, and no driver goes by it.
+        # Whatever the lost request did, the job is not decided, and no driver uses the intent.
         error.outcome = "unchanged"
         error.next_step = error.next_step or "commit the job again"
 
 
 async def _is_left_open(context: StageContext) -> bool:
-    """Whether no driver began to commit a job that stands, or all of them withdrew: one call."""
+    """Returns whether the job exists and no driver's intent is left: one call."""
     try:
         found = await look_at_job(context.store, context.layout)
     except JobNotFoundError:

@@ -1,7 +1,4 @@
-"""Errors of a job commit, and what ends a commit that was refused before its decision.
-
-A recoverer of a job whose driver died can change neither what its tasks wrote nor its choices.
-"""
+"""Errors of a job commit, and the advice that they carry."""
 
 from __future__ import annotations
 
@@ -49,9 +46,7 @@ Refusal: TypeAlias = TargetExistsError | StoreCrossDeviceError | StorePartsError
 
 
 def definite_refusal(error: CommitterError) -> Refusal | None:
-    """The refusal that trying again cannot change, among one or several failures of a stage; None when any of them may
-    be something else.
-    """
+    """Returns the refusal that a retry cannot change; None if any failure of the stage may be something else."""
     if isinstance(error, Refusal):
         return error
     found = [cause for cause in error.causes if isinstance(cause, Refusal)]
@@ -59,11 +54,8 @@ def definite_refusal(error: CommitterError) -> Refusal | None:
 
 
 def as_one(error: CommitterError) -> CommitterError:
-    """Several failures that mean the same as one error, which has them all as `causes`; else `error`.
-
-    A caller that tells a record that is not one, or an outcome that is unknown, from other failures need not know that
-    two workers met it. The error is of the closest class that all of them are of: a caller that catches it catches
-    each of them, and no narrower one is true of all.
+    """Merges failures into one error of their closest common class, so that a caller can catch it although two
+    workers met it.
     """
     if not isinstance(error, MultipleError):
         return error
@@ -80,12 +72,11 @@ def as_one(error: CommitterError) -> CommitterError:
 
 
 def _as(kind: type[CommitterError], error: CommitterError) -> CommitterError:
-    """An error as one of a wider class."""
     return kind(error.message, operation=error.operation, path=error.path, next_step=error.next_step)
 
 
 def typed(error: Exception) -> CommitterError:
-    """An error as the engine raises it: what was not foreseen must not leave intent and entry behind."""
+    """Wraps an unforeseen exception, so that the commit still withdraws its intent and entry."""
     if isinstance(error, CommitterError):
         return error
     unforeseen = CommitterError(
@@ -99,27 +90,21 @@ def typed(error: Exception) -> CommitterError:
 
 
 def what_first(error: CommitterError) -> str:
-    """What an error says to do before its job can be brought to its end, so that the same call does not fail again."""
+    """Returns what the caller must do before the same call can succeed."""
     causes = error.causes if isinstance(error, MultipleError) else (error,)
     for cause in causes:
         if isinstance(cause, DestinationNotFoundError):
             return _GONE
         step = cause.next_step if isinstance(cause, CommitterError) else ""
-        # What names a call speaks of another state of the job, and a refused target could be changed while it was not
-        # decided.
+        # Advice that names a call is about another state of the job; a refused target could be changed only while the
+        # job was undecided.
         if step and step != LOOK_BEFORE and "`" not in step and not isinstance(cause, TargetExistsError):
             return step.removesuffix(AND_RUN_IT_AGAIN).rstrip(",")
     return "remove the cause"
 
 
 def say_it_is_left(context: StageContext, error: BaseException, shown: str) -> None:
-    """Has an error name the call that removes a job which could not be aborted; one that names a call knows more.
-
-    Args:
-        context: The job.
-        error: Why it was to be aborted, or why that failed; changed only where it says that nothing was.
-        shown: The storage options of the job, as `shown_options` says them.
-    """
+    """Adds the cleanup call to the error of a job that could not be aborted, unless the error advises another call."""
     if not isinstance(error, CommitterError) or error.outcome != "unchanged" or "`await " in error.next_step:
         return
     clean = f"call {context.cleanup_call()}: it removes what this job left; after that run it again"
@@ -127,7 +112,7 @@ def say_it_is_left(context: StageContext, error: BaseException, shown: str) -> N
 
 
 def broken_off(context: StageContext, error: Exception) -> CommitterError:
-    """The error of a commit that ended where it cannot be told how far it came: no memory was left."""
+    """Builds the error of a commit that ran out of memory at an unknown point."""
     return CommitterError(
         f"the commit of job {context.layout.job_id} broke off: {type(error).__name__}: {error}",
         operation="commit_job",
@@ -140,7 +125,7 @@ def broken_off(context: StageContext, error: Exception) -> CommitterError:
 
 
 def say_undecided(context: StageContext, error: CommitterError, why: str, failure: Exception | None) -> None:
-    """Makes a refusal say that the job may be committed yet, because its intent still stands."""
+    """Adds to a refusal that a recovery may still commit the job, because the intent exists."""
     job_id = context.layout.job_id
     reason = failure.message if isinstance(failure, CommitterError) else str(failure or "it took too long")
     _log.warning("the intent of job %s still stands: %s: %s", job_id, why, reason)
@@ -155,7 +140,7 @@ def say_undecided(context: StageContext, error: CommitterError, why: str, failur
 
 
 def say_taken(context: StageContext, error: CommitterError, failure: Exception | None) -> None:
-    """Makes a refusal say that what tasks committed could not be given back; no intent stands."""
+    """Adds to a refusal that taken task output could not be given back; no intent exists."""
     job_id = context.layout.job_id
     reason = failure.message if isinstance(failure, CommitterError) else str(failure or "it took too long")
     _log.warning("what tasks of job %s committed was not given back: %s", job_id, reason)
@@ -164,7 +149,7 @@ def say_taken(context: StageContext, error: CommitterError, failure: Exception |
         f"and may be where none of them can commit again: {reason}"
     )
     if isinstance(error, StoreOutcomeUnknownError):
-        # Whatever it did, the job is not decided, and no driver goes by it.
+        # Whatever the lost request did, the job is not decided, and no driver uses the intent.
         error.outcome = "unchanged"
     again = "the same commit again, which brings them back where it is refused"
     error.next_step = f"{_first_of(error, failure)}, then make {again}; or abort the job"
@@ -172,7 +157,7 @@ def say_taken(context: StageContext, error: CommitterError, failure: Exception |
 
 
 def _first_of(error: CommitterError, failure: Exception | None) -> str:
-    """What is to be done first, where a refusal could not be followed by what undoes the commit's beginning."""
+    """Returns what the caller must do first, if a refused commit could not be withdrawn."""
     steps = [one.next_step for one in (error, failure) if isinstance(one, StoreLinkError)]
     if isinstance(failure, JobStateError):
         steps.append(failure.next_step)
@@ -181,7 +166,7 @@ def _first_of(error: CommitterError, failure: Exception | None) -> str:
 
 @contextmanager
 def saying_what_is_left(context: StageContext) -> Iterator[None]:
-    """Makes a failure after the outcome say that nothing is missing, and what does the rest."""
+    """Marks a failure after the outcome as committed, with advice to finish the rest."""
     try:
         yield
     except CommitterError as error:
@@ -190,7 +175,7 @@ def saying_what_is_left(context: StageContext) -> Iterator[None]:
 
 
 def leave_rest(context: StageContext, error: CommitterError) -> None:
-    """Says of a failure after the outcome that nothing is missing, and what does the rest."""
+    """Marks an error after the outcome as committed, with advice to finish the rest."""
     error.outcome = "committed"
     first = what_first(error)
     complete = "the output was complete" if first == _GONE else "the output is complete"
@@ -200,14 +185,7 @@ def leave_rest(context: StageContext, error: CommitterError) -> None:
 def advise_recovery(
     context: StageContext, error: CommitterError, *, rollback: bool = False, otherwise: str = ""
 ) -> CommitterError:
-    """A failure after the decision, which changed the destination or may have: says so, and what finishes the job.
-
-    Args:
-        context: The job.
-        error: The failure.
-        rollback: The job is being taken back.
-        otherwise: What ends it in another way, as a sentence; empty where nothing else does.
-    """
+    """Adds the call that finishes the job, or `otherwise` another end, to a failure after the decision."""
     if error.outcome == "unchanged":
         error.outcome = "partial"
     recover = context.recover_call(rollback=rollback, force=rollback and not context.store.capabilities.fences_drivers)
@@ -219,15 +197,15 @@ def advise_recovery(
 
 
 def _advises_one_call(error: CommitterError) -> bool:
-    """Whether what an error advises is meant for one call, or for a job that is not decided."""
-    # What had no room on this machine is no error of the store.
+    """Returns whether an error's advice is about one call only, or about an undecided job."""
+    # An error of full local disk space is not a store error.
     return isinstance(error, StoreError | MultipleError | TargetExistsError) or error.next_step.endswith(
         AND_RUN_IT_AGAIN
     )
 
 
 def say_unseen(context: StageContext, error: CommitterError) -> None:
-    """Makes a failure to look how a decided job ended say that: what was published stands, or was taken back."""
+    """Marks the failed lookup of a decided job's end as unknown, with advice to look again."""
     if error.outcome == "unchanged":
         error.outcome = "unknown"
         error.next_step = (
@@ -236,7 +214,7 @@ def say_unseen(context: StageContext, error: CommitterError) -> None:
 
 
 def unsettled_refusal(context: StageContext, refusal: Refusal, error: CommitterError) -> CommitterError:
-    """The error of a job that was refused for good while it was published, and whose rollback failed."""
+    """Builds the error of a refused job whose rollback failed."""
     return CommitterError(
         f"{refusal.message}; rolling the job back failed: {error.message}",
         operation=error.operation,
@@ -248,7 +226,7 @@ def unsettled_refusal(context: StageContext, refusal: Refusal, error: CommitterE
 
 
 def refuse_undecided(context: StageContext) -> JobUndecidedError:
-    """The error of a recovery where no driver began to commit the job."""
+    """Builds the error of a recovery of a job that no driver began to commit."""
     layout = context.layout
     how = "from_attempts=True, tasks=N" if context.spec.delivery == "message" else "tasks=N"
     return JobUndecidedError(
@@ -262,7 +240,7 @@ def refuse_undecided(context: StageContext) -> JobUndecidedError:
 
 
 def refuse_decided(context: StageContext) -> JobDecidedError:
-    """The error of an abort that comes too late."""
+    """Builds the error of an abort after the decision."""
     return JobDecidedError(
         f"job {context.layout.job_id} is decided to be committed: it was not aborted, nothing was deleted",
         operation="abort",
@@ -273,7 +251,7 @@ def refuse_decided(context: StageContext) -> JobDecidedError:
 
 
 def refuse_aborted(context: StageContext) -> JobDecidedError:
-    """The error of a commit that comes after the abort."""
+    """Builds the error of a commit after the abort."""
     return JobDecidedError(
         f"job {context.layout.job_id} was aborted",
         operation="commit_job",
@@ -293,7 +271,7 @@ def refuse_over(context: StageContext, operation: str) -> JobRolledBackError:
 
 
 def refuse_committed(context: StageContext) -> JobStateError:
-    """The error of a rollback that comes after the end of the commit."""
+    """Builds the error of a rollback after the outcome "committed"."""
     return JobStateError(
         f"job {context.layout.job_id} is committed: it cannot be rolled back",
         operation="recover",
@@ -314,7 +292,7 @@ _OF_THE_OUTPUT: Final = (
 )
 
 TO_BE_ABORTED: Final = "is to be aborted, which changes nothing"
-"""How the next step of a job ends whose work another one has done; one that the error aborts has it replaced."""
+"""Advice for a job whose work is done; `without_the_end` replaces it where the error aborts the job."""
 
 _ABORTED: Final = "was aborted, which changed nothing"
 _ENDS: Final = "ends the job with nothing published"
@@ -323,9 +301,8 @@ _CLAUSE: Final = re.compile(rf"(; )?`[^`]*` {_ENDS}")
 
 @asynccontextmanager
 async def naming_the_end(context: StageContext) -> AsyncIterator[None]:
-    """Around a commit by a caller who did not set the job up: an error of its output names what ends the job, too.
-
-    One listing where it fails so: of a job that another driver decided, or ended, it says nothing.
+    """Adds the call that aborts an undecided job to errors of an attached job's commit: one listing on such an
+    error.
     """
     try:
         yield
@@ -337,7 +314,7 @@ async def naming_the_end(context: StageContext) -> AsyncIterator[None]:
 
 
 def without_the_end(advice: str) -> str:
-    """Advice for the caller of a job that the error aborts."""
+    """Removes the abort call from the advice for a job that the error aborts."""
     return _CLAUSE.sub("", advice).replace(TO_BE_ABORTED, _ABORTED)
 
 

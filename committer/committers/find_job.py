@@ -1,4 +1,4 @@
-"""Finding a job of which only the destination and the id are known."""
+"""Finds a job by its destination and id."""
 
 from __future__ import annotations
 
@@ -28,18 +28,17 @@ from committer.stages.state.job_stands import is_hadoops
 from committer.stages.state.own_records import is_open, read_outcome, read_setup
 from committer.stores.base import Store
 
-# A job may be ended, and its id set up again, while it is looked for.
+# A job may end, and its id be set up again, while this process reads it.
 _LOOKS: Final = 5
 
 
 class FoundJob(NamedTuple):
-    """A directory of a job's id, as its records tell.
+    """A directory of a job's id, as its records describe it.
 
     Attributes:
-        spec: The job's spec, as far as it is known.
-        found: What stands in the directory.
+        found: The entries of the directory.
         live: Whether the setup record exists and the job was opened; True for a job of Hadoop's.
-        kept: Whether it keeps its outcome, and nothing else of it is left.
+        kept: Whether only the job's outcome is left, and kept.
     """
 
     spec: JobSpec
@@ -56,19 +55,13 @@ async def find_job(
     config: CommitterConfig | None,
     half: bool = False,
 ) -> JobSpec:
-    """Returns the spec of a job that is live or keeps its outcome: a listing, and 3 calls a directory of the id.
+    """Returns the spec of a job that is live or keeps its outcome: a listing, and 3 calls for each directory of
+    the id.
 
     Args:
         opened: The store of the destination, without limits.
-        dest: The destination.
-        job_id: The job's id.
-        config: Says where reports and kept records go, and where outside the destination files may; for a job without
-            setup record it holds altogether.
-        half: Also one that was never opened, or whose removal died half way.
-
-    Raises:
-        JobNotFoundError: There is no such job.
-        StoreLinkError: A link stands in the place of a directory or a record.
+        config: Its places outside the destination count; for a job without setup record all of it.
+        half: Also finds a job that was never opened, or whose removal died.
     """
     check_job_id(job_id, "find_job", call("list_jobs", str(dest)))
     store = paced(opened, config or CommitterConfig(), Statistics(), owned=False)
@@ -80,7 +73,7 @@ async def find_job(
             jobs = await _best_known_first(store, jobs)
     finally:
         await store.close()
-    # A job of Hadoop's may have the same id, where that keeps all of it among the output.
+    # A job of Hadoop's may have the same id, if it keeps everything among the output.
     jobs.sort(key=lambda job: not job.spec.setup)
     best = next((job for job in jobs if job.live), None) or next((job for job in jobs if job.kept), None)
     if best is None and jobs and half:
@@ -104,7 +97,7 @@ async def find_job(
 
 
 async def _best_known_first(store: Store, jobs: list[FoundJob]) -> list[FoundJob]:
-    """Of several setups that are over one that committed, else the newest; one call for each that has an outcome."""
+    """Sorts finished jobs: committed ones first, then the newest; one call for each that has an outcome."""
 
     async def rank(job: FoundJob) -> tuple[bool, float]:
         outcome = await read_outcome(store, job.found.layout) if job.found.ended else None
@@ -115,11 +108,7 @@ async def _best_known_first(store: Store, jobs: list[FoundJob]) -> list[FoundJob
 
 
 async def find_setup(opened: Store, known: JobSpec, *, config: CommitterConfig | None) -> JobSpec:
-    """Returns the spec of the very setup that a spec is of, as its records tell: 3 calls.
-
-    Raises:
-        JobNotFoundError: That job is over.
-    """
+    """Returns the spec of exactly the setup that a spec names, as its records describe it: 3 calls."""
     dest = StorePath.from_uri(known.destination)
     store = paced(opened, config or CommitterConfig(), Statistics(), owned=False)
     try:
@@ -139,9 +128,9 @@ async def find_setup(opened: Store, known: JobSpec, *, config: CommitterConfig |
 
 
 async def find_layout(store: Store, dest: StorePath, job_id: str) -> JobLayout:
-    """Returns where a job lives of which only the id is known: a listing; of several directories 3 calls each.
+    """Returns the layout of a job by its id: a listing, and 3 calls for each of several directories.
 
-    Of several directories the one of the job that is live, or keeps its outcome; of none that of a job of Hadoop's.
+    The job that is live or keeps its outcome comes first; without a directory it is a job of Hadoop's.
     """
     bare = layout_for(store, dest, job_id)
     try:
@@ -161,13 +150,8 @@ async def find_layout(store: Store, dest: StorePath, job_id: str) -> JobLayout:
 
 
 async def find_jobs(store: Store, dest: StorePath, job_id: str, *, config: CommitterConfig | None) -> list[FoundJob]:
-    """Returns what each directory of a job's id holds, but those that are being made or removed.
-
-    At most one of them is live or keeps its outcome.
-
-    Raises:
-        JobNotFoundError: The destination does not exist, or a file stands in its place, or in that of `_temporary`.
-        StoreLinkError: A link stands in the place of a directory or a record.
+    """Reads each directory of a job's id, except those being made or removed. At most one is live or keeps its
+    outcome.
     """
     layout = layout_for(store, dest, job_id)
     try:
@@ -185,11 +169,7 @@ async def find_jobs(store: Store, dest: StorePath, job_id: str, *, config: Commi
 async def read_directory(
     store: Store, dest: StorePath, name: DirectoryName, *, config: CommitterConfig | None
 ) -> FoundJob | None:
-    """Reads what a directory of a job says: 3 calls; None where it is gone, or no job's.
-
-    Raises:
-        StoreLinkError: No setup record stands, but a link in the place of a directory or a record.
-    """
+    """Reads a job's directory: 3 calls; returns None if it is gone, or no job's."""
     if not name.setup:
         return await _read_hadoops(store, dest, name.job_id, config=config)
     suited = suited_committer(store).name
@@ -213,9 +193,9 @@ async def read_directory(
         try:
             record = await read_setup(store, layout)
         except (StoreNotFoundError, StoreNotADirectoryError):
-            # It was removed since it was listed: its outcome may be kept.
+            # The record was removed since it was listed: the outcome may be kept.
             continue
-        # A setup record is as untrusted as any other (G10): where it lies says which job it is, not what it says.
+        # A setup record is untrusted (G10): its path says which job it is, not its content.
         told = msgspec.structs.replace(
             record.spec,
             destination=dest.uri,
@@ -233,9 +213,8 @@ async def _read_hadoops(
 ) -> FoundJob | None:
     """Reads the directory of a job that Hadoop set up, or that a driver of this engine claimed from it.
 
-    Of a job without setup record the highest job attempt is taken. Where writes make directories again, a task that
-    writes after its job was cleaned up looks almost the same: there a record makes a job, or a task attempt of Hadoop's
-    (1 call more).
+    Without a setup record the highest job attempt counts. Where writes create directories, a task that writes after its
+    job's cleanup leaves almost the same: there only a record or a task attempt of Hadoop's makes a job (1 call more).
     """
     layout = layout_for(store, dest, job_id)
     try:
@@ -261,7 +240,7 @@ async def _read_hadoops(
     job_attempt = max(numbers, default=0)
     beside = await suited.newest_hadoop_attempt(store, layout) if found.beside else None
     if beside is None:
-        # An intent alone came when its job was over.
+        # A lone intent was written after its job was over.
         recorded = found.decided or found.ended
         attempt = numbers and await is_hadoops(store, JobLayout(dest, job_id, job_attempt))
         if not (recorded or attempt):
@@ -273,7 +252,7 @@ async def _read_hadoops(
 
 
 def _refuse_hidden(found: JobDirectory) -> None:
-    """Refuses a directory where a link may hide the record that is missing."""
+    """Refuses a directory in which a link may hide the missing record."""
     for child in found.children.values():
         if child.is_link:
             raise StoreLinkError.at(child.path, operation="find_job")

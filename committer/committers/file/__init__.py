@@ -1,1 +1,1 @@
-"""Hadoop's FileOutputCommitter: a task commits by a rename of its directory, job commit merges the directories."""
+"""Hadoop's FileOutputCommitter: a task commits by renaming its directory, job commit merges the directories."""

@@ -1,4 +1,4 @@
-"""What both algorithms of FileOutputCommitter share: where task attempts write."""
+"""The base class of both algorithms of FileOutputCommitter."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from committer.stages.task.staged_files import StagedFiles
 from committer.stages.task_output import AttemptIdentity
 from committer.stores.helpers import exists
 
-# Each try begins because another job removed an empty directory that all jobs share.
+# A further try follows if another job removed a shared directory while it was empty.
 _TRIES = 10
 
 
 class FileOutputCommitter(Committer):
-    """A committer whose task attempts write to directories in that of an application attempt, which jobs share."""
+    """Base class of committers whose task attempts write to the shared directory of an application attempt."""
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
-        """Files of the task attempt directory."""
+        """Returns the files of the task attempt directory."""
         return StagedFiles(context, directory)
 
     async def plan(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> CommitPlan:
-        """Loads and checks, changes nothing."""
+        """Loads and checks the job; changes nothing."""
         plan = await super().plan(context, task_commits, tasks)
         if context.spec.delivery == "message":
             return plan
-        # What tells what attempts did is no record of a task.
+        # Records of what attempts did are not records of tasks.
         own = str(context.layout.attempts)
         return msgspec.structs.replace(plan, stray=[path for path in plan.stray if not path.startswith(own)])
 
@@ -53,7 +53,7 @@ class FileOutputCommitter(Committer):
             )
 
     async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
-        """Makes the task attempt directory: 3 or 4 calls by listing."""
+        """Creates the task attempt directory: 3 or 4 calls by listing."""
         layout, store = context.layout, context.store
         if not isinstance(layout, FileLayout):
             return await super().setup_task(context, identity)
@@ -82,7 +82,7 @@ class FileOutputCommitter(Committer):
 
 
 def no_hadoop_job(layout: FileLayout) -> JobNotFoundError:
-    """What to raise where no job of Hadoop's stands."""
+    """Builds the error of a Hadoop job that does not exist."""
     return JobNotFoundError(
         f"there is no job {layout.job_id} at {layout.destination}: {layout.application_attempt} does not stand",
         operation="attach_job",

@@ -46,16 +46,15 @@ _NEEDS: Final = {
     "identity_through_rename": "still do so once the file was renamed",
 }
 
-# Each try begins because another job removed an empty directory that all jobs share.
+# A further try follows if another job removed a shared directory while it was empty.
 _TRIES = 10
 
 
 class FileCommitterV1(FileOutputCommitter):
-    """FileOutputCommitter's algorithm 1: a task commits by one rename of its directory, job commit merges them.
+    """Committer that follows FileOutputCommitter's algorithm 1, for stores that rename directories atomically.
 
-    For stores that rename directories atomically. By listing all that tasks leave is in Hadoop's layout, so that Java's
-    tasks and drivers take part. By message nothing of it is: a message names one attempt, and Hadoop's layout knows
-    tasks alone.
+    By listing, all that tasks leave is in Hadoop's layout, so that Java's tasks and drivers can take part. By message
+    nothing is: a message names one attempt, and Hadoop's layout knows only tasks.
     """
 
     name = "file-v1"
@@ -64,7 +63,7 @@ class FileCommitterV1(FileOutputCommitter):
     listed_layout: type[JobLayout] = CommittedLayout
 
     def forms(self, spec: JobSpec) -> RecordForms:
-        """The tasks' directories where they are listed, else task manifests."""
+        """Returns task directories as records by listing, else task manifests."""
         return FileForms() if spec.delivery == "listing" else ManifestForms()
 
     # -- setup --------------------------------------------------------------------------------------------------
@@ -86,10 +85,7 @@ class FileCommitterV1(FileOutputCommitter):
         return await super().setup_job(context)
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
-        """Claims the job for this engine: from now on it has a setup record, as every other.
-
-        Hadoop's driver passes over that, and all that is beside it.
-        """
+        """Claims the job for this engine by a setup record. Hadoop's driver ignores that record and its directory."""
         layout = layout_of(context)
         if not layout.tracker:
             raise JobStateError(
@@ -140,11 +136,7 @@ class FileCommitterV1(FileOutputCommitter):
             await AbortFileTask(context).run(request)
 
     async def recover_task(self, context: StageContext, task: int, attempt: int) -> TaskCommit:
-        """Finds what the task committed, in the application attempt before too: that is taken over by one rename.
-
-        Raises:
-            TaskError: It did not commit; or another attempt of it did.
-        """
+        """Recreates the task's message; a commit of the previous application attempt is taken over by one rename."""
         if context.spec.delivery == "message":
             return await super().recover_task(context, task, attempt)
         layout, store = layout_of(context), context.store
@@ -152,7 +144,7 @@ class FileCommitterV1(FileOutputCommitter):
         if earlier is not None:
             with suppress(StoreNotFoundError, StoreExistsError):
                 await store.rename_directory(earlier / committed.name, committed)
-            # Also where an earlier call renamed it, whose answer was lost. Where it went before where it was.
+            # Also after an earlier call that lost the rename's response. The target is synced before the source.
             await sync_directories(context, [layout.manifests, layout.temporary], missing_ok=True)
             await sync_directories(context, [earlier], missing_ok=True)
         for place in (committed, layout.tasks / committed.name):
@@ -173,7 +165,7 @@ class FileCommitterV1(FileOutputCommitter):
     async def plan(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> CommitPlan:
-        """Loads and checks, changes nothing."""
+        """Loads and checks the job; changes nothing."""
         if context.spec.delivery == "listing":
             layout = layout_of(context)
             taken = await children_of(context.store, layout.tasks)
@@ -193,14 +185,14 @@ class FileCommitterV1(FileOutputCommitter):
             if standing:
                 context = replace(context, layout=layout.in_place())
             elif not taken:
-                # Where tasks commit goes with another job that ends, as long as nothing is in it.
+                # Another job that ends may remove the directory where tasks commit while it is empty.
                 context = replace(context, layout=layout.of_no_task())
         return await super().plan(context, task_commits, tasks)
 
 
 async def _whose(context: StageContext, layout: CommittedLayout, task: int, attempt: int, record: bytes) -> str | None:
-    """The nonce of the run of the attempt whose commit this is; empty where no record tells whose it is, as of Hadoop's
-    attempts; None where it is another attempt's.
+    """Returns the nonce of the run that committed; empty without a record, as for Hadoop's; None for another
+    attempt's.
     """
     for child in await children_of(context.store, layout.attempts):
         run = layout.parse_attempt_record(child.path.name)

@@ -59,23 +59,22 @@ from committer.stores.helpers import children_of, status_or_none
 
 _log = job_logger("committer.committers")
 
-# Each round begins because something stood, or was missing, where the one before did not see it.
+# A further round follows if a rename found the destination changed since the round before.
 _ROUNDS = 5
 
 
 class MergeTask(Stage[TaskOutput, TaskCommit]):
-    """Renames each file to its destination, then saves the task's record. Readers see the files from then on.
+    """Stage that renames each file to its destination, where readers see it, then saves the task's record.
 
-    What stands there gives way with `existing_target="replace"`, as it always does in Hadoop: a file for a file or a
-    directory, a file for a directory that is needed. Else it is refused, but for what an earlier attempt of the same
-    task left.
+    With `existing_target="replace"` an old file or directory is replaced, as always in Hadoop. Else it is refused,
+    unless an earlier attempt of the same task left it.
 
-    Preconditions: every file is closed; the job stands undecided.
-    Postconditions: every file is at its destination, and the record under the task's name, or the attempt's, says so.
+    Preconditions: every file is closed; the job exists and is undecided.
+    Postconditions: every file is at its destination; the record under the task's or the attempt's name lists them.
     Failure modes: with `outcome="partial"` or `"unknown"` some files are at the destination and stay there, whatever
-    becomes of the task and the job. That is what makes this algorithm unsafe.
-    Cost: one listing for each directory, one write, one rename a file, and that of `CommitTask`; with `task_cleanup`
-    one call more.
+    becomes of the task and the job. This makes the algorithm unsafe.
+    Cost: one listing a directory, one write, one rename a file, and that of `CommitTask`; with `task_cleanup` one call
+    more.
     Hadoop: ``FileOutputCommitter.commitTask``, ``mergePaths``.
     """
 
@@ -88,12 +87,12 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
         self._merged = 0
 
     async def execute(self, value: TaskOutput) -> TaskCommit:
-        """Tidies the attempt's directory, moves what is in it, saves the record."""
+        """Deletes strays, moves the files, saves the record."""
         context = self.context
         try:
             await tidy(context, value, operation=self.name)
         except TaskError:
-            # Of a job that is over all is gone.
+            # A removed job explains the missing files.
             await self._check_job(value)
             raise
         if context.durable:
@@ -121,14 +120,14 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
             raise too_late(self._layout, how, operation=self.name, path=value.directory)
 
     async def _say_what_goes(self, value: TaskOutput) -> None:
-        """Before the first rename: a later attempt may replace what this one leaves, whatever becomes of it."""
+        """Records the files before the first rename, so that a later attempt may replace what this one leaves."""
         context, identity = self.context, value.identity
         if not context.spec.hadoop:
             place = self._layout.merging(identity.task, identity.attempt, identity.nonce)
             await context.store.put(place, context.forms.encode_task(context, value, []), durable=context.durable)
 
     def _message(self, value: TaskOutput) -> TaskCommit:
-        """Of a task of Hadoop's job: no record tells what it committed, since Hadoop's driver reads none."""
+        """Returns the message for a job of Hadoop's, without a record: Hadoop's driver reads none."""
         identity = value.identity
         return TaskCommit(
             job_id=self._layout.job_id,
@@ -144,7 +143,6 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
         )
 
     async def _remove(self, value: TaskOutput) -> None:
-        """Deletes the task attempt's directory. What stays goes with the job, so a failure is logged, as in Hadoop."""
         try:
             await self.context.store.delete_directory(value.directory, recursive=True)
         except StoreError as error:
@@ -170,7 +168,7 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
         await sync_directories(context, touched, missing_ok=True)
 
     async def _make(self, value: TaskOutput, directory: str) -> None:
-        """Makes a directory; files in its place, or in that of one above it, give way as the job says."""
+        """Creates a directory, and replaces files in its place or a parent's if the job allows it."""
         store, layout = self.context.store, self._layout
         for _round in range(_ROUNDS):
             try:
@@ -183,7 +181,7 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
                         await self._refuse_unless_replaced(value, name, standing, "a directory")
                         await store.delete_file(standing.path)
             except StoreNotFoundError:
-                # Another job removed a parent that it had made.
+                # Another job removed a parent directory since it was created.
                 continue
         raise self._cannot_tell(directory, None)
 
@@ -206,7 +204,7 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
             standing, at_source = await status_or_none(store, target), await status_or_none(store, source)
             if standing is not None and _is(standing, file):
                 if at_source is not None:
-                    # Two names of one file: a rename that was a link got half way.
+                    # A rename made as link and unlink stopped half way: the file has two names.
                     await store.delete_file(source)
                 return
             if at_source is None:
@@ -255,7 +253,7 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
         )
 
     async def _left_by_earlier_attempts(self, value: TaskOutput) -> dict[str, set[str]]:
-        """Identities of what other attempts of the task moved to the destination, by name: read once."""
+        """Returns the identities of files that other attempts of the task moved, by name: read once."""
         if self._earlier is None:
             found: dict[str, set[str]] = {}
             context, layout = self.context, self._layout
@@ -293,31 +291,28 @@ def _is(standing: FileStatus, file: WrittenFile) -> bool:
 
 
 class MergedForms(ManifestForms):
-    """Task manifests, of files that are at their destinations before their job commits."""
+    """Record format of task manifests whose files are at their destinations before the job commits."""
 
     visible_early: bool = True
     forward_only: bool = True
 
     def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
-        """A task manifest, whose sources are named as those of every committer, and are gone by then."""
+        """Encodes a task manifest; its sources have every committer's names, and are gone already."""
         run = output.directory
         data = super().encode_task(context, replace(output, directory=context.layout.tasks / run.name), directories)
         manifest = decode_task_manifest(data, source=str(run))
         return encode_task_manifest(msgspec.structs.replace(manifest, taskAttemptDir=run.uri))
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
-        """Its task attempts' directories: two listings."""
+        """Lists the job's task attempt directories: two listings."""
         return await outside_of(context, cast("FileLayout", context.layout))
 
 
 class MergedAction(PublishAction):
-    """Counts what tasks moved, which was looked at before the decision; what a rollback would take back stays.
-
-    The only files moved aside are other writers' summary files that the tasks' files make stale.
-    """
+    """A publish action that counts the files that tasks moved, and moves only stale summary files aside."""
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
-        """Sets `_SUCCESS` aside, counts, moves summaries aside, validates."""
+        """Moves `_SUCCESS` aside, counts the files, moves summaries aside, validates."""
         published = Published()
         await SetAsideSuccess(context).run(state.decision)
         async for batch in state.files.batches():
@@ -331,16 +326,16 @@ class MergedAction(PublishAction):
         """Does nothing: `publish` moved the superseded files aside."""
 
     def roll_back(self, context: StageContext) -> RollBack:
-        """One that refuses."""
+        """Returns a stage that refuses."""
         return _NoRollBack(context)
 
     async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class _NoRollBack(RollBack):
     def refuse(self, value: RollBackRequest) -> None:
-        """Refuses always. No call; nothing was changed."""
+        """Refuses every rollback; no store call."""
         layout = self.context.layout
         raise JobStateError(
             f"job {layout.job_id} made its output visible when its tasks committed, and replaced what stood there: it "
@@ -363,11 +358,10 @@ _NEEDS: Final = {
 
 
 class FileCommitterV2(FileOutputCommitter):
-    """FileOutputCommitter's algorithm 2: a task commit moves the files to the destination. Unsafe by design.
+    """Committer that follows FileOutputCommitter's algorithm 2: task commit moves files to the destination. Unsafe.
 
-    Readers see a task's files when the task commits, and those of a job that is aborted stay. A task attempt that dies
-    while it commits leaves some of its files, and the next attempt replaces only those of the same names. Job commit
-    looks at each file, and says in `_SUCCESS` which ones count.
+    Files of an aborted job stay. An attempt that dies in its commit leaves files, and the next attempt replaces
+    only those of the same names. Job commit checks each file, and `_SUCCESS` lists those that count.
     """
 
     name = "file-v2"
@@ -379,11 +373,11 @@ class FileCommitterV2(FileOutputCommitter):
     listed_layout: type[JobLayout] = FileLayout
 
     def layout(self, spec: JobSpec) -> JobLayout:
-        """The same for both deliveries."""
+        """Returns the same paths for both deliveries."""
         return spec.laid_out(FileLayout)
 
     def forms(self, spec: JobSpec) -> RecordForms:
-        """Task manifests of files that are at their destinations."""
+        """Returns task manifests of files at their destinations."""
         return MergedForms()
 
     async def setup_job(self, context: StageContext) -> StageContext:
@@ -400,11 +394,7 @@ class FileCommitterV2(FileOutputCommitter):
         return await super().setup_job(context)
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
-        """Refuses: nothing tells what tasks of Hadoop's moved to the destination.
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Refuses: no record says which files Hadoop's tasks moved to the destination."""
         raise UnsupportedError(
             f"nothing says which files tasks of Hadoop's job {context.layout.job_id} committed by algorithm 2",
             operation="attach_job",
@@ -421,8 +411,8 @@ class FileCommitterV2(FileOutputCommitter):
     async def commit_job(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> JobReport:
-        """Runs the job-commit core, and again where a store call failed: `CommitterConfig.commit_attempts`. Each try is
-        a driver of its own, and the report counts what the last one did.
+        """Commits the job, with `CommitterConfig.commit_attempts` tries after failed store calls, each as a new
+        driver.
 
         Hadoop: ``FileOutputCommitter.commitJob``, which repeats after every failure.
         """

@@ -1,4 +1,4 @@
-"""Telling a directory of an application attempt, which jobs share, from that of a job."""
+"""Tells the shared directory of an application attempt from the directory of a job."""
 
 from __future__ import annotations
 
@@ -18,15 +18,10 @@ from committer.stores.helpers import children_of
 async def holds_output_of_jobs(
     store: Store, destination: StorePath, directory_name: DirectoryName, jobs: Collection[DirectoryName]
 ) -> bool:
-    """Whether a child of `_temporary` is of an application attempt, and all in it of jobs of this engine that stand.
+    """Returns whether a child of `_temporary` is an application attempt's and holds only output of jobs in `jobs`.
 
-    No call for a name that is no number, or where no other job stands; else two listings, and a call for each job.
-
-    Args:
-        store: Where.
-        destination: What the jobs write to.
-        directory_name: The child's.
-        jobs: The names of all children.
+    No call for a name that is no number, or if there is no other job; else two listings, and a call for each
+    job.
     """
     name = directory_name.job_id
     if not name.isdecimal() or all(job.job_id.isdecimal() for job in jobs):
@@ -41,7 +36,7 @@ async def holds_output_of_jobs(
 async def jobs_that_use(
     store: Store, destination: StorePath, name: str, jobs: Collection[DirectoryName]
 ) -> list[FileLayout]:
-    """The jobs of this engine whose tasks commit to the directory of an application attempt: a call for each job."""
+    """Returns this engine's jobs whose tasks commit to an application attempt's directory: a call for each job."""
     found: list[FileLayout] = []
     if not name.isdecimal():
         return found

@@ -1,32 +1,29 @@
-"""Publishing of algorithm 1: takes the directories of committed tasks, and gives them back if refused.
+"""Takes the directories of committed tasks for publishing by algorithm 1, and gives them back after a refusal.
 
-Another driver may have begun since, so nothing that was taken moves one by one:
+A task's committed directory moves by atomic renames, so any number of drivers may take at once, and continue
+after another one died. It is in one of four places:
 
-1. All of it moves away, from `tasks` to `returning`, in one rename. Of several drivers that give back one does.
-2. The driver looks whether another one counts on it: the job is decided, or another driver's intent stands. Then the
-   same rename the other way undoes the first one. A driver writes its intent before it takes, so one of the two sees
-   the other.
-3. Each directory goes back to its task's name or, where the task committed again meanwhile, to where a task moves what
-   it replaces.
-4. `returning` goes, which was in the way of the next rename to that name.
-
-A driver that finds it half done, because another one died in it, undoes it (`restore`).
-
-What a task committed is a directory in one of four places, and each goes from one to another by one rename, which
-either happens or not. So any number of drivers may take at once, and one that died is followed by another.
-
-============================  ===================================================================================
-where                         what moves it there
-============================  ===================================================================================
-`manifests`: its task's name  its attempt, when it commits; a driver that gives it back
-`runs`: what was replaced     an attempt that commits later, right before it moves its own to the task's name; a
-                              driver that gives it back, where the task committed again meanwhile
-`tasks`: what was taken       a driver that commits the job (`take`); one that finds a giving back half done
+============================  ==============================================================================
+place                         renamed to it by
+============================  ==============================================================================
+`manifests`: the task's name  the attempt that commits; a driver that gives back
+`runs`: replaced directories  a later attempt, before it renames its own; a driver that gives back, if the task
+                              committed again meanwhile
+`tasks`: taken directories    a driver that commits the job (`take`); a driver that finds half a return
 `returning`                   a driver whose commit was refused: all of `tasks` in one rename
-                              (`committer.committers.file.taking`)
-============================  ===================================================================================
+============================  ==============================================================================
 
-A directory that a late task makes under its name after it was taken is never read.
+A return has four steps:
+
+1. One rename moves all of `tasks` to `returning`; of several drivers one succeeds.
+2. If the job is decided or another driver's intent exists, the driver renames it back. A driver writes its
+intent
+   before it takes, so one of the two sees the other.
+3. Each directory is renamed to its task's name or, if the task committed again, to `runs`.
+4. `returning` is deleted: it would block the next rename to that name.
+
+`restore` undoes a half-done return. A directory that a task commits after its earlier one was taken is never
+read.
 """
 
 from __future__ import annotations
@@ -60,23 +57,17 @@ from committer.stages.undo.roll_back import RollBack, RollBackRequest
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, exists
 
-# Another round begins because another job removed the shared directories since the one before.
+# A further round follows if another job removed the shared directories.
 _ROUNDS = 10
 
 
 class _Claim(Enum):
-    """Who counts on what was taken."""
-
     ANOTHER_DRIVER = auto()
     NONE = auto()
 
 
 async def put_back(context: StageContext, layout: CommittedLayout) -> None:
-    """Puts back what was taken, of a job that stays undecided. A task that committed meanwhile keeps what it did.
-
-    Raises:
-        JobStateError: Some could not be put back. Nothing is lost: the next driver finds them.
-    """
+    """Gives back what was taken from an undecided job. A task's later commit wins over what is given back."""
     if not await move_directory(context, layout.tasks, layout.returning):
         # Another driver gives back.
         return
@@ -87,32 +78,25 @@ async def put_back(context: StageContext, layout: CommittedLayout) -> None:
     await _put_each_back(context, layout)
     with suppress(StoreNotEmptyError):
         await context.store.delete_directory(layout.returning, recursive=False)
-    # A power loss must not bring back what was taken: it would win over what a task commits from now on.
+    # A power loss must not restore what was taken: it would win over later task commits.
     await sync_directories(context, [layout.drivers], missing_ok=True)
 
 
 async def restore(context: StageContext, layout: CommittedLayout) -> None:
-    """Undoes a `put_back` that was not done to its end: one call, where there was none."""
+    """Undoes a `put_back` that did not finish; one call if there is none."""
     if await move_directory(context, layout.returning, layout.tasks):
         return
 
     async def move(child: FileStatus) -> None:
         await move_directory(context, child.path, layout.tasks / child.path.name)
 
-    # Both stand: a call whose answer was lost made one of them.
+    # Both directories exist: a call whose response was lost created one of them.
     left = await children_of(context.store, layout.returning)
     await run_workers(left, move, workers=context.config.io_concurrency, operation="take_tasks")
 
 
 async def move_directory(context: StageContext, source: StorePath, target: StorePath) -> bool:
-    """Renames a directory, unless another one stands there.
-
-    Returns:
-        Whether it has gone from where it was: renamed by this driver, or gone before.
-
-    Raises:
-        StoreOutcomeUnknownError: The answer was lost, and it stands where it was.
-    """
+    """Renames a directory; returns False if the target exists, True if the source is gone."""
     try:
         await context.store.rename_directory(source, target)
     except StoreExistsError:
@@ -141,15 +125,15 @@ async def _put_each_back(context: StageContext, layout: CommittedLayout) -> None
         taken = await children_of(context.store, layout.returning)
         if not taken:
             return
-        # Another job that ends removes these where they are empty, perhaps right after they were made.
+        # Another job that ends removes these while they are empty, perhaps right after they were created.
         with suppress(StoreNotFoundError):
             await context.store.make_directory(layout.manifests, parents=False)
             await context.store.make_directory(layout.runs, parents=False)
-        # Their own names before what goes there: a power loss must not leave a task in a directory without one.
+        # The directories' names are synced first: a power loss must not leave a task in a directory without a name.
         await sync_directories(context, [layout.temporary, layout.manifests], missing_ok=True)
         await run_workers(taken, move, workers=context.config.io_concurrency, operation="put_back_tasks")
         await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
-    # The driver's intent stays then, so that no task commits what a later driver would pass over for these.
+    # The intent remains, so that no task commits what a later driver would skip in favour of these.
     raise JobStateError(
         f"tasks of job {layout.job_id} could not be put back where they had committed in {_ROUNDS} tries: another "
         f"process removes {layout.manifests} each time",
@@ -159,18 +143,14 @@ async def _put_each_back(context: StageContext, layout: CommittedLayout) -> None
     )
 
 
-# Each round begins because a task committed, or another driver took, since the one before.
+# Each further round follows if a task committed, or another driver took directories, since the one before.
 
 
 async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
-    """Takes the directory of each task that committed, and says which these are.
+    """Takes the directory of each committed task; returns their names.
 
-    A driver is done when it found nothing to take between two listings of what was taken that are the same: then no
-    other driver took or gave back in between.
-
-    Raises:
-        JobNotFoundError: The job was cleaned up.
-        JobStateError: Its tasks do not stop committing; or tasks with names of another stage of the job committed.
+    It ends when it found nothing to take between two equal listings of what was taken: then no other driver
+    took or gave back in between.
     """
 
     async def move(item: tuple[str, StorePath]) -> None:
@@ -182,7 +162,7 @@ async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
         if taken == quiet_since:
             if not taken:
                 _refuse_other_stages(layout, await children_of(context.store, layout.manifests))
-            # Where they went before where they were: a power loss in between leaves each in both places, or one.
+            # Targets are synced before sources: after a power loss each directory is in both places, or in one.
             await sync_directories(context, [layout.drivers, layout.tasks])
             await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
             return taken
@@ -207,12 +187,11 @@ async def _taken(context: StageContext, layout: CommittedLayout) -> set[str]:
 
 
 async def _left_to_take(context: StageContext, layout: CommittedLayout, taken: set[str]) -> dict[str, StorePath]:
-    """The directories of tasks of which none was taken, by task.
+    """Returns the directories of tasks of which none was taken, by task.
 
-    First where tasks commit, then among what was replaced. A task that commits again first moves its earlier directory
-    aside, then its own into place, and nothing stands under its name in between. But what was moved aside stays until
-    the job ends: so this order misses no task, the other one could. The driver goes by what it found now: when it looks
-    again, what it found may be on its way back.
+    The order matters: `manifests` first, then `runs`. A task that commits again moves its earlier directory
+    aside before it renames its own; what was moved aside stays until the job ends. The driver uses this
+    listing: later, another driver may be giving the directories back.
     """
     committed = await children_of(context.store, layout.manifests)
     left = {child.path.name: child.path for child in committed if layout.is_record(child.path.name)}
@@ -222,10 +201,9 @@ async def _left_to_take(context: StageContext, layout: CommittedLayout, taken: s
 
 
 async def _make_tasks(context: StageContext, layout: CommittedLayout) -> None:
-    """Makes the directory again that went when a driver gave back what it had taken.
+    """Creates the directory `tasks` again, after a driver gave back what it had taken.
 
-    Where directories above one are made too, one that is made for a job that is over stands in another job's, perhaps:
-    so the job is looked for again. Nothing is taken before.
+    Where parents are created too, it may be inside a later job's directory: so the driver checks the job again.
     """
     try:
         await check_job_stands(context, operation="take_tasks")
@@ -242,7 +220,6 @@ async def _make_tasks(context: StageContext, layout: CommittedLayout) -> None:
 
 
 async def _replaced(context: StageContext, layout: CommittedLayout) -> dict[str, StorePath]:
-    """What was moved aside for a later commit, by task; of several what committed last."""
     found: dict[str, list[StorePath]] = {}
     for child in await children_of(context.store, layout.runs):
         task = layout.task_replaced(child.path.name)
@@ -255,9 +232,8 @@ async def _replaced(context: StageContext, layout: CommittedLayout) -> dict[str,
 
 
 async def _last(context: StageContext, layout: CommittedLayout, task: str, paths: list[StorePath]) -> StorePath:
-    """Of several directories of a task that whose attempt said last that it commits: a directory tells no time.
-
-    A call that moves a directory aside may arrive late, and move a later commit.
+    """Returns the directory that committed last, by its attempt's record. A delayed rename can move a later
+    commit aside.
     """
     said: dict[bytes, float] = {}
     for child in await children_of(context.store, layout.attempts):
@@ -270,10 +246,7 @@ async def _last(context: StageContext, layout: CommittedLayout, task: str, paths
 
 
 def _refuse_other_stages(layout: CommittedLayout, committed: list[FileStatus]) -> None:
-    """Refuses a job of Spark's by another number than its tasks have, which would be committed without a file.
-
-    Asked where no task of the job committed.
-    """
+    """Refuses a job whose id has another number than its tasks, as Spark's have: it would commit without a file."""
     tracker = layout.tracker
     if not tracker:
         return
@@ -289,18 +262,14 @@ def _refuse_other_stages(layout: CommittedLayout, committed: list[FileStatus]) -
 
 
 class FileForms(ManifestForms):
-    """What stands in the directory of a task is what the task committed: Hadoop's driver goes by nothing else.
-
-    A decision rests on copies: the manifests that the directories amount to.
-    """
+    """Record format in which a task's directory is its record, as for Hadoop's driver; a decision rests on copies."""
 
     takes_records: bool = True
     names_directories: bool = False
 
     async def read(self, context: StageContext, path: StorePath) -> bytes:
-        """One listing for each directory of a task's; one read for a copy.
-
-        Of one directory the bytes are always the same, wherever it stands: they tell whether a task committed again.
+        """Reads a record: one listing for each directory of a task, one read for a copy. Equal bytes mean an
+        equal directory.
         """
         layout = layout_of(context)
         if not layout.is_directory_of_task(path):
@@ -308,7 +277,7 @@ class FileForms(ManifestForms):
         return await record_of_directory(context, path)
 
     async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
-        """The directory of each task; taking, one rename a task and three listings more."""
+        """Lists the task directories; when taking, one rename a task and three listings more."""
         layout = layout_of(context)
         if taking:
             names = await take(context, layout)
@@ -320,28 +289,28 @@ class FileForms(ManifestForms):
         return [RecordRef(layout.record_name(layout.tasks / name)) for name in records]
 
     async def give_back(self, context: StageContext) -> None:
-        """One rename a task."""
+        """Gives taken directories back: one rename a task."""
         await put_back(context, layout_of(context))
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
-        """Its tasks' directories, and its task attempts': two listings."""
+        """Lists the directories of tasks and task attempts: two listings."""
         return await outside_of(context, layout_of(context))
 
 
 async def outside_of(context: StageContext, layout: FileLayout) -> list[FileStatus]:
-    """What the directories that jobs share hold of a job, its task attempts first: one that is gone commits no more."""
+    """Lists a job's entries in shared directories, task attempts first: a deleted attempt cannot commit any more."""
     places = (layout.runs, layout.application_attempt)
     found = [child for place in places for child in await children_of(context.store, place)]
     return [child for child in found if is_of_job(layout, child.path.name)]
 
 
 def layout_of(context: StageContext) -> CommittedLayout:
-    """The job's layout, as algorithm 1 has it for a job by listing."""
+    """Returns the layout of a job by listing, as algorithm 1 has it."""
     return cast("CommittedLayout", context.layout)
 
 
 def is_of_job(layout: FileLayout, name: str) -> bool:
-    """Whether a directory of that name is of one of the job's tasks, or task attempts, this engine's or Hadoop's."""
+    """Returns whether a directory name is that of one of the job's tasks or attempts, this engine's or Hadoop's."""
     if layout.is_task(name) or layout.task_replaced(name) is not None:
         return True
     task, underscore, attempt = name.removeprefix(layout.attempt_stem).partition("_")
@@ -350,17 +319,15 @@ def is_of_job(layout: FileLayout, name: str) -> bool:
 
 
 class TakenAction(RenameAction):
-    """`RenameAction`. A driver that gave up may have begun to give back what this one's decision rests on: one call
-    more finds that out.
-    """
+    """`RenameAction` that first undoes a half-done return of taken directories: one call more."""
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
-        """Makes sure that what was taken is there; then as `RenameAction`."""
+        """Restores taken directories, then publishes."""
         await _restore(context)
         return await super().publish(context, state)
 
     def roll_back(self, context: StageContext) -> RollBack:
-        """`RollBack`, which moves files back."""
+        """Returns `RollBack`, which moves files back."""
         return _RollBackTaken(context)
 
 

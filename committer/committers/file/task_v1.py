@@ -32,7 +32,7 @@ from committer.stages.task.commit_task import sync_output
 from committer.stages.task_output import TaskOutput
 from committer.stores.helpers import exists
 
-# Each round begins because another attempt of the task committed since the one before.
+# A further round follows if another attempt of the task committed.
 _ROUNDS = 10
 
 
@@ -43,23 +43,22 @@ class _Ready:
 
 
 class CommitFileTask(Stage[TaskOutput, TaskCommit]):
-    """Makes a task attempt's directory its task's: one atomic rename, of several committing attempts the last wins.
+    """Stage that renames a task attempt's directory to its task's name. Of several committing attempts the last
+    wins.
 
-    What stands in the directory is what the task commits, for Hadoop's driver too. So what the attempt did not finish
-    writing is deleted before, and what it finished must be there as it was closed.
+    The directory's content is what the task commits, for Hadoop's driver too. So unfinished files are deleted
+    first, and finished files must be as they were closed. A driver writes its intent before it takes
+    directories; a task looks for one after its rename. So one of the two sees the other: a commit that returns
+    is part of the job.
 
-    A driver writes its intent before it takes directories; a task looks for one after its rename. So one of the two
-    sees the other: a commit that returns is part of the job.
-
-    Preconditions: every file is closed; the job stands, and no driver commits it.
-    Postconditions: the directory stands under the task's name, and a record under the attempt's name says whose it is.
-    What another attempt of the task committed before is aside, and goes with the job. With `durability="fsync"` files,
-    directories and names survive a power loss.
-    Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, it may have committed.
-    Cost: one listing for each directory that the attempt made, two looks at the job before the rename and two after
-    it, one write, one rename; for a task that committed before two renames more.
-    Hadoop: ``FileOutputCommitter.commitTask``, which deletes the earlier directory first, so that for a moment neither
-    is there.
+    Preconditions: every file is closed; the job exists, and no driver commits it.
+    Postconditions: the directory has the task's name; a record under the attempt's name tells whose it is. An
+    earlier commit of the task was moved aside. With `durability="fsync"` all survives a power loss.
+    Failure modes: the attempt did not commit; or, with `outcome="unknown"`, it may have.
+    Cost: one listing a directory, four looks at the job, one write, one rename; after an earlier commit two
+    renames more.
+    Hadoop: ``FileOutputCommitter.commitTask``, which deletes the earlier directory first: for a moment neither
+    exists.
     """
 
     name = statistic = names.TASK_STAGE_COMMIT
@@ -69,13 +68,13 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
         self._layout = layout
 
     async def execute(self, value: TaskOutput) -> TaskCommit:
-        """Tidies the directory, renames it."""
+        """Deletes strays from the directory, renames it."""
         context, layout, identity = self.context, self._layout, value.identity
         task_name = layout.task_id(identity.task)
         try:
             await tidy(context, value, operation=self.name)
         except TaskError:
-            # Of a job that is over all is gone.
+            # A removed job explains the missing files.
             await self._check_job(value)
             raise
         if context.durable:
@@ -84,17 +83,17 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
         ready = _Ready(manifest, encode_task_manifest(manifest))
         await self._check_job(value)
         if not context.spec.hadoop:
-            # Before the rename: an abort must be able to tell whose a task's directory is.
+            # Written before the rename: an abort must be able to tell whose the task's directory is.
             place = layout.attempt_record(identity.task, identity.attempt, identity.nonce)
             await context.store.put(place, ready.record, durable=context.durable)
         await self._rename(value, ready, layout.manifests / task_name)
         try:
-            # Another job that ended may have removed the shared directories since the setup, and this attempt made them
-            # again: then their names are not on the disk yet either.
+            # Another job that ended may have removed the shared directories since setup, and this attempt created
+            # them again: then their names are not on the disk yet either.
             await sync_directories(context, [layout.manifests, layout.runs, layout.temporary])
             await self._look_again(value)
         except CommitterError as error:
-            # It stands under its task's name, and a job commit may take it.
+            # The directory has its task's name, and a job commit may take it.
             error.outcome = "unknown"
             raise
         size = sum(file.z for file in manifest.files)
@@ -113,14 +112,12 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             raise self._replaces_nothing(value)
 
     async def _is_taken(self, value: TaskOutput) -> bool:
-        """Whether an earlier commit of the task was taken by drivers that were refused beside each other: none of them
-        knew that it could give back.
-        """
+        """Returns whether refused drivers left an earlier commit of the task taken: each saw the other's intent."""
         task_name = self._layout.task_id(value.identity.task)
         return await exists(self.context.store, self._layout.tasks / task_name)
 
     async def _look_again(self, value: TaskOutput) -> None:
-        """Whether a driver may have looked for committed tasks before this one was there."""
+        """Refuses a commit that a driver may have missed when it listed committed tasks."""
         try:
             found = await look_at_job(self.context.store, self._layout)
         except JobNotFoundError:
@@ -129,7 +126,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             raise
         if found.intents or found.decided or found.ended:
             raise self._too_late(value, "this task attempt came too late, or just in time")
-        # Not beside that look: a driver that began before it is done with what it took if it shows no intent.
+        # Only after that look: a driver that began earlier and has no intent any more has finished its return.
         if not self.context.spec.hadoop and await self._is_taken(value):
             raise self._replaces_nothing(value)
 
@@ -176,7 +173,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
         )
 
     async def _move_aside(self, target: StorePath, aside: StorePath) -> None:
-        """Moves an earlier commit of the task aside. Where the answer is lost the next round finds out."""
+        """Moves an earlier commit of the task aside; the next round handles a lost response."""
         try:
             await self.context.store.rename_directory(target, aside)
         except (StoreNotFoundError, StoreOutcomeUnknownError):
@@ -195,7 +192,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
 
 
 async def stands(context: StageContext, directory: StorePath, record: bytes) -> bool:
-    """Whether a task's directory is the one that a record speaks of."""
+    """Returns whether a task's directory matches a record."""
     try:
         return await context.forms.read(context, directory) == record
     except (StoreNotFoundError, TaskError):
@@ -205,7 +202,7 @@ async def stands(context: StageContext, directory: StorePath, record: bytes) -> 
 def message_of(
     context: StageContext, task: int, attempt: int, nonce: str, record: bytes, manifest: TaskManifest
 ) -> TaskCommit:
-    """The message of a task whose directory amounts to this."""
+    """Builds the message of a committed task from its manifest."""
     return TaskCommit(
         job_id=context.layout.job_id,
         task=task,
@@ -221,10 +218,9 @@ def message_of(
 
 
 class AbortFileTask(AbortTask):
-    """Removes the directories of the attempt's runs. What it committed goes too, where its record tells that it did.
+    """Stage that deletes the directories of an attempt's runs, and its commit if its record proves it.
 
-    What an attempt of Hadoop's committed stays, as with Hadoop's driver: nothing says whose it is. So does a commit of
-    no file, of which any attempt's looks the same.
+    Commits of Hadoop's attempts, and commits without files, stay: no record tells whose they are.
 
     Cost: by ids three listings; for each record one read, and one listing for each directory of the task.
     Hadoop: ``FileOutputCommitter.abortTask``.
@@ -247,17 +243,18 @@ class AbortFileTask(AbortTask):
             await store.delete_file(record)
 
     async def _take_back(self, value: AbortRequest, layout: CommittedLayout, attempt_id: str, told: bytes) -> None:
-        """Takes back a commit, if it is the one that a record tells of.
+        """Removes a task's commit, if it is the one that a record describes.
 
-        It is first moved to where a job commit still finds it, and looked at there. A job commit that begins then takes
-        it, or it goes by the second rename: never is it deleted where a job commit could take half of it.
+        It is first moved to where a job commit still finds it, and compared there. A job commit that begins
+        then takes all of it, or the second rename removes it: it is never deleted where a job commit could take
+        half.
         """
         task, token = layout.task_id(value.task), self.context.runtime.nonce()
         committed, aside = layout.manifests / task, layout.replaced(task, token)
         if not await self._is(committed, task, told):
             return
         for earlier in await self._runs(layout.runs, task):
-            # What it replaced does not come back.
+            # An earlier commit that this one replaced does not come back.
             await self._discard(layout, earlier, f"{attempt_id}-{self.context.runtime.nonce()}")
         try:
             await self.context.store.rename_directory(committed, aside)
@@ -269,7 +266,7 @@ class AbortFileTask(AbortTask):
             await self._put_there(aside, committed)
             raise
         if not await self._is(aside, task, told):
-            # Another attempt of the task committed since it was looked at.
+            # Another attempt of the task committed after the comparison.
             await self._put_there(aside, committed)
             return
         await self._discard(layout, aside, f"{attempt_id}-{token}")
@@ -281,12 +278,12 @@ class AbortFileTask(AbortTask):
             return False
 
     async def _put_there(self, aside: StorePath, committed: StorePath) -> None:
-        # Where a later commit of the task stands there, or a job commit took it, that counts.
+        # A later commit of the task, or a job commit that took it, wins.
         with suppress(StoreExistsError, StoreNotFoundError):
             await self.context.store.rename_directory(aside, committed)
 
     async def _discard(self, layout: CommittedLayout, directory: StorePath, name: str) -> None:
-        """Deletes a directory that a job commit may be about to take: under a name that it passes over."""
+        """Renames a directory to a name that job commits ignore, then deletes it."""
         with suppress(StoreNotFoundError):
             await self.context.store.rename_directory(directory, layout.runs / name)
             await self.context.store.delete_directory(layout.runs / name, recursive=True)

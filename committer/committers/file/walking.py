@@ -1,4 +1,4 @@
-"""Walks the directory of a task attempt."""
+"""Lists the directory of a task attempt as a task manifest."""
 
 from __future__ import annotations
 
@@ -17,18 +17,10 @@ from committer.stores.base import FileStatus
 async def manifest_of_directory(
     context: StageContext, directory: StorePath, *, task_name: str | None = None
 ) -> TaskManifest:
-    """The task manifest that a directory amounts to, wherever it stands.
+    """Builds the task manifest of a directory.
 
-    Empty directories are made at the destination too, as Hadoop's merge does, but for reserved ones: libraries that
-    take the directory for a job's make those.
-
-    Args:
-        context: The job.
-        directory: Where it stands.
-        task_name: The task that commits it; the directory's name when None.
-
-    Raises:
-        TaskError: Something in it is no file and no directory; or it is gone.
+    Empty directories are included, as in Hadoop's merge, except reserved ones: libraries that take the task
+    directory for a job's create those.
     """
     layout = context.layout
     task = task_name or directory.name
@@ -58,12 +50,7 @@ async def manifest_of_directory(
 
 
 async def record_of_directory(context: StageContext, directory: StorePath, *, task_name: str | None = None) -> bytes:
-    """The same, encoded: of one directory always the same bytes, so they tell whether it is the one that was seen.
-
-    Raises:
-        TaskError: Something in it is no file and no directory.
-        StoreNotFoundError: It is gone.
-    """
+    """Returns the encoded manifest of a directory: equal bytes mean the same content."""
     try:
         return encode_task_manifest(await manifest_of_directory(context, directory, task_name=task_name))
     except TaskError as error:
@@ -73,7 +60,7 @@ async def record_of_directory(context: StageContext, directory: StorePath, *, ta
 
 
 def without_sidecars(context: StageContext, files: list[FileStatus]) -> list[FileStatus]:
-    """The files but for those that hold the checksum of another: Hadoop's, of a local disk. They go with it."""
+    """Returns the files without Hadoop's checksum files of local disks, which move with their files."""
     if not context.store.capabilities.checksum_sidecars:
         return files
     paths = {status.path for status in files}
@@ -86,13 +73,7 @@ def _whose_checksum(path: StorePath) -> StorePath | None:
 
 
 async def tidy(context: StageContext, output: TaskOutput, *, operation: str) -> None:
-    """Deletes what the attempt did not finish: what stands there is what it commits.
-
-    One listing for each directory, and a call for each stray.
-
-    Raises:
-        TaskError: What it finished is gone, or is not what it was when it was closed.
-    """
+    """Deletes files that the attempt did not finish, and checks the others: the directory is what it commits."""
     store, workers = context.store, context.config.io_concurrency
     files, directories = await ScanTask(context).run(output.directory)
     found = {status.path.relative_to(output.directory): status for status in without_sidecars(context, files)}
