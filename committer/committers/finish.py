@@ -1,4 +1,4 @@
-"""The end of a job: `_SUCCESS`, cleanup, the last records, the report."""
+"""Steps after the end of a job: `_SUCCESS`, cleanup, the last records, the report."""
 
 from __future__ import annotations
 
@@ -33,14 +33,7 @@ _log = job_logger("committer.committers")
 
 
 async def finish_rolled_back(context: StageContext) -> list[str]:
-    """Everything after a rollback was undone. Idempotent.
-
-    Returns:
-        The uploads that `AbortUploads` leaves alone: they may be another job's.
-
-    Raises:
-        CommitterError: With `outcome="partial"`: all was taken back, and `recover` or `cleanup` removes what is left.
-    """
+    """Cleans up after a rollback, idempotently; returns uploads left alone, which may be another job's."""
     try:
         cleaned, left_alone = await clean_up(context)
         await remove_job(context, None, cleaned=cleaned)
@@ -57,15 +50,12 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
 
 
 async def clean_up(context: StageContext) -> tuple[bool, list[str]]:
-    """Removes what tasks wrote; the records that say how the job ended stay.
-
-    Returns:
-        Whether the job is to be removed; and the uploads that `AbortUploads` leaves alone: they may be
-        another job's.
+    """Removes task output, but not the records of the job's end; returns whether to remove the job, and uploads
+    left alone.
     """
     try:
         if context.config.cleanup_skipped:
-            # What is left pending is paid for, and no listing of files shows it.
+            # Pending uploads cost money, and no listing of files shows them.
             return False, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
         return True, await CleanupJob(context).run(None)
     except CommitterError as error:
@@ -76,7 +66,7 @@ async def clean_up(context: StageContext) -> tuple[bool, list[str]]:
 
 
 async def remove_job(context: StageContext, kept: JobOutcome | None, *, cleaned: bool) -> None:
-    """Runs `RemoveJob`, or only ends the job where `clean_up` left it; a failure is ignored where the job says so."""
+    """Runs `RemoveJob`, or only ends a job that skips cleanup; may ignore a failure."""
     try:
         if cleaned:
             await RemoveJob(context).run(kept)
@@ -85,7 +75,7 @@ async def remove_job(context: StageContext, kept: JobOutcome | None, *, cleaned:
                 await put_kept(context, kept)
             await end_without_removal(context)
             if not context.layout.setup_name:
-                # The task directory stays, so the job would look live. An outcome without a decision is over.
+                # The task directory stays, so the job would look live. A job with an outcome but no decision is over.
                 await context.store.delete_file(context.layout.decision)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
@@ -94,7 +84,7 @@ async def remove_job(context: StageContext, kept: JobOutcome | None, *, cleaned:
 
 
 async def finish_aborted(context: StageContext) -> None:
-    """Everything after a decision against a job. Idempotent."""
+    """Cleans up after a decision against a job. Idempotent."""
     skipped = context.config.cleanup_skipped
     if not skipped:
         await CleanupJob(context).run(None)
@@ -105,12 +95,7 @@ async def finish_aborted(context: StageContext) -> None:
 
 
 class Finished(NamedTuple):
-    """What is left to say of a job that is over.
-
-    Attributes:
-        uploads_left: Uploads that `AbortUploads` leaves alone: they may be another job's.
-        kept: What became of the complete list of its files.
-    """
+    """Result of `finish_committed`: uploads left alone, which may be another job's, and the state of the file list."""
 
     uploads_left: list[str]
     kept: KeptList
@@ -123,17 +108,13 @@ async def finish_committed(
     action: PublishAction,
     ended: Ended | None = None,
 ) -> Finished:
-    """Everything after `outcome=committed`. Idempotent; a failure here leaves a committed job.
+    """Takes all steps after `outcome=committed`. Idempotent; a failure here leaves a committed job.
 
     Args:
-        context: The job.
-        state: What was decided.
-        published: What is at the destination.
-        action: How it got there.
-        ended: What this driver's `EndJob` found; what it did not is looked up.
+        ended: What this driver's `EndJob` found; the rest is read from the store.
 
     Raises:
-        CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
+        CommitterError: With `outcome="committed"`: the output is complete; `recover` finishes the rest.
     """
     job = _Committed(context, state, published)
     with saying_what_is_left(context):
@@ -153,13 +134,7 @@ async def finish_committed(
 
 
 class _Committed:
-    """A committed job while its last steps are taken.
-
-    Attributes:
-        outcome: Its outcome.
-        was_empty: Whether the destination held nothing but what the job published.
-        kept: What became of the complete list of its files.
-    """
+    """The last steps of a committed job; `was_empty` tells whether the destination held nothing else."""
 
     def __init__(self, context: StageContext, state: CommitState, published: Published) -> None:
         self._context = context
@@ -170,10 +145,10 @@ class _Committed:
         self.kept = KeptList()
 
     async def look(self, ended: Ended | None) -> None:
-        """Looks up what this driver does not know of the job's end.
+        """Reads what this driver does not know of the job's end.
 
         Raises:
-            JobNotFoundError: Another driver did the rest, and removed the job.
+            JobNotFoundError: Another driver took the last steps and removed the job.
         """
         context, decision = self._context, self._state.decision
         outcome, alone = (ended.outcome, ended.alone) if ended is not None else (None, None)
@@ -186,7 +161,7 @@ class _Committed:
         self.outcome, self.was_empty = outcome, alone
 
     async def save_success(self) -> None:
-        """Writes `_SUCCESS`, unless another driver has finished the job, or the job writes none."""
+        """Writes `_SUCCESS`, unless another driver finished the job, or the job writes none."""
         context, decision = self._context, self._state.decision
         if not context.config.mark_successful_jobs:
             return
@@ -217,7 +192,7 @@ class _Committed:
 
 
 async def _remove_emptied_directories(context: StageContext, state: CommitState) -> None:
-    """Removes directories that held only superseded files, deepest first. A courtesy: failures are ignored."""
+    """Removes directories that held only superseded files, deepest first; ignores failures."""
     store, layout = context.store, context.layout
     if not store.capabilities.directories:
         return
@@ -235,9 +210,9 @@ async def _remove_emptied_directories(context: StageContext, state: CommitState)
 
 
 async def _keep_records(context: StageContext) -> None:
-    """Copies the job's records to a directory of its own in the diagnostics directory; a failure only warns.
+    """Copies the job's records to the diagnostics directory; logs a failure.
 
-    As in Hadoop; but it deletes nothing there: a directory of that name may be another user's.
+    As in Hadoop, but nothing is deleted there: a directory of that name may be another user's.
     """
     layout, store, other = context.layout, context.store, None
     try:

@@ -1,8 +1,4 @@
-"""The steps of a commit, from the first stage to the last.
-
-Each may run again, or beside another driver of the job, and then does what is left to do. A step that fails says so by
-its error; where the job stands then is for the loop in `job_commit` to find out.
-"""
+"""The steps of a commit, from the intent to cleanup; each may run again, or beside another driver."""
 
 from __future__ import annotations
 
@@ -27,12 +23,12 @@ _log = job_logger("committer.committers")
 
 
 async def decide(call: JobCall, position: Position) -> Led:
-    """From the intent to the decision: what wins, what stands in the way, what makes room."""
+    """Declares the intent, loads and checks the job, decides."""
     context, deciding = call.context, call.deciding
     await call.prove_joined()
     intent = deciding.intent_for(context)
-    # A cancellation from here on leaves intent and entry, and what was taken of a job by listing: another driver of it
-    # may rest on that, and abort, recover or another commit takes over from there.
+    # After a cancellation, intent, entry and taken task output stay: another driver may rest on them, and
+    # abort, recover or another commit continues from there.
     deciding.began = True
     await DeclareIntent(context).run(intent)
     # LoadRecords, DeclareScope, RefuseNeighbours, InspectDestination, ListSuperseded, FindTargets, Preflight
@@ -42,7 +38,7 @@ async def decide(call: JobCall, position: Position) -> Led:
         sealed = bool(promotions) and not context.layout.is_out_of_reach
         content = decision_content(context, prepared, sealed=sealed)
         decided = await DecideCommit(context).run(content)
-        # What the other passes over the files need longer than what else was prepared.
+        # The files are read again, after the rest of `prepared` is closed.
         on_disk = call.take_from_disk(prepared.loaded)
     decision = decided.decision
     own = decision.driver == context.driver
@@ -76,27 +72,27 @@ async def decide(call: JobCall, position: Position) -> Led:
     )
     call.state.promotions, call.state.attempts = promotions, prepared.loaded.attempts.keys()
     await call.keep_old_files(call.state)
-    # Made a moment ago. What other drivers did since is met where it matters: a fence by the first rename, an
-    # outcome when this driver's is created.
+    # Decided a moment ago, so nothing is read. What other drivers did since shows later: a fence at the first
+    # rename, an outcome when this driver creates its own.
     return position
 
 
 async def decide_as_intended(call: JobCall, position: Position) -> Led:
-    """Decides what a driver that died had begun to commit."""
+    """Decides as the intent of a dead driver says."""
     intent = await intent_of(call.context, position, force=call.force)
     call.deciding = Deciding.as_intended(intent)
     return await decide(call, position)
 
 
 async def decide_if_forced(call: JobCall, position: Position) -> Led:
-    """Decides by a listing what no driver began to commit, if the caller forces it; else refuses."""
+    """Decides by a listing if the caller forces it; else refuses."""
     check_forced(call.context, force=call.force)
     call.deciding = Deciding.as_intended(None)
     return await decide(call, position)
 
 
 async def publish(call: JobCall, position: Position) -> Led:
-    """Publishes every file, writes the outcome."""
+    """Publishes every file, creates the outcome."""
     await call.make_ready(position)
     state = await call.state_of(position)
     call.publishing = True
@@ -111,7 +107,7 @@ async def publish(call: JobCall, position: Position) -> Led:
         extra={"files": published.files, "bytes": published.size},
     )
     ended = await EndJob(call.context).run((state.decision, "committed", ""))
-    # From here on nothing of it is put back, however the rest goes.
+    # The job is committed: nothing is rolled back from here on.
     call.publishing = ended.outcome.outcome != "committed"
     return replace(position, standing=standing_of(ended.outcome), outcome=ended.outcome, ended=ended)
 
@@ -125,7 +121,7 @@ async def finish(call: JobCall, position: Position) -> Led:
     await call.prove_batches(state)
     published = call.published or await published_before(context, state)
     call.published = published
-    # DeleteSuperseded (by uploads), SaveFileList, SaveSuccess, what keeps records, CleanupJob, SaveReport, RemoveJob.
+    # DeleteSuperseded (by uploads), SaveFileList, SaveSuccess, _keep_records, CleanupJob, SaveReport, RemoveJob.
     finished = await finish_committed(context, state, published, call.action, position.ended)
     return report_of(
         context,

@@ -1,4 +1,4 @@
-"""One call for one job: what its caller wants, and what the driver knows of the job by now."""
+"""State of one call for one job: the caller's wish, and what the driver knows of the job."""
 
 from __future__ import annotations
 
@@ -34,32 +34,28 @@ from committer.stages.undo.seal import sealed_layout
 from committer.stores.helpers import exists
 
 Led: TypeAlias = JobReport | Position | None
-"""What a step led to: the report that ends the call, None where there is none to give, or where the job stands now."""
+"""Result of a step: the report that ends the call, None to end it without one, or the job's new position."""
 
 
 class JobCall:
-    """What one call does for one job, and what it knows of the job by now.
+    """State of one call for one job.
 
     Args:
-        context: The job, with the choices to use until a decision says which.
-        action: How its files become visible.
-        wish: What the caller wants.
-        force: The caller vouches for what the engine cannot see: that no other driver is alive, that a listing counts.
-        deciding: By what the job is to be decided, where the caller commits it.
+        context: The job, with the configuration that holds until a decision is read.
+        force: The caller vouches that no other driver is alive, or that a listing counts.
+        deciding: Inputs of the decision, if the caller commits the job.
 
     Attributes:
-        context: The job, with the decision's choices once that was read.
-        decision: The decision that is carried out, once it was made or read.
-        outcome: The outcome that was seen last.
-        state: What the decision rests on, once it was made or read.
-        resources: What is closed at the end of the call.
-        published: What was published, as far as it is known.
-        refusal: What a publish action was refused for, for good: the job is taken back for it.
-        aborted: Whether this driver cleaned up behind a decision against the job.
-        publishing: Whether this call began to publish, and did not end the job yet.
-        started: When it began, on the runtime's clock.
-        proved: Whether this process tried what the store can do there.
-        overtaken: What failed before the decision, or after the outcome, where another driver brought the job on.
+        context: The job; once a decision is read, with its configuration.
+        decision: The decision that is carried out.
+        outcome: The last outcome that was read.
+        state: The decision's inputs, once they were made or read.
+        refusal: The definite refusal for which the job is rolled back.
+        aborted: Whether this driver cleaned up after a decision against the job.
+        publishing: Whether this call began to publish, and the job has not ended.
+        started: When the call began, on the runtime's clock.
+        proved: Whether this process has probed the store.
+        overtaken: The failure before the decision or after the outcome, if another driver advanced the job.
     """
 
     def __init__(
@@ -89,11 +85,11 @@ class JobCall:
         self.proved: bool = context.proved
 
     async def look(self) -> Position:
-        """Looks where the job stands; from the first decision that stands there on, by the choices of that."""
+        """Reads the job's position; takes over the configuration of the first decision."""
         return self.adopt(await look_where_it_stands(self.context))
 
     def adopt(self, position: Position) -> Position:
-        """Goes by the choices of the first commit decision that is met; that of a job that is over says nothing."""
+        """Takes over the configuration of the first commit decision, unless the job is over."""
         decision = position.decision
         if decision is None or self.decision is not None or position.standing is Standing.OVER:
             return position
@@ -106,7 +102,7 @@ class JobCall:
         return position
 
     async def state_of(self, position: Position) -> CommitState:
-        """What the decision rests on: in memory where this driver made it, else read from the store."""
+        """Returns the decision's inputs: from memory if this driver made them, else read from the store."""
         decision = position.decision
         if decision is None:
             raise AssertionError(position.standing)
@@ -116,17 +112,17 @@ class JobCall:
         return self.state
 
     def take_from_disk(self, loaded: LoadedRecords) -> NumberedSpill[KeptEntries] | None:
-        """What the driver's disk keeps of the records, kept from now on until the end of the call."""
+        """Keeps the records on this driver's disk until the end of the call."""
         on_disk, loaded.on_disk = loaded.on_disk, None
         if on_disk is not None:
             self.resources.push_async_callback(on_disk.close)
         return on_disk
 
     async def keep_old_files(self, state: CommitState) -> None:
-        """Keeps the lists of old files on this driver's disk, where no fence can keep its late moves out.
+        """Copies the lists of old files to this driver's disk, on stores where no fence stops its delayed moves.
 
-        Another driver may take the job back and clean it up meanwhile: what this one moves aside after that is known to
-        it alone, and the side files of the decision are gone. No call where they are few; else one a side file.
+        Another driver may roll the job back and clean up meanwhile, with the decision's side files: then only
+        this driver knows what it moved aside. No call if there are few files; else one a side file.
         """
         can = self.context.store.capabilities
         if can.atomic_directory_rename or not can.atomic_file_rename:
@@ -147,20 +143,16 @@ class JobCall:
         return kept
 
     async def make_ready(self, position: Position) -> None:
-        """What a driver owes before it carries out a decision, most of it when another driver made that."""
+        """Prepares this driver to carry out a decision, which another driver may have made."""
         if self.state is not None:
             return
-        # Its driver may have died, or been refused, before it forced the name of the decision to the disk.
+        # The deciding driver may have died, or been refused, before it synced the decision's name to disk.
         await sync_directories(self.context, [self.context.layout.job_directory], missing_ok=True)
         if position.standing is not Standing.COMMITTED:
             await self.prove_abilities()
 
     def check_roots(self, position: Position) -> None:
-        """Refuses a decision that publishes below roots which the caller did not give.
-
-        Raises:
-            ConfigurationError: It does. Nothing was changed.
-        """
+        """Refuses a decision that publishes below roots which the caller did not give."""
         if position.decision is not None:
             refuse_roots_not_given(
                 self.context.layout,
@@ -170,31 +162,28 @@ class JobCall:
             )
 
     async def prove_abilities(self) -> None:
-        """Finds out what the store can do here, once: a disk's missing abilities show only when they are tried.
+        """Probes the store once, and refuses one that cannot publish or roll back.
 
-        Whether the job can be taken back, and where its old files are kept then, depends on them. The process that set
-        the job up found out; any other has to. Where a write makes its parents nothing is tried: such a store says what
-        it can do, and the trial would make the directory of a job again that another driver cleans up meanwhile.
-
-        Raises:
-            UnsupportedError: It cannot do what publishing and taking back rest on.
+        A disk's missing abilities show only in a trial; the process that set the job up tried already. On
+        stores where a write creates its parents nothing is tried: their capabilities are known, and the trial
+        could recreate the directory of a job that another driver cleans up.
         """
         context = self.context
         if self.proved or context.store.capabilities.implicit_parents:
             return
         if not await exists(context.store, context.layout.job_attempt_directory):
             return
-        # Another driver may clean up meanwhile: then nothing is left that asks for them.
+        # Another driver may clean up meanwhile; then no ability is needed.
         with contextlib.suppress(StoreNotFoundError):
             await context.store.probe(context.layout.job_attempt_directory)
         check_store(context, self.action.needs, operation="commit_job")
         self.proved = True
 
     async def prove_batches(self, state: CommitState) -> None:
-        """Finds out whether old files may be deleted many at a time, where they are more than one call takes.
+        """Probes whether old files may be deleted in batches, if they are more than one call takes.
 
-        A driver that meets a job after its outcome tried nothing, and needs none of it but for this: without it the
-        files are deleted one by one, and so they are where the trial fails.
+        Only a driver that meets a job after its outcome has not probed yet. After a failed trial files are
+        deleted one by one.
         """
         context = self.context
         can = context.store.capabilities
@@ -204,17 +193,14 @@ class JobCall:
         if can.atomic_file_rename or can.conditional_batch_delete or not can.conditional_delete:
             return
         with contextlib.suppress(CommitterError):
-            # Where it is gone another driver cleaned up, and the trial's file would come after that.
+            # Without it another driver cleaned up, and the trial's file would be left.
             if await exists(context.store, context.layout.outcome):
                 await context.store.probe(context.layout.job_attempt_directory)
 
     async def prove_joined(self) -> None:
-        """Finds out what the store can do for a job that Hadoop set up: nothing of this engine tried it yet.
+        """Probes the store for a job that Hadoop set up, and refuses one that cannot publish or roll back.
 
-        Hadoop's committer asks less of a store: by what it set up a file of another job could be replaced here.
-
-        Raises:
-            UnsupportedError: It cannot do what publishing and taking back rest on.
+        Hadoop's committer needs less of a store: without the probe, another job's file could be replaced.
         """
         if self.proved or not self.context.spec.hadoop or not self.action.needs:
             return

@@ -1,8 +1,8 @@
-"""The job-commit core: takes the steps of the state table until a job is over.
+"""The job-commit core: a loop that reads a job's position and takes the step of the state table, until the job
+is over.
 
-Each step may run again, or beside another driver of the job, and then does what is left to do. A step that fails says
-so by its error, and the loop looks again where the job stands: another driver may have brought it on, and then the
-table says what follows; else the error is the caller's.
+After a failed step it reads the position again: another driver may have advanced the job; else the caller gets
+the error.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _TAKING: Final[Mapping[Step, _Taking]] = {
 
 
 async def take(call: JobCall, step: Step, position: Position) -> Led:
-    """Takes a step from where the job stands."""
+    """Takes a step from a position."""
     if position.standing is not Standing.OVER:
         call.outcome = position.outcome or call.outcome
     return await _TAKING[step](call, position)
@@ -83,11 +83,7 @@ _LONGEST_S: Final = 5.0
 
 
 class Turn:
-    """The tries of one commit to get its turn among other jobs, within `CommitterConfig.busy_timeout`.
-
-    Args:
-        call: The commit.
-    """
+    """Waiting of one commit for other jobs, within `CommitterConfig.busy_timeout`."""
 
     def __init__(self, call: JobCall) -> None:
         self._call = call
@@ -95,19 +91,15 @@ class Turn:
         self._pause = _SHORTEST_S
 
     async def wait(self, busy: DestinationBusyError, step: Step, position: Position) -> Led:
-        """Waits until no owner has the entry of a live job; returns where this job is then.
+        """Waits until no live job that refused this one has an entry; returns this job's new position.
 
-        The driver has deleted its entry, so it excludes no other job meanwhile. It writes the intent of its next try,
-        so that it does not look dead. Each try has a new driver name: a delayed delete of an entry or intent must not
+        The driver has deleted its entry, so it excludes no other job meanwhile. The intent of its next try
+        shows that it is alive. Each try has a new driver name: a delayed delete of an entry or intent must not
         hit the next one. Each look costs one listing, and up to 3 calls an entry.
 
-        Args:
-            busy: The error of the last try.
-            step: Its step.
-            position: Where the job was before it.
-
         Raises:
-            DestinationBusyError: `busy_timeout` is over, counted from the first try; or the driver withdrew in part.
+            DestinationBusyError: `busy_timeout` is over, counted from the first try; or the withdrawal was not
+                complete.
         """
         context = self._call.context
         limit = context.config.busy_timeout or 0.0
@@ -140,24 +132,19 @@ class Turn:
                 free = not any(live.get(owner) for owner in busy.owners)
 
 
-# Every look finds the job further on than the one before, so a handful is plenty.
+# Each look finds the job advanced, so a handful is plenty.
 _LOOKS: Final = 20
 
 
 class JobCommit:
-    """Commits, recovers, rolls back or aborts one job; one object a call.
-
-    Args:
-        context: The job, with the choices to use until a decision says which.
-        action: How its files become visible.
-    """
+    """Commits, recovers, rolls back or aborts one job; one object a call."""
 
     def __init__(self, context: StageContext, action: PublishAction) -> None:
         self._context = context
         self._action = action
 
     async def commit(self, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> JobReport:
-        """Commits the job; goes on where it was decided before."""
+        """Commits the job, or continues a decided one."""
         refuse_unwritable_list(self._context.config)
         call = JobCall(self._context, self._action, Wish.COMMIT, deciding=Deciding(messages_in(task_commits), tasks))
         report = await _reporting(call)
@@ -168,7 +155,7 @@ class JobCommit:
         return report
 
     async def recover(self, *, rollback: bool, force: bool) -> JobReport:
-        """Finishes the job as decided, or takes it back."""
+        """Finishes the job as decided, or rolls it back."""
         call = self._recovery(rollback=rollback, force=force)
         report = await _reporting(call)
         _log_end(report, f"recovered: it {_how_it_ended(call, report)}")
@@ -177,21 +164,18 @@ class JobCommit:
         return report
 
     async def abort(self) -> bool:
-        """Decides against the job and removes it; does nothing for a job that ended or is gone.
-
-        Returns:
-            Whether the job is decided against.
+        """Decides against the job and removes it; returns whether it did.
 
         Raises:
-            JobDecidedError: It is decided to be committed; nothing was deleted.
+            JobDecidedError: The job is decided to be committed; nothing was deleted.
         """
         with audit(ji=self._context.layout.job_id), self._context.statistics.timed(names.JOB_STAGE_ABORT):
             return await _bring_to_end(JobCall(self._context, self._action, Wish.ABORT)) is not None
 
     async def check_recover(self, *, rollback: bool, force: bool) -> None:
-        """Raises what `recover` would raise from where the job stands; changes nothing.
+        """Raises what `recover` would raise from the job's position; changes nothing.
 
-        What shows only when it is tried is not foreseen, nor what a commit of an undecided job would be refused for.
+        Not foreseen is what only a trial shows, and what would refuse the commit of an undecided job.
         """
         call = self._recovery(rollback=rollback, force=force)
         position = await call.look()
@@ -218,7 +202,7 @@ class JobCommit:
 
 
 async def _bring_to_end(call: JobCall) -> JobReport | None:
-    """Takes the step that the table names, from where the job stands, until one ends the call."""
+    """Takes the step that the table names until one ends the call."""
     async with call.resources:
         position = await call.look()
         turn, looks = Turn(call), _LOOKS
@@ -249,7 +233,7 @@ async def _bring_to_end(call: JobCall) -> JobReport | None:
 
 
 async def _reporting(call: JobCall) -> JobReport:
-    """Runs with heartbeat, statistics and audit; saves the summary whatever fails."""
+    """Runs the loop with heartbeat, statistics and audit; saves the summary if it fails."""
     context = call.context
     try:
         with audit(ji=context.layout.job_id), context.statistics.timed(names.COMMITTER_COMMIT_JOB):
@@ -267,7 +251,7 @@ async def _reporting(call: JobCall) -> JobReport:
             raise AssertionError(call.wish)
         return report
     except JobUndecidedError:
-        # Nothing was tried, so there is nothing to report.
+        # No step was tried, so there is nothing to report.
         raise
     except BaseException as error:
         saving = partial(
@@ -276,7 +260,7 @@ async def _reporting(call: JobCall) -> JobReport:
             success=getattr(error, "outcome", "") == "committed",
             published=call.published,
             error=error,
-            # The driver that ended a job that is gone knew better.
+            # The driver that ended a removed job knew more.
             only_if_absent=isinstance(error, JobNotFoundError),
         )
         await run_shielded(saving, bound_s=UNDO_BOUND_S)
@@ -287,7 +271,7 @@ def _how_it_ended(call: JobCall, report: JobReport) -> str:
     if report.success:
         return "is committed"
     if call.decision is None and not call.aborted:
-        # A report tells it, of a job that is gone.
+        # The summary says it, of a removed job.
         return "was rolled back, or aborted, before"
     return "is aborted" if call.aborted else "is rolled back"
 

@@ -1,4 +1,4 @@
-"""The complete list of what a job committed: kept when the job ends, found again by readers of a report."""
+"""The complete list of a job's committed files: written when the job ends, found again from a report."""
 
 from __future__ import annotations
 
@@ -32,11 +32,7 @@ _REPORT_PLACES: Final = ("summary_report_directory", "file_list_directory")
 
 
 def refuse_unwritable_list(config: CommitterConfig) -> None:
-    """Refuses a job whose list could not be written, before it does anything.
-
-    Raises:
-        ConfigurationError: The list is to be Parquet, and pyarrow is not there.
-    """
+    """Refuses a Parquet list if pyarrow is missing."""
     if config.file_list_directory:
         check_format(config.file_list_format)
 
@@ -44,10 +40,7 @@ def refuse_unwritable_list(config: CommitterConfig) -> None:
 async def refuse_unwritable_places(context: StageContext) -> None:
     """Refuses a job whose summary report or file list could not be written.
 
-    Writes an empty file to each directory and deletes it: 3 calls a directory, none if the config names none.
-
-    Raises:
-        ConfigurationError: The store refused the file, or cannot be opened. The directory may have been created.
+    Writes and deletes an empty file in each directory: 3 calls a directory, none if the config names none.
     """
     config = context.config
     asked = {text: name for name in _REPORT_PLACES if (text := getattr(config, name))}
@@ -77,7 +70,7 @@ async def refuse_unwritable_places(context: StageContext) -> None:
 
 async def _try_to_write(store: Store, probe: StorePath) -> None:
     async def delete() -> None:
-        # A user may have the right to write there, and none to delete.
+        # A user may be allowed to write there, but not to delete.
         with suppress(CommitterError):
             await store.delete_file(probe)
 
@@ -88,30 +81,23 @@ async def _try_to_write(store: Store, probe: StorePath) -> None:
 
 
 class KeptList(NamedTuple):
-    """What became of the list.
-
-    Attributes:
-        uri: Its first part; empty where there is none.
-        problem: Why there is none although one was asked for.
-    """
+    """The URI of the list's first part, or why there is none although one was asked for."""
 
     uri: str = ""
     problem: str = ""
 
     @property
     def diagnostics(self) -> dict[str, str]:
-        """The same for `_SUCCESS` and the summary."""
+        """The non-empty fields, for `_SUCCESS` and the summary."""
         told = {FILE_LIST: self.uri, FILE_LIST_PROBLEM: self.problem}
         return {name: text for name, text in told.items() if text}
 
 
 async def keep_list(context: StageContext, state: CommitState, *, fresh: bool) -> KeptList:
-    """Writes the list when the job asks for one; never raises a `CommitterError`: the job is committed.
+    """Writes the list if the job asks for one; never raises a `CommitterError`.
 
     Args:
-        context: The job.
-        state: What was decided.
-        fresh: Whether the job's records still stand; else another driver wrote the list, and it is looked for.
+        fresh: Whether the job's records still exist; else another driver wrote the list, and it is looked up.
     """
     config, layout = context.config, context.layout
     if not config.file_list_directory:
@@ -127,7 +113,7 @@ async def keep_list(context: StageContext, state: CommitState, *, fresh: bool) -
                 saving = SaveFileList(context, store=store, directory=directory, expected=expected)
                 return KeptList((await saving.run(state.files)).uri)
         except CommitterError:
-            # Another driver of this job may have ended it meanwhile, and have written the same.
+            # Another driver of the job may have ended it meanwhile, and written the same list.
             if await exists(context.store, layout.decision) or not await exists(store, first):
                 raise
         return KeptList(first.uri if await exists(store, first) else "")
@@ -140,7 +126,7 @@ async def keep_list(context: StageContext, state: CommitState, *, fresh: bool) -
 
 
 def list_told(context: StageContext, record: SuccessData) -> KeptList:
-    """What a `_SUCCESS` or summary says of the job's list, as far as it may be believed (G10)."""
+    """Reads the list's URI from a `_SUCCESS` or summary, as far as the record is trusted (G10)."""
     told = record.diagnostics.get(FILE_LIST, "")
     layout = context.layout
     path = list_named(told, layout.job_id, layout.destination, context.config.file_list_directory)
@@ -148,7 +134,7 @@ def list_told(context: StageContext, record: SuccessData) -> KeptList:
 
 
 async def store_of(context: StageContext, directory: StorePath) -> Store:
-    """The store of a place that the caller named: the job's, or another, which the caller closes."""
+    """Returns the store of a directory that the caller named: the job's, or another one, to be closed after use."""
     destination = context.layout.destination
     if (directory.scheme, directory.authority) == (destination.scheme, destination.authority):
         return context.store

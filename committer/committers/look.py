@@ -1,4 +1,4 @@
-"""Reading where a job stands: the records in its directory, concluded from by `standing.classify`."""
+"""Reads a job's position from the records in its directory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,11 @@ _LOOKS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a job stands, and the records that say so.
+    """The standing of a job, and the records that prove it.
 
     Attributes:
-        standing: Where.
-        found: What stands in its directory; None where that is gone, or was not listed.
-        decision: The decision, where one stands.
-        outcome: The outcome, where one stands, or is kept.
-        ended: What this driver's `EndJob` found; None where another one ended the job.
+        found: The entries of its directory; None if that is gone or was not listed.
+        ended: What this driver's `EndJob` found; None if another driver ended the job.
     """
 
     standing: Standing
@@ -38,13 +35,13 @@ class Position:
 
 
 async def look_where_it_stands(context: StageContext) -> Position:
-    """Reads where a job stands: 1 call for one that is not decided, 3 or 4 for a decided one.
+    """Reads a job's position: 1 call for an undecided job, 3 or 4 for a decided one.
 
-    The setup record is looked for last: a removal deletes it first. Where it vanished since the listing, all is read
-    again: what was read before may be of a job that has ended since.
+    The setup record is read last: a removal deletes it first. If it vanished since the listing everything is
+    read again: the rest may be of a job that has ended since.
 
     Raises:
-        RecordError: What stands in the place of a record is none.
+        RecordError: A record is damaged.
         JobStateError: The directory changed at each of several looks.
     """
     for _look in range(_LOOKS):
@@ -95,5 +92,5 @@ async def _look_once(context: StageContext) -> Position | None:
 
 
 def standing_of(outcome: JobOutcome) -> Standing:
-    """Where a decided job stands that has this outcome."""
+    """Returns the standing of a decided job with this outcome."""
     return Standing.COMMITTED if outcome.outcome == "committed" else Standing.ROLLED_BACK

@@ -3,13 +3,12 @@
 Below the destination D of job J, attempt N, beside what every committer has (`committer.layout`)::
 
     D/__magic_job-J/job-J/NN/<task>.pendingset                     records under the task's name
-    D/__magic_job-J/job-J/NN/tasks/<attempt>/__base/<nonce>/…      what waits of a task attempt, until it commits
-    D/__magic_job-J/job-J/NN/uploads/<attempt>-<nonce>/            which uploads it began
+    D/__magic_job-J/job-J/NN/tasks/<attempt>/__base/<nonce>/…      records of single files, until the attempt commits
+    D/__magic_job-J/job-J/NN/uploads/<attempt>-<nonce>/            lists of the uploads that a run began
 
 By message only tasks that write by S3A itself (Spark's own writers) leave anything there, below
-``tasks/<attempt>-<nonce>/__base/``.
-
-Source of the names: ``MagicCommitPaths``, ``CommitUtilsWithMR`` (since HADOOP-18797, Hadoop 3.4.0).
+``tasks/<attempt>-<nonce>/__base/``. Source of the names: ``MagicCommitPaths``, ``CommitUtilsWithMR`` (since
+HADOOP-18797, Hadoop 3.4.0).
 """
 
 from __future__ import annotations
@@ -46,61 +45,60 @@ from committer.stores.upload_ends import end_upload
 
 
 class MagicLayout(JobLayout):
-    """The paths of a job by listing whose task records are Hadoop's pending sets."""
+    """Paths of a job by listing whose task records are Hadoop's pending sets."""
 
     beside_prefix: ClassVar[str] = MAGIC_JOB
     record_suffix: ClassVar[str] = PENDING_SET_SUFFIX
     record_kind: ClassVar[str] = "pending set"
 
     def _place_records(self) -> tuple[StorePath, StorePath]:
-        # Hadoop's cleanup of the job deletes all that lies there, lists of uploads too.
+        # Hadoop's cleanup of the job deletes everything there, lists of uploads too.
         attempt = attempt_directory(self)
         return attempt, attempt / "uploads"
 
     def record_name(self, path: StorePath) -> str:
-        """Of a pending set its bare name."""
+        """Returns a record's name: the bare name for a pending set."""
         return path.name if path.parent == self.manifests else super().record_name(path)
 
     def record_path(self, name: str) -> StorePath:
-        """Where the record of that name is."""
+        """Returns the path of a record."""
         return self.manifests / name if name.endswith(PENDING_SET_SUFFIX) else super().record_path(name)
 
 
 def attempts_directory(layout: JobLayout) -> StorePath:
-    """The directory of a job's attempts."""
+    """Returns the directory of a job's attempts."""
     return layout.destination / f"{MAGIC_JOB}{layout.unique_id}" / f"job-{layout.unique_id}"
 
 
 def attempt_directory(layout: JobLayout) -> StorePath:
-    """The directory of the job attempt."""
+    """Returns the directory of the job attempt."""
     return attempts_directory(layout) / f"{layout.job_attempt:02d}"
 
 
 def task_attempt_directory(layout: JobLayout, attempt_id: str) -> StorePath:
-    """Where all runs of a task attempt say which of their files wait, until it commits.
+    """Returns the directory where all runs of a task attempt record their files until it commits.
 
-    Hadoop's task commit and abort read and delete all below `__base` in it, by the attempt's id alone.
+    Hadoop's task commit and abort read and delete everything below its `__base`, by the attempt's id alone.
     """
     return attempt_directory(layout) / "tasks" / attempt_id
 
 
 def run_directory(layout: JobLayout, attempt_id: str, nonce: str) -> StorePath:
-    """Where one run of it does."""
+    """Returns the directory where one run of a task attempt records its files."""
     return task_attempt_directory(layout, attempt_id) / "__base" / nonce
 
 
 async def places_of_records(context: StageContext) -> list[StorePath]:
-    """What in a job's magic directory names uploads: pending sets, directories of attempts that did not commit, and the
-    lists of this engine's.
+    """Lists what names uploads in a job's magic directory: pending sets, attempts' directories, this engine's lists.
 
-    Of every job attempt: a later one of Hadoop's commits nothing of an earlier one, and all that tells of either goes
-    with the one directory. One listing, and three a job attempt.
+    Of every job attempt: a later one of Hadoop's commits nothing of an earlier one, and one cleanup deletes
+    both. One listing, and three a job attempt.
     """
     found: list[StorePath] = []
     for attempt in await children_of(context.store, attempts_directory(context.layout)):
         if not (attempt.is_directory and attempt.path.name.isdecimal()):
             continue
-        # A set that an abort took, and did not delete any more, has another suffix behind its own.
+        # A set that an abort renamed but did not delete has another suffix behind its own.
         found += [
             child.path
             for child in await children_of(context.store, attempt.path)
@@ -114,15 +112,15 @@ async def places_of_records(context: StageContext) -> list[StorePath]:
 
 
 def is_place_of(place: StorePath, winners: AbstractSet[str]) -> bool:
-    """Whether a place that `places_of_records` found is of one of these tasks, or task attempts."""
+    """Returns whether a place that `places_of_records` found is of one of these tasks or task attempts."""
     return place.name.removesuffix(PENDING_SET_SUFFIX) in winners
 
 
 async def recorded_uploads(context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-    """The uploads that a pending set names, or the records below a task attempt's directory; by path and id.
+    """Yields path and id of the uploads that a pending set names, or the records below an attempt's directory.
 
-    One read for a set; else a listing for each directory, and a read for each record. What is damaged, or lies neither
-    below the destination nor below a root (G10), is passed over with a warning: such an upload stays, and ``committer
+    One read for a set; else a listing for each directory, a read for each record. Damaged records, and paths
+    outside destination and roots (G10), are skipped with a warning: such an upload stays, and ``committer
     uploads list`` shows it.
     """
     if PENDING_SET_SUFFIX in place.name:
@@ -143,18 +141,20 @@ async def recorded_uploads(context: StageContext, place: StorePath) -> AsyncIter
 
 
 class MessageForms(ManifestForms):
-    """This engine's task manifests, of a job by message."""
+    """Record format of a job by message: this engine's task manifests."""
 
     def __init__(self) -> None:
         super().__init__("magic", like_s3a=True)
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
-        """What S3A notes of files that tasks write by its magic paths, as those of Spark's own writers do; no call."""
+        """Returns the magic directory, where tasks that write by S3A's magic paths (Spark's own writers) leave
+        records; no call.
+        """
         return [FileStatus(attempts_directory(context.layout).parent, True, 0)]
 
 
 class PendingSetForms(ManifestForms):
-    """Pending sets in the job's magic directory, where Hadoop's tasks and drivers look for them."""
+    """Record format of pending sets in the job's magic directory, where Hadoop's tasks and drivers look for them."""
 
     names_directories = False
 
@@ -162,47 +162,42 @@ class PendingSetForms(ManifestForms):
         super().__init__("magic", like_s3a=True)
 
     def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
-        """A pending set, which names no directories."""
+        """Encodes a pending set, which names no directories."""
         return set_of(context, output)
 
     def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
-        """The manifest that a pending set amounts to."""
+        """Converts a pending set to a task manifest."""
         return manifest_of(context, data, path=path)
 
     def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
-        """The same, encoded; the copy of one that a decision rests on is one already."""
+        """Returns a record as an encoded manifest; the copy that a decision rests on is one already."""
         is_set = context.layout.is_record(path.name)
         return encode_task_manifest(manifest_of(context, data, path=path)) if is_set else data
 
     async def upload_lists(self, context: StageContext) -> list[StorePath]:
-        """Two listings, and three a job attempt."""
+        """Lists what names uploads: two listings, and three a job attempt."""
         return await places_of_records(context)
 
     def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
-        """By the name of a task, a task attempt, or a run of one."""
+        """Returns whether a place is of a winning task, task attempt or run."""
         return super().is_list_of(place, winners) or is_place_of(place, winners)
 
     async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-        """Those of a run's list; of a pending set, one read; of an attempt, a listing a directory, a read a record."""
+        """Yields the uploads of a run's list, of a pending set, or of an attempt's records."""
         of_list = place.parent.name == context.layout.uploads.name
         async for upload in super().uploads_in(context, place) if of_list else recorded_uploads(context, place):
             yield upload
 
     def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:
-        """What its runs told of each file."""
+        """Returns the directory with the records of an attempt's single files."""
         return [task_attempt_directory(context.layout, attempt_id)]
 
 
 class PendingFiles(UploadedFiles):
-    """Files that wait in uploads, as S3A's magic committer leaves them while their task attempt runs.
+    """Files that wait in uploads, recorded as S3A's magic committer does while their task attempt runs.
 
-    Closing one costs 2 calls more: a marker, an empty object whose metadata says how long the file will be, then the
-    record of its upload, which Hadoop's abort of the attempt goes by. (The order is ``S3MagicCommitTracker``'s.) Each
-    run of an attempt has a directory of its own below the attempt's.
-
-    Args:
-        context: The job, with the attempt's own statistics.
-        identity: Which run of which attempt.
+    Closing one costs 2 calls more: a marker, an empty object whose metadata holds the file's length, then the
+    record of its upload, by which Hadoop aborts the attempt (in ``S3MagicCommitTracker``'s order).
     """
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
@@ -227,7 +222,7 @@ class PendingFiles(UploadedFiles):
         return _RecordedWriter(writer, record)
 
     def kept_at(self, staged: str) -> StorePath:
-        """In an upload, of which a record tells."""
+        """Returns the path of the record of the file's upload."""
         return self._base / f"{staged}{PENDING_SUFFIX}"
 
     async def _record(self, destination: str, staged: str, status: FileStatus) -> None:
@@ -236,7 +231,7 @@ class PendingFiles(UploadedFiles):
         file = self.written(staged, status, absolute=absolute)
         marker = self._base / staged
         if not marker.name.endswith((PENDING_SUFFIX, PENDING_SET_SUFFIX)):
-            # Hadoop would take one of such a name for a record.
+            # Hadoop would take a marker of such a name for a record.
             await put_described(store, marker, b"", metadata={MAGIC_LENGTH: str(file.size)})
         pending = pending_of(self._context, self._identity, file, attempt="")
         data = encode_pending(pending, etags=self._context.config.pending_etags)
@@ -267,10 +262,10 @@ _log = job_logger("committer.committers")
 
 
 class MagicCommitter(Committer):
-    """S3A's magic committer: a file is sent to where it goes, and its upload stays open.
+    """S3A's magic committer: a file is uploaded to its destination, and job commit completes the upload.
 
-    For stores that have uploads and no renames: Amazon S3 and compatibles. By message nothing of it is in Hadoop's
-    form; by listing all that tasks leave is, so that Java's tasks and drivers take part.
+    For stores with uploads and without renames: Amazon S3 and compatible ones. By listing all that tasks leave
+    is in Hadoop's form, so that Java's tasks and drivers can take part; by message nothing is.
     """
 
     name = "magic"
@@ -279,19 +274,19 @@ class MagicCommitter(Committer):
     listed_layout: type[JobLayout] = MagicLayout
 
     def forms(self, spec: JobSpec) -> RecordForms:
-        """Hadoop's pending sets where they are listed, else this engine's task manifests."""
+        """Returns Hadoop's pending sets by listing, else this engine's task manifests."""
         return PendingSetForms() if spec.delivery == "listing" else MessageForms()
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
-        """Uploads to where the files go."""
+        """Returns files that are uploaded to their destinations."""
         by_listing = context.spec.delivery == "listing"
         return PendingFiles(context, identity) if by_listing else UploadedFiles(context, identity)
 
     async def newest_hadoop_attempt(self, store: Store, layout: JobLayout) -> int | None:
-        """The newest that a task of Hadoop's committed to: two listings.
+        """Returns the newest job attempt that a task of Hadoop's committed to: two listings.
 
-        What late tasks of this engine leave of a job that is over looks almost the same, but they name their records by
-        the job's id, and Hadoop by MapReduce's.
+        Late tasks of this engine leave almost the same, but name their records by the job's id, Hadoop by
+        MapReduce's.
         """
         try:
             attempts = [child.path.name async for child in store.list(attempts_directory(layout)) if child.is_directory]
@@ -307,7 +302,7 @@ class MagicCommitter(Committer):
         return None
 
     async def last_task_commit(self, store: Store, layout: JobLayout) -> float:
-        """When the newest pending set was written: one listing, and one a job attempt."""
+        """Returns when the newest pending set was written: one listing, and one a job attempt."""
         newest = 0.0
         for attempt in await children_of(store, attempts_directory(layout)):
             if attempt.is_directory:
@@ -316,7 +311,7 @@ class MagicCommitter(Committer):
         return newest
 
     async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
-        """Runs `CommitTask`; then what told of single files is of no use any more."""
+        """Runs `CommitTask`; then deletes the records of single files."""
         message = await super().commit_task(context, output)
         if context.spec.delivery == "listing":
             identity = output.identity
@@ -324,7 +319,7 @@ class MagicCommitter(Committer):
         return message
 
     async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
-        """Runs `AbortTask`; then nothing is left that it goes by."""
+        """Runs `AbortTask`; then deletes the records of single files."""
         await super().abort_task(context, request)
         if context.spec.delivery == "listing":
             await _forget(context, _place_of(context, request.task, request.attempt, request.nonce))
@@ -339,7 +334,7 @@ def _place_of(context: StageContext, task: int, attempt: int, nonce: str | None)
 
 
 async def _forget(context: StageContext, place: StorePath) -> None:
-    """Deletes the records of single files; what fails here goes with the job's cleanup, Hadoop's too."""
+    """Deletes the records of single files; a failure is left to the job's cleanup, which Hadoop's does too."""
     try:
         await context.store.delete_directory(place, recursive=True)
     except StoreError as error:

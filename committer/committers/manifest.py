@@ -1,4 +1,4 @@
-"""The manifest committer: tasks record what they wrote, job commit renames it into place."""
+"""The manifest committer: tasks record their files, job commit renames them into place."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _NEEDS: Final = {
 
 
 class ManifestCommitter(Committer):
-    """Hadoop's manifest committer, with decisions and outcomes that any driver can go on from.
+    """Hadoop's manifest committer, with decisions and outcomes from which any driver can continue.
 
-    For stores that rename a file atomically without replacing: local disks, ADLS Gen2, and stores of your own that do.
+    For stores that rename a file atomically without replacing: local disks, ADLS Gen2, and stores of your own.
     """
 
     name = "manifest"
@@ -34,9 +34,9 @@ class ManifestCommitter(Committer):
     action: PublishAction = RenameAction()
 
     def forms(self, spec: JobSpec) -> RecordForms:
-        """Hadoop's task manifests."""
+        """Returns Hadoop's task manifests."""
         return ManifestForms(MANIFEST_COMMITTER)
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
-        """Files of the task attempt directory."""
+        """Returns the files of the task attempt directory."""
         return StagedFiles(context, directory)

@@ -25,14 +25,11 @@ from committer.stores.registry import find_store
 def paced(
     store: Store, config: CommitterConfig, statistics: Statistics, *, owned: bool, claim: Claim | None = None
 ) -> PacedStore:
-    """Wraps a store: limits shared by all jobs of the process on its endpoint, counts kept for one job or task.
+    """Wraps a store with limits that all jobs of the process share on its endpoint, and counts for one job or task.
 
     Args:
-        store: The store.
-        config: Says which limits to ask for, and what calls cost.
-        statistics: Where calls are counted.
         owned: Whether closing it closes the store.
-        claim: The limits that were asked for already, for another view of the same opened store.
+        claim: Limits already claimed by another view of the same opened store.
     """
     if claim is None:
         rate = config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
@@ -51,17 +48,14 @@ def paced(
 async def open_store(
     path: StorePath, storage_options: Mapping[str, object] | None = None, config: CommitterConfig | None = None
 ) -> PacedStore:
-    """The store of a path, with limits and retries, for work that belongs to no job; no store call."""
+    """Opens the store of a path, with limits and retries, for work that belongs to no job; no store call."""
     store = await find_store(path, storage_options)
     return paced(store, config or CommitterConfig(), Statistics(), owned=is_owned(storage_options))
 
 
 @asynccontextmanager
 async def store_of_call(path: StorePath, storage_options: Mapping[str, object] | None = None) -> AsyncIterator[Store]:
-    """The store of a path, without limits, for all that one public call does there; opened once and closed at its end.
-
-    What wraps it must not own it (`paced`, `open_context`).
-    """
+    """Opens the store of a path, without limits, for one public call; whatever wraps it must not own it."""
     store = await find_store(path, storage_options)
     try:
         yield store
@@ -72,7 +66,7 @@ async def store_of_call(path: StorePath, storage_options: Mapping[str, object] |
 
 @asynccontextmanager
 async def closed_on_failure(store: Store, *, owned: bool) -> AsyncIterator[None]:
-    """Closes a store that was opened for what turns out not to be possible, shielded; what is not owned stays open."""
+    """Closes an owned store if the block fails."""
     try:
         yield
     except BaseException:
@@ -83,12 +77,12 @@ async def closed_on_failure(store: Store, *, owned: bool) -> AsyncIterator[None]
 
 
 def is_owned(storage_options: Mapping[str, object] | None) -> bool:
-    """Whether a store is opened for this use alone, not a live one that the user gave."""
+    """Returns whether a store is opened for this use alone, not given by the user."""
     return "store" not in (storage_options or {})
 
 
 def fresh_statistics(context: StageContext) -> StageContext:
-    """The same job with counts of its own: for a task attempt, or a second call."""
+    """Returns the same job with statistics of its own, for a task attempt or a second call."""
     statistics = Statistics()
     store = cast("PacedStore", context.store)
     fresh = paced(store.inner, context.config, statistics, owned=store.owned, claim=store.claim)
@@ -96,12 +90,10 @@ def fresh_statistics(context: StageContext) -> StageContext:
 
 
 def as_new_driver(context: StageContext) -> StageContext:
-    """The same job in a driver of its own, which each try to commit it is, with counts of its own.
+    """Returns the same job as a new driver, for another try to commit it.
 
-    What an earlier try wrote or deleted may arrive late, where its answer was lost. It must not meet a record of the
-    same name that another try rests on.
-
-    The counts begin with those of the job's setup: in Hadoop's reports the committer that set the job up has them.
+    A delayed request of an earlier try must not hit a record of this one. The statistics begin with the job's
+    setup, as in Hadoop's reports.
     """
     fresh = replace(fresh_statistics(context), driver=current_runtime().nonce())
     fresh.statistics.merge(context.statistics.snapshot().only(names.JOB_STAGE_SETUP))

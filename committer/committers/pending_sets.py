@@ -1,7 +1,7 @@
-"""Pending sets: task commits in the records of S3A's committers.
+"""Pending sets: task records of S3A's committers, by which tasks and drivers in Java and Python take part in
+one job.
 
-A pending set is how tasks and drivers of either language reach each other. Inside this engine a task's record is a task
-manifest: a set is turned into one when it is loaded, and the copy that a decision rests on is that manifest.
+The engine converts a set to a task manifest when it loads it; a decision rests on copies of that manifest.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from committer.stages.names import is_absolute
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 
 NONCE: Final = "committer.nonce"
-"""What the extra data of an upload of this engine holds: which run of the attempt began it, and so its stamp."""
+"""Key in an upload's extra data: the nonce of the run that began it, and so its stamp."""
 
 TASK_ATTEMPT: Final = "task.attempt.id"
-"""What the extra data of a set holds where Hadoop puts it too; Hadoop keeps it in memory and never writes it."""
+"""Key in a set's extra data, where Hadoop has it in memory too; Hadoop never writes it."""
 
 _WHAT: Final = "pending set"
 _NONCE: Final = re.compile(r"[0-9a-f]{1,64}\Z")
@@ -46,17 +46,12 @@ _MD5: Final = re.compile(r"[0-9a-fA-F]{32}\Z")
 
 
 def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskManifest:
-    """The task manifest that a pending set amounts to; where its files go is not looked at yet (G10).
+    """Converts a pending set to a task manifest; its files' paths are not checked yet (G10).
 
-    A file that another engine sent has no stamp: its etag proves it, which S3 makes of those of its parts.
-
-    Args:
-        context: The job.
-        data: The record.
-        path: Where it lies; its name says which task.
+    A file that another engine sent has no stamp: its etag proves it, which S3 computes from those of its parts.
 
     Raises:
-        RecordError: It is none that could be committed, or of another job or bucket.
+        RecordError: It cannot be committed, or is of another job or bucket.
     """
     layout, source = context.layout, str(path)
     record = decode_pending_set(data, source=source)
@@ -68,10 +63,10 @@ def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskM
     if layout.is_record(path.name):
         task = path.name.removesuffix(layout.record_suffix)
     else:
-        # Taken by an abort of an attempt, whose task it is of.
+        # An abort renamed it: the attempt tells the task.
         task = task_in(attempt or aborted_attempt(layout, path.name))
     files: list[FileEntry] = []
-    # Of Hadoop's staging committers a set names no attempt. None of another run goes by its task's name.
+    # A set of Hadoop's staging committers names no attempt; its task's name is unique to its run.
     run = _run_of(attempt or task, record.extraData)
     for index, one in enumerate(record.commits):
         try:
@@ -82,7 +77,7 @@ def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskM
         upload = entry_of_pending(one)
         files.append(
             FileEntry(
-                # Nothing stands there: it says whose the file is, and no other file of the attempt has that number.
+                # No file has this path: it tells whose file it is, and is unique in the attempt.
                 s=(layout.tasks / run / str(index)).uri,
                 d=target.uri,
                 z=one.length,
@@ -102,11 +97,11 @@ def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskM
 
 
 def set_of(context: StageContext, output: TaskOutput) -> bytes:
-    """The pending set of what a task attempt wrote."""
+    """Encodes the pending set of a task attempt's files."""
     layout, identity = context.layout, output.identity
     attempt = layout.task_attempt_id(identity.task, identity.attempt)
     record = PendingSet(
-        # A driver of Hadoop's is given this id, and refuses a record with another.
+        # Hadoop's driver is given this id, and refuses a record with another.
         jobId=layout.unique_id,
         commits=tuple(pending_of(context, identity, file, attempt=attempt) for file in output.files),
         extraData={TASK_ATTEMPT: attempt, NONCE: identity.nonce},
@@ -116,17 +111,7 @@ def set_of(context: StageContext, output: TaskOutput) -> bytes:
 
 
 def pending_of(context: StageContext, identity: AttemptIdentity, file: WrittenFile, *, attempt: str) -> PendingCommit:
-    """What Hadoop is told of one file that waits.
-
-    Args:
-        context: The job.
-        identity: Which run of which attempt wrote it.
-        file: The file, with its upload.
-        attempt: The attempt's id; empty while it may still be aborted, as in Hadoop.
-
-    Raises:
-        RecordError: It waits in no upload.
-    """
+    """Returns Hadoop's record of one uploaded file; `attempt` is empty while it may still be aborted, as in Hadoop."""
     if file.upload is None:
         raise RecordError(f"{file.name} waits in no upload", operation="commit_task", path=file.name)
     now = context.runtime.now()
@@ -149,10 +134,10 @@ def pending_of(context: StageContext, identity: AttemptIdentity, file: WrittenFi
 
 
 def target_of(layout: JobLayout, pending: PendingCommit) -> StorePath:
-    """Where the file of a recorded upload will stand; not proved to be inside yet (G10).
+    """Returns the path of a recorded upload's file, not checked yet (G10).
 
     Raises:
-        InvalidPathError: It is of another bucket, or no path spells its key.
+        InvalidPathError: It is of another bucket, or its key is no path.
     """
     destination, key = layout.destination, pending.destinationKey
     if pending.bucket != destination.authority:
@@ -163,7 +148,7 @@ def target_of(layout: JobLayout, pending: PendingCommit) -> StorePath:
 
 
 def entry_of_pending(pending: PendingCommit) -> UploadEntry:
-    """What this engine's records say of an upload that Hadoop recorded."""
+    """Converts Hadoop's record of an upload to this engine's."""
     checksums = tuple(part.checksum for part in pending.etags if part.checksum)
     algorithm = pending.etags[0].checksumAlgorithm
     whole = algorithm is not None and len(checksums) == len(pending.etags)
@@ -176,9 +161,9 @@ def entry_of_pending(pending: PendingCommit) -> UploadEntry:
 
 
 def composite_etag(etags: tuple[str, ...]) -> str | None:
-    """The etag that S3 gives a file of these parts: the MD5 of theirs, and how many they are.
+    """Returns the etag that S3 gives a file of these parts: MD5 of their MD5s, and their number.
 
-    None where theirs are no MD5 (some encryptions): then nothing proves the file.
+    None if a part's etag is no MD5 (some encryptions): then nothing proves the file.
     """
     if not all(map(_MD5.match, etags)):
         return None
@@ -187,7 +172,7 @@ def composite_etag(etags: tuple[str, ...]) -> str | None:
 
 
 def _attempt_of(record: PendingSet, source: str) -> str:
-    """The attempt that a set is of; empty for one of Hadoop's that does not say: an empty one, or of staging."""
+    """Returns the attempt of a set; empty for one of Hadoop's without: an empty set, or a staging committer's."""
     named = {one.taskId for one in record.commits if one.taskId}
     if TASK_ATTEMPT in record.extraData:
         named.add(record.extraData[TASK_ATTEMPT])
@@ -201,13 +186,13 @@ def _attempt_of(record: PendingSet, source: str) -> str:
 
 
 def _run_of(attempt: str, extra: Mapping[str, str]) -> str:
-    """Which run of the attempt an upload, or a set, is of: of Hadoop's there is one, which goes by the attempt's id."""
+    """Returns the run of an upload or a set; Hadoop has one run for each attempt, named by the attempt's id."""
     nonce = extra.get(NONCE, "")
     return f"{attempt}-{nonce}" if _NONCE.match(nonce) else attempt
 
 
 def _etags_of(upload: UploadEntry) -> tuple[PartEtag, ...]:
-    # With the quotes of the header, as Java has them since it uses version 2 of the SDK.
+    # With the header's quotes, as Java writes them since it uses version 2 of the SDK.
     if len(upload.checksums) != len(upload.etags):
         return tuple(PartEtag(f'"{etag}"') for etag in upload.etags)
     return tuple(
@@ -220,10 +205,10 @@ _log = job_logger("committer.stages")
 
 
 async def uploads_of_set(context: StageContext, record: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-    """The uploads that a pending set names, by path and id: one read.
+    """Yields path and id of the uploads that a pending set names: one read.
 
-    What is damaged, or lies neither below the destination nor below a root (G10), is passed over with a warning: such
-    an upload stays, and ``committer uploads list`` shows it.
+    Damaged records, and paths outside destination and roots (G10), are skipped with a warning: such an upload
+    stays, and ``committer uploads list`` shows it.
     """
 
     def decode(data: bytes) -> Sequence[PendingCommit]:
@@ -234,7 +219,7 @@ async def uploads_of_set(context: StageContext, record: StorePath) -> AsyncItera
 
 
 async def uploads_of_pending(context: StageContext, record: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-    """The upload that a record of a single file names; as `uploads_of_set`."""
+    """Yields the upload that a record of a single file names, as `uploads_of_set`."""
 
     def decode(data: bytes) -> Sequence[PendingCommit]:
         return (decode_pending(data, source=str(record)),)

@@ -1,4 +1,4 @@
-"""Prepares a decision from task records, without changing anything; plans a job commit."""
+"""Prepares a job's decision from its task records, or a plan of its commit."""
 
 from __future__ import annotations
 
@@ -52,12 +52,11 @@ from committer.stores.helpers import walk
 
 
 class Room(NamedTuple):
-    """What makes room.
+    """The existing files that a job replaces.
 
     Attributes:
-        view: What stands at the destination.
-        superseded: Old files to take away.
-        links: What to say of links on the way to them.
+        superseded: Old files to remove.
+        links: Refusals because of links on the way to them.
         refusal: The problem and the next step if other writers' metadata forbids the job; None otherwise.
         metadata: Names of other writers' summary files that the job makes stale.
     """
@@ -70,10 +69,7 @@ class Room(NamedTuple):
 
 
 async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
-    """Lists old files, where the job replaces them, and says what stands at the names of new ones. Changes nothing.
-
-    One listing of each directory tells both.
-    """
+    """Finds the existing files that a job will replace, by one listing of each directory. Changes nothing."""
     folding, loaded = NameFolding(context.store.capabilities), asked.loaded
     whole, stale = False, list[str]()
     superseded, links, listed = Superseded(layout=context.layout, folding=folding), list[str](), set[str]()
@@ -107,11 +103,10 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
 async def _add_summaries(
     context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
 ) -> list[str]:
-    """Adds to the old files the summary files of directories that the job changes, and returns their names.
+    """Adds stale summary files of directories that the job changes to the old files; returns their names.
 
-    Excludes no other job: two jobs that add files at once may both find a summary file, and the first to publish
-    removes it.
-    Cost: one listing for each directory of a symlink manifest.
+    Excludes no other job: of two jobs that add files at once, the first to publish removes a summary that both
+    found. Cost: one listing for each directory of a symlink manifest.
     """
     fold = NameFolding(context.store.capabilities).fold
     found = {name: status for name, status in view.summaries.items() if fold(name.rpartition("/")[0]) not in listed}
@@ -131,13 +126,10 @@ async def _add_summaries(
 async def _leave_out(
     superseded: Superseded, view: DestinationView, folding: NameFolding, *, listed_apart: bool
 ) -> None:
-    """Leaves out of the old files what makes room by itself.
+    """Removes from the old files those that a file at the same name replaces.
 
     Args:
-        superseded: The old files.
-        view: What stands at the destination.
-        folding: How the store compares names.
-        listed_apart: Whether it was not known yet which of them stand at names of new ones when they were listed.
+        listed_apart: Whether old files were listed before the names of new ones were known.
     """
     async with Matches[bool](bool) as replaced:
         await replaced.note(folding.fold_all([*view.blocking]), [True] * len(view.blocking))
@@ -148,9 +140,9 @@ async def _leave_out(
 
 
 async def _links_named(context: StageContext, written: Collection[str]) -> list[str]:
-    """What to say of a link on the way to a directory that the caller named, and the job does not write to.
+    """Returns refusals for links on the way to superseded directories that the job does not write to.
 
-    Gone through, it would have files deleted that are another directory's. At most one call, and one a root.
+    Old files behind such a link belong to another directory. At most one call, and one a root.
     """
     layout, fold = context.layout, NameFolding(context.store.capabilities).fold
     gone_through = {fold(directory) for directory in with_ancestors(sorted(written), layout.roots)}
@@ -173,9 +165,8 @@ async def _links_named(context: StageContext, written: Collection[str]) -> list[
 async def _make_way(
     context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
 ) -> None:
-    """Looks into directories that are to make room for files.
-
-    Where directories are not real such a directory is in no file's way: the files below it are old ones to take away.
+    """Inspects directories that files will replace; on stores without real directories the files below become
+    old ones.
     """
     standing = sorted(view.targets.directories)
     if not standing or context.config.existing_target != "replace":
@@ -194,11 +185,8 @@ class Prepared:
     """Everything known before the decision.
 
     Attributes:
-        loaded: What the records say.
-        files: Every file.
-        view: What stands at the destination.
-        superseded: Old files to take away.
-        conflicts: What stands in the way.
+        view: The existing entries of the destination.
+        superseded: Old files to remove.
         metadata: Names of other writers' summary files that the job makes stale and removes.
     """
 
@@ -210,7 +198,7 @@ class Prepared:
     metadata: list[str]
 
     async def aclose(self) -> None:
-        """Frees what the driver's disk holds of it."""
+        """Frees the driver's disk space."""
         await self.superseded.facts.close()
         await self.loaded.close()
         await self.view.targets.close()
@@ -219,19 +207,10 @@ class Prepared:
 async def find_refs(
     context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None, *, taking: bool
 ) -> list[RecordRef]:
-    """The records that win: those that messages name, or those that a listing finds.
+    """Returns the winning records: those that messages name, or that a listing finds.
 
-    No call for those that messages name: whether they stand is looked up apart (`check_attempt_records`).
-
-    Args:
-        context: The job.
-        task_commits: Messages; None for a listing.
-        tasks: How many tasks the job has, if that is known.
-        taking: See `RecordForms.list_records`.
-
-    Raises:
-        TaskMissingError: Not as many as the job has tasks.
-        ConfigurationError: They are in a place that the caller did not name.
+    Messages cost no call: `check_attempt_records` checks later that their records exist. Refuses a wrong number
+    of tasks, and records in a place that the caller did not name; for `taking` see `RecordForms.list_records`.
     """
     refuse_records_out_of_sight(context)
     refs = refs_of_messages(context, task_commits) if task_commits is not None else None
@@ -246,7 +225,7 @@ async def find_refs(
 
 
 def named_among(listed: Iterable[RecordRef], named: Iterable[RecordRef]) -> list[RecordRef]:
-    """Records that messages name, each where a listing found it, if it did."""
+    """Returns the records that messages name, each as a listing found it, if it did."""
     by_name = {ref.record.rpartition("/")[2]: ref for ref in listed}
     return [
         replace(by_name.get(ref.record.rpartition("/")[2], ref), digest=ref.digest, inline=ref.inline) for ref in named
@@ -261,20 +240,18 @@ async def prepare(
     prove: Callable[[], Awaitable[None]] | None = None,
     excludes: bool = False,
 ) -> Prepared:
-    """Loads, looks at the destination, checks. Changes nothing but the job's own directory and its entry.
+    """Loads records, inspects and checks the destination. Changes only the job's own directory and its entry.
 
-    A job that replaces nothing looks at the destination while it lists the entries: what another job puts there is met
-    by the publish action. What it finds counts only if no other job replaces data there.
+    A job that replaces nothing inspects the destination while it lists the entries: the publish action meets
+    files that another job adds. The result counts only if no other job replaces data there.
 
     Args:
-        context: The job.
-        refs: Records that win.
         copy_records: Copy records to side files of the decision.
-        prove: Finds out what the store can do there; asked where files make room that hard links would keep.
+        prove: Probes the store; called if replaced files would be kept by hard links.
         excludes: Exclude other jobs whose scopes meet: the caller commits.
 
     Raises:
-        DestinationBusyError: Another job commits where this one does.
+        DestinationBusyError: A job with a meeting scope is committing.
     """
     loaded = await LoadRecords(context, copies=copy_records).run(refs)
     try:
@@ -316,7 +293,7 @@ async def _look_at_destination(
             InspectDestination(context).run(InspectionRequest(loaded, in_the_way, old_listed)),
             look_at_first_files(context, loaded),
         )
-        # Before what is said of single files of the same attempts.
+        # Before the conflicts of single files of the same attempts.
         loaded.changed[told:told] = gone
         room = await make_room(context, TargetsRequest(loaded, files, in_the_way, inspected))
         try:
@@ -363,7 +340,7 @@ async def _refuse_reused_names(view: DestinationView, superseded: Superseded, co
 
 
 def _refuse_unnamed(context: StageContext, loaded: LoadedRecords) -> None:
-    """Refuses a job with more files than `_SUCCESS` has room for, where that is all that tells which count."""
+    """Refuses a job with more files than `_SUCCESS` can name, if only `_SUCCESS` tells which count."""
     most = context.forms.filenames_limit
     if context.forms.names_all and loaded.files > most:
         raise UnsupportedError(
@@ -375,7 +352,7 @@ def _refuse_unnamed(context: StageContext, loaded: LoadedRecords) -> None:
 
 
 def _steps(superseded: Mapping[str, FileStatus]) -> str:
-    """What the store says to do with old files that cannot be taken away; of a few."""
+    """Returns the store's advice for the first old files that cannot be removed."""
     told = (status.refuses.advice for _, status in sorted(superseded.items()) if status.refuses is not None)
     return "; ".join(islice(filter(None, told), _FEW_STEPS))
 
@@ -391,10 +368,10 @@ def _roots_written(context: StageContext, loaded: LoadedRecords) -> tuple[str, .
 
 
 async def promotions_of(context: StageContext, prepared: Prepared) -> list[Promotion]:
-    """The directories to rename as a whole; none where that does not save calls, or must not be.
+    """Returns the directories to rename as a whole; none if that saves no calls, or is not allowed.
 
-    Unless the caller asked for it, not those of attempts whose writers may not be done: programs that were given a
-    path, and what another engine runs.
+    By default without attempts whose writers may still be writing: programs that were given a path, other
+    engines' tasks.
     """
     wanted, layout, store = context.config.promote_directories, context.layout, context.store
     loaded, absent = prepared.loaded, prepared.view.absent
@@ -417,16 +394,10 @@ async def promotions_of(context: StageContext, prepared: Prepared) -> list[Promo
 
 
 def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool = False) -> DecisionContent:
-    """What the decision says, with a place aside for everything that has to make room.
-
-    Args:
-        context: The job.
-        prepared: What was found.
-        sealed: As in `Decision`.
-    """
+    """Returns the decision's content, with a place aside for everything that must make room."""
     loaded, view = prepared.loaded, prepared.view
     facts: list[Fact] = []
-    # Those of old files, and of what stands at files' names, come first.
+    # Old files, and files at the targets, come first.
     aside = prepared.superseded.places
 
     for path, status in sorted(view.blocking.items()):
@@ -454,7 +425,7 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool 
         targets=view.targets.facts,
         success=view.success,
         replacing=prepared.superseded.any or bool(view.targets.facts),
-        # It lets `validate` compare all that the destination holds with all that was committed.
+        # `validate` can then compare all files of the destination with all that were committed.
         was_empty=view.was_empty and not roots,
         first_plan_file=loaded.side_files,
         statistics=loaded.statistics.snapshot(),
@@ -467,7 +438,7 @@ _MOST_NAMED: Final = 100
 
 
 async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> CommitPlan:
-    """Loads and checks without writing anything."""
+    """Loads and checks a job without writing anything."""
     with audit(ji=context.layout.job_id):
         await look_at_job(context.store, context.layout)
         refs = await find_refs(context, messages_in(task_commits), tasks, taking=False)
@@ -490,7 +461,7 @@ async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | N
 
 
 async def _replaced(context: StageContext, prepared: Prepared) -> list[str]:
-    """What makes room, at most a hundred: not what refuses the commit because the job may not replace it."""
+    """Returns at most a hundred names that would be replaced, without those that refuse the commit."""
     view = prepared.view
     names = {name for name, _standing in view.targets.first.items()}
     if context.config.existing_target == "replace":
@@ -504,7 +475,7 @@ async def _replaced(context: StageContext, prepared: Prepared) -> list[str]:
 
 
 async def _stray(context: StageContext, refs: list[RecordRef]) -> list[str]:
-    """Records that would not be published, at most a hundred."""
+    """Returns at most a hundred records that would not be published."""
     layout = context.layout
     winning = {ref.record for ref in refs}
     stray: list[str] = []

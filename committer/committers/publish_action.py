@@ -1,4 +1,4 @@
-"""What differs between committers once a job is decided: how its files become visible, and how they are taken back."""
+"""The interface of publish actions: how a decided job's files become visible, and are rolled back."""
 
 from __future__ import annotations
 
@@ -13,47 +13,45 @@ from committer.stages.undo.roll_back import RollBack
 
 
 class PublishAction(ABC):
-    """How the outputs of a job become visible: by renames, by completing uploads.
+    """Base class of publish actions.
 
-    The job-commit core decides, ends, recovers and cleans up; it asks this for what lies in between. Each method may
-    run again, or beside another driver of the same job, and then does what is left to do. Holds nothing of a job.
+    The job-commit core decides, ends, recovers and cleans up; the action does what is in between. Each method
+    may run again, or beside another driver of the same job, and then does what is left to do. It holds no state
+    of a job.
 
     Attributes:
-        needs: What it needs of a store that a trial can show to be missing: capabilities, as in `Committer.needs`.
+        needs: Capabilities that a probe can show to be missing, as in `Committer.needs`.
     """
 
     needs: Mapping[str, str] = {}
 
     @abstractmethod
     async def publish(self, context: StageContext, state: CommitState) -> Published:
-        """Makes every file of every winner visible, validated; from the decision up to the outcome.
+        """Makes every winner's files visible and validates them; runs from the decision up to the outcome.
 
         Raises:
-            TargetExistsError: A definite refusal: the job is taken back.
+            TargetExistsError: A definite refusal: the job is rolled back.
             OutcomeUnknownError: See `next_step`; nothing was deleted.
         """
 
     def files(self, context: StageContext) -> Stage[CommitState, Published]:
-        """The stage that makes files visible, those of a job or those of a chunk: `PublishFiles`, for most actions.
-
-        It may run in several processes at a time, of the same files too.
-        """
+        """Returns the stage that makes the files of a job or chunk visible; it may run in several processes at once."""
         return PublishFiles(context)
 
     async def publish_files(self, context: StageContext, state: CommitState) -> Published:
-        """Makes the files visible, in this process or by the workers that its caller gave: what `publish` calls."""
+        """Makes the files visible, in this process or by the caller's workers."""
         if context.pool is None or (context.config.publish == "auto" and not is_worth_workers(context, state)):
             return await self.files(context).run(state)
         return await PublishElsewhere(context, context.pool, self.files).run(state)
 
     @abstractmethod
     async def supersede(self, context: StageContext, state: CommitState) -> None:
-        """Takes away old files that could not make room before the outcome; before `_SUCCESS` says it is complete."""
+        """Removes old files that could not be moved before the outcome; runs before `_SUCCESS`."""
 
     @abstractmethod
     def roll_back(self, context: StageContext) -> RollBack:
-        """The stage that takes back what was published."""
+        """Returns the stage that rolls a job back."""
 
     @abstractmethod
     async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
-        """Has what a rollback changed survive a power loss, before cleanup deletes what it came from."""
+        """Makes a rollback durable, before cleanup deletes what it restored files from."""

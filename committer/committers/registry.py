@@ -1,4 +1,4 @@
-"""The names that committers go by, and which one suits a store."""
+"""The registry of committers by name, and the choice of one for a store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _registered: dict[str, type[Committer]] = {}
 
 
 def register_committer(kind: type[Committer]) -> None:
-    """Makes a committer of one's own answer to its name in this process; each process of its jobs does so.
+    """Registers a committer class under its name in this process; each process of its jobs must do so.
 
     Raises:
         ValueError: A committer of this library has that name.
@@ -51,12 +51,12 @@ def unregister_committer(name: str) -> None:
 
 
 def is_known(name: str) -> bool:
-    """Whether there is a committer of that name in this process."""
+    """Returns whether this process knows a committer of that name."""
     return name in BUILT_IN or name in _registered
 
 
 def committer_for(name: str) -> Committer:
-    """The committer of that name.
+    """Returns the committer of that name.
 
     Raises:
         UnsupportedError: There is none.
@@ -83,22 +83,20 @@ def committer_for(name: str) -> Committer:
 
 
 def default_committer(capabilities: Capabilities) -> str:
-    """The committer that suits a store: `magic` or `block-list` where there are uploads, or block lists, and no
-    renames, else `manifest`.
-    """
+    """Returns the committer that suits a store: `magic` for uploads, `block-list` for block lists, else `manifest`."""
     if capabilities.publishes_uploads:
         return MagicCommitter.name
     return BlockListCommitter.name if capabilities.publishes_block_lists else DEFAULT_COMMITTER
 
 
 def suited_committer(store: Store) -> Committer:
-    """The committer that suits a store: that of jobs of which no record says more."""
+    """Returns the committer that suits a store, for jobs without a record of theirs."""
     return committer_for(default_committer(store.capabilities))
 
 
 def layout_for(
     store: Store, destination: StorePath, job_id: str, job_attempt: int = 0, *, setup: str = ""
 ) -> JobLayout:
-    """Where a job lives of which no record tells more. Without a setup it is Hadoop's, of the store's committer."""
+    """Returns the layout of a job without records; without a setup it is Hadoop's, of the store's committer."""
     kind = JobLayout if setup else suited_committer(store).listed_layout
     return kind(destination, job_id, job_attempt, setup=setup)

@@ -1,4 +1,4 @@
-"""Builds the report and the summary file of a job."""
+"""Builds the report and the summary file of a finished job."""
 
 from __future__ import annotations
 
@@ -34,21 +34,20 @@ from committer.stores.helpers import exists
 
 _log = job_logger("committer.committers")
 
-# Ours among the diagnostics: a report's name says which job, not where.
+# This engine's key among the diagnostics: a report's name tells the job, not its destination.
 DESTINATION: Final = "committer.destination"
 
 
 class SaveReport(Stage[SuccessData, None]):
-    """Writes `summary-<job id>.json`. A report that cannot be written is logged: it never changes a job's end.
+    """Stage that writes `summary-<job id>.json`. A failure is logged: it never changes a job's end.
 
     Args:
-        context: The job.
         store: The report directory's store, which need not be the job's.
-        directory: The report directory; made when missing.
-        only_if_absent: Leave a report that is there alone: an abort must not hide why a commit failed.
+        directory: The report directory; created when missing.
+        only_if_absent: Keep an existing report: an abort must not hide why a commit failed.
 
     Preconditions: none.
-    Postconditions: the report is there, or the log says why not.
+    Postconditions: the report exists, or the log says why not.
     Cost: 2 calls; 3 with `only_if_absent`, or for a failure (which never replaces a success).
     Hadoop: ``ManifestCommitter.maybeSaveSummary``.
     """
@@ -64,14 +63,14 @@ class SaveReport(Stage[SuccessData, None]):
         self._only_if_absent = only_if_absent
 
     async def execute(self, value: SuccessData) -> None:
-        """Makes the directory, writes the report."""
+        """Creates the directory, writes the report."""
         path = self.context.layout.summary(self._directory)
         try:
             if self._only_if_absent and await exists(self._store, path):
                 return
             if not value.success and await self._says_success(path):
-                # Another driver ended the job well since, and this one's failure is not the job's; or a job of this id
-                # at another destination did, of which nothing else may speak any more.
+                # Another driver committed the job since, so this failure is not the job's; or a job of this id
+                # at another destination committed, and this is its only report.
                 return
             await self._store.make_directory(self._directory, parents=True)
             with self.context.statistics.timed(names.TASK_STAGE_SAVE_SUMMARY_FILE):
@@ -88,7 +87,7 @@ class SaveReport(Stage[SuccessData, None]):
 
 
 def is_report_of(context: StageContext, found: SuccessData) -> bool:
-    """Whether a report of that name is of this job, as far as it says: not of one with its id somewhere else."""
+    """Returns whether a report is not of a job with the same id at another destination."""
     told = found.diagnostics.get(DESTINATION)
     return told is None or told == context.spec.destination
 
@@ -106,7 +105,7 @@ def report_of(
     uploads_left: Sequence[str] = (),
     kept: KeptList = _NO_LIST,
 ) -> JobReport:
-    """The report of a job that this driver ended, or saw end."""
+    """Builds the report of a job that this driver ended, or saw end."""
     statistics = context.statistics.snapshot()
     set_totals(statistics, published)
     return JobReport(
@@ -141,7 +140,8 @@ async def check_reported(context: StageContext) -> bool:
 async def _find_report(context: StageContext) -> SuccessData | None:
     found = await _read_summary(context)
     if found is None or not found.success:
-        # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
+        # A failed driver writes a failure to the summary, although another driver may commit later; `_SUCCESS`
+        # means success.
         found = await _read_marker(context) or found
     return found
 
@@ -152,7 +152,7 @@ async def _read_marker(context: StageContext) -> SuccessData | None:
 
 
 def _is_own(context: StageContext, found: SuccessData) -> bool:
-    """Whether what names a setup is of this job, and not of one that was set up under the id since it was over."""
+    """Returns whether a record is not of another setup of the same id."""
     setup, own = found.diagnostics.get(SETUP, ""), context.layout.setup_name
     return not (setup and own) or setup == own
 
@@ -181,22 +181,21 @@ async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundErro
 async def report_of_finished(
     context: StageContext, started: float, kept: JobOutcome | None, *, decided: bool
 ) -> JobReport:
-    """The report of a job that ended and was cleaned up: from its summary, else from `_SUCCESS` if that is its own.
+    """Builds the report of a removed job from its summary, else from its own `_SUCCESS`, else from a kept outcome.
 
-    A job whose outcome is kept committed, whatever they say; where neither speaks of it, the outcome says how much.
+    A job with a kept outcome committed, whatever the others say.
 
     Args:
-        context: The job.
         started: When the call began, on the runtime's clock.
-        kept: The outcome that it keeps, if any.
+        kept: The outcome that the job keeps, if any.
         decided: Whether a commit decision was seen: then no record says how far the job came.
 
     Raises:
-        JobNotFoundError: Neither speaks of this job.
+        JobNotFoundError: There is no report of this job.
     """
     layout = context.layout
     if kept is None:
-        # The driver that ended it may have died between its last deletes.
+        # The driver that ended the job may have died between its last deletes.
         await remove_temporary(context)
     found = await _find_report(context)
     if (found is None or not found.success) and kept is not None:
@@ -223,7 +222,7 @@ async def report_of_finished(
 
 
 def report_of_ended(context: StageContext, outcome: JobOutcome, started: float) -> JobReport:
-    """The report of a job that committed, from its outcome alone."""
+    """Builds the report of a committed job from its outcome alone."""
     tasks = {} if outcome.tasks is None else {names.COMMITTER_TASKS_COMPLETED: outcome.tasks}
     return JobReport(
         success=True,
@@ -295,7 +294,7 @@ async def save_report(
 
 
 async def published_before(context: StageContext, state: CommitState) -> Published:
-    """The files that an earlier driver published, as `_SUCCESS` or the records name them."""
+    """Returns the files that an earlier driver published, as `_SUCCESS` or the records name them."""
     told = state.decision
     marker = await _read_marker(context)
     published = Published(most=context.forms.filenames_limit)

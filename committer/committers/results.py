@@ -1,4 +1,4 @@
-"""What a user gets back: the report of a commit, the files that it names, and the plan of one."""
+"""Results of a commit: the report, the committed files, the plan."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ class JobReport(Shown, frozen=True, kw_only=True):
     """How a job ended.
 
     Attributes:
-        success: Whether its output is at the destination, all of it.
+        success: Whether all of its output is at the destination.
         job_id: The job's id.
         committer: The committer's name.
-        files_committed: Files at the destination because of it.
+        files_committed: Number of files that the job published.
         bytes_committed: Their bytes.
-        directories_created: Directories it made there.
-        renames_recovered: Files found in place although the answer to their rename was lost or refused.
+        directories_created: Number of directories that it created at the destination.
+        renames_recovered: Files found in place although the response to their rename was lost or an error.
         duration_s: Seconds the call took.
-        statistics: Counts and durations under Hadoop's names, tasks' and job's together.
+        statistics: Counts and durations under Hadoop's names, of tasks and job together.
         filenames: URIs of at most a hundred of the files; of all of them with `stocator`.
-        uploads_left: Paths of at most a hundred uploads that are still pending at the destination, began since the job
-            was set up, and may be another job's: no list and no name says that they are the job's, so they
-            were left alone.
-        file_list: URI of the complete list of its files, which `files` reads; empty where none was asked for
-            (`CommitterConfig.file_list_directory`), or none could be kept.
-        file_list_problem: Why the list that was asked for could not be kept. The job is committed all the same.
+        uploads_left: Paths of at most a hundred pending uploads at the destination that began since the job was
+            set up.
+            They were left alone, since they may be another job's: no list and no name says that they are this
+            job's.
+        file_list: URI of the complete list of its files, which `files` reads; empty if none was asked for
+            (`CommitterConfig.file_list_directory`), or none could be written.
+        file_list_problem: Why the list that was asked for could not be written. The job is committed all the
+            same.
     """
 
     success: bool
@@ -54,7 +56,9 @@ class JobReport(Shown, frozen=True, kw_only=True):
     file_list_problem: str = ""
 
     def files(self, *, storage_options: Mapping[str, object] | None = None) -> AsyncIterator[CommittedFile]:
-        """Every file that the job committed: ``async for file in report.files(): ...``; see `committed_files`."""
+        """Yields every file that the job committed: ``async for file in report.files(): ...``; see
+        `committed_files`.
+        """
         return committed_files(self, storage_options=storage_options)
 
 
@@ -64,15 +68,10 @@ def refuse_other_tasks(
     """Refuses a commit of a committed job that asks for other tasks than the job has; no store call.
 
     Args:
-        report: The report of the committed job.
-        destination: Where the job wrote.
-        asked: Number of tasks of the commit; None if it does not say.
-        other_attempts: Whether it names other attempts than those committed.
-
-    Raises:
-        TaskMissingError: The tasks differ.
+        asked: Number of tasks of the commit; None if unknown.
+        other_attempts: Whether the commit names other attempts than those committed.
     """
-    # The report of a job that Java committed may not say it.
+    # The report of a job that Java committed may not tell.
     committed = report.statistics.counters.get(names.COMMITTER_TASKS_COMPLETED)
     if not other_attempts and (None in (asked, committed) or asked == committed):
         return
@@ -90,13 +89,13 @@ class CommitPlan(Shown, frozen=True, kw_only=True):
     """What a commit would do now.
 
     Attributes:
-        files: Files it would publish.
+        files: Number of files that it would publish.
         bytes: Their bytes.
-        directories: Directories it would make, relative to the destination.
-        conflicts: What would refuse it, one sentence each, at most a hundred.
-        replaced: Files and directories that would be replaced or taken away, relative, at most a hundred.
-        tasks: Task records it would publish.
-        stray: What it would leave alone: records of late tasks, and the like.
+        directories: Directories it would create, relative to the destination.
+        conflicts: Reasons to refuse the commit, one sentence each, at most a hundred.
+        replaced: Files and directories that it would replace or remove, relative, at most a hundred.
+        tasks: Number of task records that it would publish.
+        stray: Records that it would ignore, such as those of late tasks; at most a hundred.
     """
 
     files: int
@@ -111,19 +110,20 @@ class CommitPlan(Shown, frozen=True, kw_only=True):
 async def committed_files(
     report: JobReport, *, storage_options: Mapping[str, object] | None = None
 ) -> AsyncIterator[CommittedFile]:
-    """Every file that a job committed, from its complete list: ``async for file in committed_files(report): ...``.
+    """Yields every file that a job committed, from its complete list: ``async for file in
+    committed_files(report): ...``.
 
     100,000 files are in memory at a time; each such part costs one call.
 
     Args:
         report: The job's report; `JobReport.files` is the same.
-        storage_options: How to reach the store of the list.
+        storage_options: Options of the store that holds the list.
 
     Raises:
-        ConfigurationError: No list was kept, see `JobReport.file_list_problem`; or it is Parquet, and pyarrow is not
-            there.
+        ConfigurationError: No list was written, see `JobReport.file_list_problem`; or it is Parquet, and
+            pyarrow is missing.
         StoreNotFoundError: The list is gone.
-        RecordError: It is damaged, or names other totals than were committed.
+        RecordError: It is damaged, or its totals differ from what was committed.
     """
     async with aclosing(committed_parts(report, storage_options)) as parts:
         async for part in parts:
@@ -134,7 +134,7 @@ async def committed_files(
 async def committed_parts(
     report: JobReport, storage_options: Mapping[str, object] | None
 ) -> AsyncGenerator[list[CommittedFile], None]:
-    """The same, as many at a time as one part of the list names."""
+    """Yields the files of `committed_files`, one part of the list at a time."""
     if not report.file_list:
         problem = f": {report.file_list_problem}" if report.file_list_problem else ""
         raise ConfigurationError(

@@ -1,8 +1,7 @@
-"""Where a job can stand, what is wanted of it, and what follows: the table that commit, recover and abort go by.
+"""The state table that commit, recover, roll back and abort follow.
 
-Nothing but the job's directory says where it stands, so any driver goes on from where another one stopped. Commit,
-recover, rollback and abort are one loop over `STEPS`, in `committer.committers.job_commit`: read the records, take the
-step that the table names, and so on from where that led, until a step ends the call.
+Only the records in a job's directory determine its state, so any driver can continue after another one stopped.
+The loop over `STEPS` is `committer.committers.job_commit`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 
 class Standing(StrEnum):
-    """Where a job stands."""
+    """A state of a job; see `MEANINGS`."""
 
     GONE = "gone"
     KEPT = "kept"
@@ -30,16 +29,16 @@ class Standing(StrEnum):
 
 
 class Seen(NamedTuple):
-    """Records found in a job's directory.
+    """The records found in a job's directory.
 
     Attributes:
-        anything: Any name at all.
-        setup: The setup record, looked for after the others.
-        opened: What `opened` says; None where it does not exist.
-        intent: A driver's intent.
-        decision: What the decision says; None where it does not exist.
-        outcome: What the outcome says; None where it does not exist.
-        kept: The record of a committed job that keeps its outcome.
+        anything: Whether it has any entry.
+        setup: Whether the setup record exists, looked for after the others.
+        opened: The content of `opened`; None if it does not exist.
+        intent: Whether a driver's intent exists.
+        decision: The decision; None if it does not exist.
+        outcome: The outcome; None if it does not exist.
+        kept: Whether the record of a kept outcome exists.
     """
 
     anything: bool = False
@@ -52,18 +51,18 @@ class Seen(NamedTuple):
 
 
 def classify(seen: Seen) -> Standing:
-    """Returns where a job stands whose directory holds these records; the first rule that fits."""
+    """Returns the state of a job with these records, by the first rule that fits."""
     if not seen.anything:
         return Standing.GONE
     if seen.kept and not (seen.setup and seen.decision is not None and seen.outcome is not None):
-        # A setup record alone beside it was created by a repeated request.
+        # A lone setup record beside it was created by a delayed request.
         return Standing.KEPT
     if seen.opened is None and seen.decision is None and seen.outcome is None:
         return Standing.ARRIVING
     if not seen.setup or seen.opened != "open":
         return Standing.OVER
     if seen.decision is None:
-        # No driver creates an outcome without a decision: a removal deleted that first.
+        # No driver creates an outcome without a decision: a removal deleted the decision first.
         if seen.outcome is not None:
             return Standing.OVER
         return Standing.INTENDED if seen.intent else Standing.OPEN
@@ -84,7 +83,7 @@ class Wish(StrEnum):
 
 
 class Step(StrEnum):
-    """What a driver does next."""
+    """The next step of a driver."""
 
     REPORT = "report how it ended"
     CLOSE = "close it, remove it"
@@ -141,7 +140,7 @@ STEPS: Final[Mapping[Standing, Mapping[Wish, Step]]] = {
     _T.ROLLED_BACK: _row(_S.UNDO,             _S.UNDO,               _S.UNDO,                _S.LEAVE),
     _T.UNDONE:      _row(_S.CLEAN_UP_UNDONE,  _S.CLEAN_UP_UNDONE,    _S.CLEAN_UP_UNDONE,     _S.LEAVE),
 }  # fmt: skip
-"""The step that follows, by where the job stands and what is wanted."""
+"""The next step, by the job's state and the caller's wish."""
 
 LEADS_TO: Final[Mapping[Step, Standing]] = {
     Step.CLOSE: Standing.OVER,
@@ -157,20 +156,18 @@ LEADS_TO: Final[Mapping[Step, Standing]] = {
     Step.UNDO: Standing.UNDONE,
     Step.CLEAN_UP_UNDONE: Standing.GONE,
 }
-"""Where a step brings a job that no other driver is at; the others change nothing. With `outcome_kept` a committed job
-ends as kept, not gone.
-"""
+"""The state after a step of the only driver; other steps change nothing. FINISH may lead to KEPT (`outcome_kept`)."""
 
 DECIDING: Final = frozenset({Step.DECIDE, Step.DECIDE_AS_INTENDED, Step.DECIDE_IF_FORCED})
-"""The steps that come to a decision to commit a job."""
+"""The steps that decide to commit a job."""
 
 CARRYING_OUT: Final = frozenset({Step.PUBLISH, Step.TAKE_BACK, Step.UNDO, Step.FINISH})
-"""The steps that carry one out, which any number of drivers may take at once."""
+"""The steps that carry out a decision; any number of drivers may take them at once."""
 
 REFUSING: Final = frozenset({Step.REFUSE_DECIDED, Step.REFUSE_ABORTED, Step.REFUSE_COMMITTED})
 """The steps that only raise."""
 
 
 def step_for(standing: Standing, wish: Wish) -> Step:
-    """The step that follows."""
+    """Returns the next step."""
     return STEPS[standing][wish]

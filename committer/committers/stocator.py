@@ -41,19 +41,15 @@ from committer.stores.uploads import UPLOADS
 
 
 def attempt_name(name: str, run: str) -> str:
-    """The name of the object of a file: ``a=1/p-0.csv`` -> ``a=1/p-0-attempt_<job>_m_000000_0-<nonce>.csv``.
+    """Returns the object name of a file: ``a=1/p-0.csv`` -> ``a=1/p-0-attempt_<job>_m_000000_0-<nonce>.csv``.
 
-    Stocator's form with a nonce behind it, so that two runs of one attempt id never share a name.
-
-    Args:
-        name: Relative to the destination, or an absolute path.
-        run: The name of the directory of one run of a task attempt.
+    Stocator's form, with the nonce added, so that two runs of one attempt id never share a name.
     """
     return unique_name(name, run)
 
 
 def is_named_by(path: StorePath, run: str) -> bool:
-    """Whether an object has a name that only that run gives."""
+    """Returns whether an object's name contains the run."""
     return f"-{run}" in path.name
 
 
@@ -61,10 +57,7 @@ _OPERATION = "delete_objects"
 
 
 async def objects_of(context: StageContext, run: StorePath) -> list[StorePath]:
-    """The objects that a run's list names: one listing, and a read for each part of it.
-
-    Only what has the run in its name.
-    """
+    """Returns the objects that a run's list names and that contain the run: one listing, and a read for each part."""
     layout, found = context.layout, set[StorePath]()
     async for part in parts_of_list(context, run):
         found.update(layout.target(listed.name) for listed in contained(context, run, part))
@@ -72,7 +65,7 @@ async def objects_of(context: StageContext, run: StorePath) -> list[StorePath]:
 
 
 async def pending_at(context: StageContext, paths: Iterable[StorePath]) -> list[tuple[StorePath, str]]:
-    """Uploads of long files that a writer left, by path and id: one listing for each directory."""
+    """Returns path and id of pending uploads to these paths: one listing for each directory."""
     wanted = set(paths)
     found: list[tuple[StorePath, str]] = []
     if not context.store.capabilities.multipart:
@@ -88,16 +81,16 @@ async def pending_at(context: StageContext, paths: Iterable[StorePath]) -> list[
 
 
 async def delete_objects(context: StageContext, paths: Iterable[StorePath]) -> None:
-    """Ends what is under way to these names, then deletes what stands there. Only one run gives such names."""
+    """Ends uploads to these paths, then deletes the objects. Only one run uses such names."""
     wanted = list(paths)
     await end_uploads(context, await pending_at(context, wanted))
     await run_workers(wanted, context.store.delete_file, workers=context.config.io_concurrency, operation=_OPERATION)
 
 
 async def losing_runs(context: StageContext, runs: list[StorePath]) -> list[StorePath]:
-    """The runs of which nothing counts, of a job whose fate is known; none of any other.
+    """Returns the runs whose output does not count; none unless the job's end is known.
 
-    Three reads, and one for each task attempt of the winners that ran more than once.
+    Three reads, and one for each winning task attempt that ran more than once.
     """
     setup, decision, outcome = await _fate(context)
     if setup is None:
@@ -135,7 +128,7 @@ async def _fate(context: StageContext) -> tuple[JobSetup | None, Decision | None
     try:
         await together(set_up(), decided(), ended())
     except RecordError:
-        # Of a job that is given up because its records cannot be read, nothing is known to have lost.
+        # Records that cannot be read do not prove that a run lost.
         return None, None, None
     return setup, decision, outcome
 
@@ -161,7 +154,7 @@ async def _but_winners(context: StageContext, decision: Decision, runs: list[Sto
 
 
 async def _run_of(context: StageContext, winner: Winner) -> str:
-    """The run that wrote a winner's files; empty where its record cannot be read any more."""
+    """Returns the run that wrote a winner's files; empty if its record cannot be read any more."""
     try:
         data = await read_winner(context, winner)
         sources = decode_record(context, winner.record, data, winner.digest)[1].sources
@@ -171,19 +164,21 @@ async def _run_of(context: StageContext, winner: Winner) -> str:
 
 
 MOST_FILES: Final = 1_000_000
-"""How many files a job may have: `_SUCCESS` names each of them, in some 200 bytes, and is written in one call."""
+"""The most files of a job: `_SUCCESS` names each of them, in some 200 bytes, and is written in one call."""
 
 
 class DirectForms(ManifestForms):
-    """Task manifests, of objects that are at their destinations; `_SUCCESS` names all that won."""
+    """Record format of task manifests whose objects are at their destinations; `_SUCCESS` names all that won."""
 
     visible_early: bool = True
     filenames_limit: int = MOST_FILES
     names_all: bool = True
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
-        """The objects of runs that lost: one listing and 3 reads; of each such run one listing, a read for each part of
-        its list, and a look for each object.
+        """Finds the objects of runs that lost.
+
+        One listing and 3 reads; for each such run one listing, a read for each part of its list, and a look for
+        each object.
         """
         found: list[FileStatus] = []
         runs = await self.upload_lists(context)
@@ -204,26 +199,22 @@ class DirectForms(ManifestForms):
         return found
 
     async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-        """What a writer that died left of the long files that the run's list names."""
+        """Yields pending uploads of a dead writer's long files that the run's list names."""
         if place.parent.name == context.layout.uploads.name:
             for upload in await pending_at(context, await objects_of(context, place)):
                 yield upload
 
 
 OBJECT: Final = "object"
-"""What a list says in place of an upload's id: that it names an object."""
+"""What a list has in place of an upload's id for an object."""
 
 
 class DirectFiles(FilesInStore):
     """Files that are objects at the destination as soon as they are closed.
 
-    Opening one costs 2 calls: its name is listed in the job's directory, then the job is looked at. Files that are
-    opened at the same time share both. So either an object is found listed once a job is decided, or the task attempt
-    finds the job decided, or gone, and writes nothing.
-
-    Args:
-        context: The job, with the attempt's own statistics.
-        identity: Which run of which attempt.
+    Opening one costs 2 calls: its name is listed in the job's directory, then the job is checked. Files that
+    are opened at the same time share both. So either a decided job finds every object listed, or the task
+    attempt finds the job decided, or gone, and writes nothing.
     """
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
@@ -237,7 +228,7 @@ class DirectFiles(FilesInStore):
         self._closed: set[str] = set()
 
     async def open(self, destination: str, staged: str) -> FileWriter:
-        """Lists its name, opens it."""
+        """Lists the object's name, opens the object."""
         context, name = self._context, attempt_name(destination, self._run)
         path = context.layout.target(name)
         await self._list.add(ListedUpload(name, OBJECT))
@@ -246,7 +237,7 @@ class DirectFiles(FilesInStore):
         return writer
 
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
-        """Its name, which holds the attempt, its size and identity."""
+        """Returns the object's name, which contains the attempt, its size and identity."""
         self._closed.add(staged)
         self._open.pop(staged, None)
         if absolute:
@@ -254,32 +245,32 @@ class DirectFiles(FilesInStore):
         return WrittenFile(attempt_name(staged, self._run), status.size, status.identity)
 
     def kept_at(self, staged: str) -> StorePath | None:
-        """At its destination; of a file outside it the destination itself is all there is to look at."""
+        """Returns the object's path; None for a file outside the destination."""
         if staged.startswith(f"{TEMPORARY}/"):
             return None
         return self._context.layout.target(attempt_name(staged, self._run))
 
     async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
-        """Deletes files that were given up: one whose closing had no answer may stand there all the same."""
+        """Deletes abandoned files: after a lost response to a close an object may exist."""
         given_up = [path for staged, path in self._begun.items() if staged not in self._closed]
         await delete_objects(self._context, given_up)
         return files
 
     async def stop(self) -> None:
-        """Gives up files that were not closed."""
+        """Abandons files that were not closed."""
         for writer in tuple(self._open.values()):
             with suppress(StoreError):
                 await run_shielded(writer.abort, bound_s=UNDO_BOUND_S)
 
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
-        """Every object that this run began, those of files that were given up too."""
+        """Returns every object that this run began, abandoned ones too."""
         return [(path, OBJECT) for path in self._begun.values()]
 
 
 class AbortDirectTask(AbortTask):
-    """Removes the objects of the attempt's runs, once no record speaks for them.
+    """Stage that removes the objects of an attempt's runs, after their records.
 
-    Their lists stay for the job's cleanup: what was under way when an attempt ended may arrive later.
+    Their lists stay for the job's cleanup: delayed requests of the attempt may create objects later.
 
     Cost: that of `AbortTask`; by ids a listing, and a read for each part of a list; a delete for each object.
     """
@@ -303,16 +294,16 @@ DIRECT_NEEDS: Final[Mapping[str, str]] = {
     "conditional_delete": "delete a file on the condition that it is still the one that was seen",
     "identity": "tell a file from another of its name and length",
 }
-"""What it takes to tell objects that count from those that do not (`Committer.needs`)."""
+"""Capabilities needed to tell objects that count from others (`Committer.needs`)."""
 
 
 class DirectAction(UploadAction):
-    """Counts what tasks wrote, which was looked at before the decision. Rolling back deletes it."""
+    """A publish action that counts the objects that tasks wrote; a rollback deletes them."""
 
     needs: Mapping[str, str] = DIRECT_NEEDS
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
-        """Sets `_SUCCESS` aside, counts, validates."""
+        """Moves `_SUCCESS` aside, counts the objects, validates."""
         published = Published(most=context.forms.filenames_limit)
         await SetAsideSuccess(context).run(state.decision)
         async for batch in state.files.batches():
@@ -321,14 +312,15 @@ class DirectAction(UploadAction):
         return published
 
     def roll_back(self, context: StageContext) -> RollBack:
-        """`RollBackObjects`."""
+        """Returns `RollBackObjects`."""
         return RollBackObjects(context)
 
 
 class RollBackObjects(RollBackUploads):
-    """Every record read, outcome, then undo: each winner's object is deleted, on the condition that it still is that.
+    """Stage that rolls a job back: creates the outcome, then deletes each winner's object if it is still the same.
 
-    No fence is needed: no driver makes a file visible, and a task attempt that goes on writes under names of its own.
+    No fence is needed: no driver makes a file visible, and a task attempt that continues writes under names of
+    its own.
 
     Cost: 2 calls a file; some 20 for `_SUCCESS`.
     """
@@ -340,19 +332,18 @@ class RollBackObjects(RollBackUploads):
         if self.context.store.capabilities.multipart:
             await super()._restore(aside, fact)
         else:
-            # An identity is never given twice there, so that a late request deletes only what it was sent for.
+            # Such a store never reuses an identity, so a delayed request deletes only what it was sent for.
             await RollBack._restore(self, aside, fact)
 
 
 class StocatorCommitter(Committer):
-    """IBM Stocator's way: a file is an object at the destination as soon as its task closes it. Unsafe by design.
+    """Committer that follows IBM Stocator: a file is an object at the destination as soon as its task closes
+    it. Unsafe.
 
-    For object stores: one put a file, nothing is renamed or completed later. What that costs: a reader who lists the
-    destination sees the files of task attempts before the job is decided, those of attempts that failed until a cleanup
-    removes them, and those of earlier jobs beside them. Only `_SUCCESS` tells which count: it names every file of the
-    last job that committed, and `committer.committed_files` reads it.
-
-    The decision, the outcome, recovery and rolling back are those of every committer.
+    For object stores: one put a file, nothing is renamed or completed later. The cost: a reader who lists the
+    destination sees files before the job is decided, those of failed attempts until a cleanup, and those of
+    earlier jobs. Only `_SUCCESS` tells which count: it names every file of the last job that committed, and
+    `committer.committed_files` reads it. Decision, outcome, recovery and rollback are those of every committer.
     """
 
     name = "stocator"
@@ -364,19 +355,19 @@ class StocatorCommitter(Committer):
     action: PublishAction = DirectAction()
 
     def forms(self, spec: JobSpec) -> RecordForms:
-        """Task manifests of objects that are at their destinations."""
+        """Returns task manifests of objects at their destinations."""
         return DirectForms()
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
-        """Objects at the destination."""
+        """Returns objects at the destination."""
         return DirectFiles(context, identity)
 
     def choices(self, config: CommitterConfig) -> CommitterConfig:
-        """Refuses what it cannot mean.
+        """Refuses options that it cannot honour.
 
         Raises:
-            UnsupportedError: A conflict mode would take files of running jobs for old ones; without `_SUCCESS` nothing
-                tells which files count; without a cleanup those that do not would stay.
+            UnsupportedError: A conflict mode would take running jobs' files for old ones; without `_SUCCESS`
+                nothing tells which files count; without cleanup those that do not count would stay.
         """
         if config.conflict_mode != "append":
             _refuse(
@@ -397,11 +388,7 @@ class StocatorCommitter(Committer):
         return config
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
-        """Refuses: Stocator is a filesystem, which Hadoop's committers know nothing of, and leaves no records.
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Refuses: Stocator is a file system, unknown to Hadoop's committers, and leaves no records."""
         raise UnsupportedError(
             "jobs that Hadoop set up cannot be joined: what its tasks write by Stocator's filesystem no record names",
             operation="attach_job",

@@ -1,4 +1,4 @@
-"""Which choices of a stored record hold: places outside the destination only a caller may name (G10)."""
+"""Limits the trust in a stored configuration: only a caller may name places outside the destination (G10)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from committer.stages.base import StageContext
 
 
 def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> CommitterConfig:
-    """Choices as a record holds them, but for places outside the destination: those only the caller may name (G10).
+    """Returns a stored configuration, with the caller's places outside the destination (G10).
 
-    The rate is the calling process's, too, where the caller gives one: what a store bears may have changed since. So is
-    how long it waits.
+    Rate and waiting time are the caller's too, if given: the store's limits may have changed.
     """
     paced_by = stored if given is None or (given.io_rate, given.azure_io_rate) == (None, None) else given
     return msgspec.structs.replace(
@@ -29,7 +28,7 @@ def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> Co
         busy_timeout=stored.busy_timeout if given is None or given.busy_timeout is None else given.busy_timeout,
         absolute_roots=given.absolute_roots if given is not None else (),
         staging_directories=given.staging_directories if given is not None else (),
-        # Who names one for many jobs does not speak of those that keep their records at the destination.
+        # A caller who names one place for many jobs does not mean those that keep records at the destination.
         pending_set_directory=given.pending_set_directory if given is not None and stored.pending_set_directory else "",
         pending_set_user=given.pending_set_user if given is not None else "",
         summary_report_directory=given.summary_report_directory if given is not None else "",
@@ -42,16 +41,12 @@ def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> Co
 def refuse_roots_not_given(
     layout: JobLayout, stored: CommitterConfig, *, rollback: bool = False, force: bool = False
 ) -> None:
-    """Refuses to go on with a job that publishes outside its destination where the caller did not say it may (G10).
+    """Refuses a job that publishes below roots which the caller did not give (G10).
 
     Args:
-        layout: The job, with the roots that the caller gave.
-        stored: What the decision says: the roots that are written to.
-        rollback: The job is to be taken back, not finished; so is the advice.
-        force: As the caller of `recover` said.
-
-    Raises:
-        ConfigurationError: One of them lies below none that was given. Nothing was changed.
+        stored: The decision's configuration, with the roots that are written to.
+        rollback: Whether the job is to be rolled back; for the advice.
+        force: As given to `recover`; for the advice.
     """
     missing = [root for root in stored.absolute_roots if not _is_given(layout, root)]
     if missing:
@@ -73,12 +68,9 @@ def refuse_roots_not_given(
 
 
 def refuse_records_out_of_sight(context: StageContext) -> None:
-    """Refuses to look for the task records of a job that keeps them where the caller did not say (G10); no call.
+    """Refuses a job with task records in a place that the caller did not name (G10); no call.
 
-    An empty listing elsewhere would be taken for a job whose tasks wrote nothing.
-
-    Raises:
-        ConfigurationError: It does. Nothing was changed.
+    An empty listing elsewhere would look like a job whose tasks wrote nothing.
     """
     layout, told = context.layout, context.spec.records_at
     if not told or layout.keeps_elsewhere:

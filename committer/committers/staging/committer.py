@@ -1,17 +1,14 @@
 """The staging committers: tasks write to a local disk and upload their files when they commit.
 
-Below the caller's place P (``fs.s3a.committer.staging.tmp.path``), of user U, job J, attempt N, on whatever store::
+Below the caller's place P (``fs.s3a.committer.staging.tmp.path``), of user U, job J, attempt N, on any store::
 
     P/U/J/staging-uploads/_temporary/N/<task>                      a pending set under the task's name
     P/U/J/staging-uploads/_temporary/N/_<attempt>-<nonce>.tmp      one that is being written
 
-Hadoop's drivers read the files there whose names begin neither with an underscore nor with a period. Without such a
-place records are task manifests where every committer has them (`committer.layout`); all else is there in any case.
-
-Source of the names: ``Paths.getMultipartUploadCommitsDirectory``, ``FileOutputCommitter``.
-
-Hadoop's driver leaves nothing there that tells of the job. Its directory in the place of pending sets says that it
-stands.
+Hadoop's drivers read the files there whose names begin neither with an underscore nor with a period; they leave
+no record of the job, so the directory of pending sets proves that it exists. Without such a place records are
+task manifests in the job's directory (`committer.layout`). Source of the names:
+``Paths.getMultipartUploadCommitsDirectory``, ``FileOutputCommitter``.
 """
 
 from __future__ import annotations
@@ -65,7 +62,7 @@ _NAMED: Final = "pending-sets/"
 
 
 class PlacedLayout(JobLayout):
-    """The paths of a job whose task records are in a place of the caller's."""
+    """Paths of a job whose task records are in a place that the caller named."""
 
     record_suffix: ClassVar[str] = ""
     record_kind: ClassVar[str] = "pending set"
@@ -73,26 +70,26 @@ class PlacedLayout(JobLayout):
     keeps_elsewhere: ClassVar[bool] = True
 
     def keep_records_below(self, place: StorePath) -> None:
-        """Says where the place is that all jobs of one user share."""
+        """Sets the place that all jobs of one user share."""
         root = place / self.unique_id / _UPLOADS
         self.record_root: StorePath | None = root
         self.manifests: StorePath = root / TEMPORARY / str(self.job_attempt)
 
     def is_record(self, name: str) -> bool:
-        """What Hadoop's drivers would read."""
+        """Returns whether Hadoop's drivers would read a file of that name."""
         return not name.startswith(("_", "."))
 
     def record_name(self, path: StorePath) -> str:
-        """Of a pending set its bare name, behind what no name in the job's directory begins with."""
+        """Returns a record's name: for a pending set with a prefix that no name in the job's directory has."""
         return f"{_NAMED}{path.name}" if path.parent == self.manifests else super().record_name(path)
 
     def record_path(self, name: str) -> StorePath:
-        """Where the record of that name is."""
+        """Returns the path of a record."""
         return self.manifests / name.removeprefix(_NAMED) if name.startswith(_NAMED) else super().record_path(name)
 
 
 def placed_layout(spec: JobSpec) -> PlacedLayout | None:
-    """The layout of a job by listing whose caller named a place; None of every other."""
+    """Returns the layout of a job by listing whose caller named a place; None for every other job."""
     config = spec.config
     if spec.delivery != "listing" or not config.pending_set_directory:
         return None
@@ -102,9 +99,9 @@ def placed_layout(spec: JobSpec) -> PlacedLayout | None:
 
 
 class PlacedForms(ManifestForms):
-    """Pending sets, where Hadoop's tasks and drivers look for them. A decision rests on copies at the destination.
+    """Record format of pending sets in the caller's place, where Hadoop's tasks and drivers look for them.
 
-    Where the place is not open, as for a caller who did not name it, nothing there is looked at.
+    A decision rests on copies at the destination. If the caller did not name the place, it is not read.
     """
 
     names_directories = False
@@ -113,47 +110,42 @@ class PlacedForms(ManifestForms):
         super().__init__(name, like_s3a=True)
 
     def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
-        """A pending set, which names no directories."""
+        """Encodes a pending set, which names no directories."""
         return set_of(context, output)
 
     def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
-        """The manifest that a pending set amounts to."""
+        """Converts a pending set to a task manifest."""
         return manifest_of(context, data, path=path)
 
     def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
-        """The same, encoded; the copy of one that a decision rests on is one already."""
+        """Returns a record as an encoded manifest; the copy that a decision rests on is one already."""
         is_set = path.parent == context.layout.manifests
         return encode_task_manifest(manifest_of(context, data, path=path)) if is_set else data
 
     async def upload_lists(self, context: StageContext) -> list[StorePath]:
-        """Two listings: the lists of runs, and the pending sets, those that an abort took and did not delete too."""
+        """Lists the lists of runs, and the pending sets, also those that an abort renamed: two listings."""
         lists, place = await super().upload_lists(context), context.layout.manifests
         if context.records is None:
             return lists
         return [*lists, *(one.path for one in await children_of(context.records, place) if not one.is_directory)]
 
     def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
-        """By the name of a run, or of a task."""
+        """Returns whether a place is of a winning run or task."""
         return super().is_list_of(place, winners) or place.name in winners
 
     async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-        """Those of a run's list; of a pending set, one read."""
+        """Yields the uploads of a run's list, or of a pending set (one read)."""
         is_set = place.parent == context.layout.manifests
         async for upload in uploads_of_set(context, place) if is_set else super().uploads_in(context, place):
             yield upload
 
 
 async def join_hadoop(committer: Committer, context: StageContext, needs: Mapping[str, str]) -> StageContext:
-    """The context of the job as this engine knows it from now on: some 12 calls when first joined, else about 9.
-
-    Args:
-        committer: The job's.
-        context: The job, with the store of its records.
-        needs: What the committer needs of the destination's store.
+    """Claims a job that Hadoop set up: some 12 calls when first joined, else about 9.
 
     Raises:
-        JobNotFoundError: It does not stand.
-        JobStateError: It was joined as something else.
+        JobNotFoundError: It does not exist.
+        JobStateError: It was joined with another committer or place.
     """
     layout, config = context.layout, committer.choices(context.config)
     spec = msgspec.structs.replace(context.spec, hadoop=False, records_at=layout.manifests.uri, config=config)
@@ -190,15 +182,15 @@ _NEEDS: Final[Mapping[str, str]] = {
 
 
 class StagingCommitter(Committer):
-    """What both have: how tasks write, and what they leave.
+    """Base class of the staging committers, for stores with uploads and without renames.
 
-    For stores that have uploads and no renames. A task attempt keeps its files on a disk of its machine; its commit
-    sends them, and saves a record of the uploads, which job commit completes. The records are this engine's, in the
-    job's directory at the destination, by message and by listing; or by listing Hadoop's, in a place that the caller
-    names, where Java's tasks and drivers take part. Decision and outcome are at the destination in any case.
+    A task attempt keeps its files on a disk of its machine; its commit sends them, and saves a record of the
+    uploads, which job commit completes. The records are this engine's, in the job's directory; or by listing
+    Hadoop's, in a place that the caller names, where Java's tasks and drivers can take part. Decision and
+    outcome are always at the destination.
 
     Attributes:
-        scope: What conflict modes are of, where the caller does not say.
+        scope: The scope of conflict modes, unless the caller gives one.
     """
 
     scope: SupersededScope
@@ -206,18 +198,18 @@ class StagingCommitter(Committer):
     action: PublishAction = UploadAction()
 
     def forms(self, spec: JobSpec) -> RecordForms:
-        """Task manifests that name uploads; in a place that the caller named, Hadoop's pending sets."""
+        """Returns task manifests that name uploads; in a place that the caller named, Hadoop's pending sets."""
         return PlacedForms(self.name) if self.layout(spec).keeps_elsewhere else ManifestForms(self.name, like_s3a=True)
 
     def layout(self, spec: JobSpec) -> JobLayout:
-        """Where a job lives; its task records in a place that the caller named, if it was set up with that one."""
+        """Returns the paths of a job; with records in the caller's place, if the job was set up with that one."""
         placed = placed_layout(spec)
         if placed is not None and (spec.hadoop or placed.manifests.uri == spec.records_at):
             return placed
         return super().layout(spec)
 
     def settle(self, spec: JobSpec) -> JobSpec:
-        """Where its records are, and whose they are there."""
+        """Adds the place of the task records, and their user, to the spec."""
         config = spec.config
         if not config.pending_set_directory:
             return spec
@@ -235,7 +227,7 @@ class StagingCommitter(Committer):
 
     @asynccontextmanager
     async def opened(self, context: StageContext) -> AsyncIterator[StageContext]:
-        """With the store of its task records, where these are elsewhere."""
+        """Yields the context with the store of its task records, if they are elsewhere."""
         layout = context.layout
         if context.records is not None or not layout.keeps_elsewhere:
             yield context
@@ -249,11 +241,11 @@ class StagingCommitter(Committer):
                     await store.close()
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
-        """Files on a disk of this machine."""
+        """Returns files on a disk of this machine."""
         return LocalFiles(context, identity)
 
     def choices(self, config: CommitterConfig) -> CommitterConfig:
-        """What conflict modes are of, where the caller does not say."""
+        """Sets the scope of conflict modes, unless the caller gave one."""
         if config.conflict_mode == "append" or config.superseded_scope is not None:
             return config
         return config.replace(superseded_scope=self.scope)
@@ -261,7 +253,7 @@ class StagingCommitter(Committer):
     # -- setup --------------------------------------------------------------------------------------------------
 
     async def setup_job(self, context: StageContext) -> StageContext:
-        """Runs `SetupJob`; where records are elsewhere, after a listing there."""
+        """Runs `SetupJob`; if records are elsewhere, after a listing there."""
         async with self.opened(context) as opened:
             if opened.records is not None:
                 await _refuse_left(opened)
@@ -269,11 +261,11 @@ class StagingCommitter(Committer):
         return replace(made, records=context.records)
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
-        """Claims the job for this engine: from now on it has a setup record, as every other.
+        """Claims the job for this engine by a setup record.
 
         Raises:
-            ConfigurationError: The caller did not say where its tasks commit.
-            JobNotFoundError: It is not there.
+            ConfigurationError: The caller did not name the place of its task records.
+            JobNotFoundError: It does not exist.
         """
         if not context.layout.keeps_elsewhere:
             raise _no_place(context)
@@ -296,7 +288,7 @@ class StagingCommitter(Committer):
             return await super().commit_task(opened, output)
 
     async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
-        """Runs `AbortTask`, then removes what the attempt left on this machine."""
+        """Runs `AbortTask`, then removes the attempt's files on this machine."""
         async with self.opened(context) as opened:
             await super().abort_task(opened, request)
         attempt_id = context.layout.task_attempt_id(request.task, request.attempt)
@@ -305,7 +297,7 @@ class StagingCommitter(Committer):
         )
 
     async def recover_task(self, context: StageContext, task: int, attempt: int) -> TaskCommit:
-        """Finds the attempt's record."""
+        """Recreates the message of a committed attempt from its record."""
         async with self.opened(context) as opened:
             return await super().recover_task(opened, task, attempt)
 
@@ -314,53 +306,50 @@ class StagingCommitter(Committer):
     async def commit_job(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> JobReport:
-        """Runs the job-commit core."""
+        """Commits the job."""
         async with self.opened(context) as opened:
             return await super().commit_job(opened, task_commits, tasks)
 
     async def recover_job(self, context: StageContext, *, rollback: bool, force: bool) -> JobReport:
-        """Runs the job-commit core from where the store says the job stands."""
+        """Finishes the job from its stored state, or rolls it back."""
         async with self.opened(context) as opened:
             return await super().recover_job(opened, rollback=rollback, force=force)
 
     async def abort_job(self, context: StageContext) -> bool:
-        """Decides against the job and removes it."""
+        """Aborts and removes the job."""
         async with self.opened(context) as opened:
             return await super().abort_job(opened)
 
     async def plan(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> CommitPlan:
-        """Loads and checks, changes nothing."""
+        """Loads and checks the job; changes nothing."""
         async with self.opened(context) as opened:
             return await super().plan(opened, task_commits, tasks)
 
     async def forget(self, context: StageContext) -> None:
-        """Removes what task attempts that died left on this machine."""
+        """Removes files of dead task attempts on this machine."""
         await context.runtime.run_blocking(lambda: remove_job(context.config, context.layout))
 
 
 class DirectoryCommitter(StagingCommitter):
-    """S3A's committer `directory`: conflict modes are of the whole destination."""
+    """S3A's committer `directory`: conflict modes concern the whole destination."""
 
     name = "directory"
     scope: SupersededScope = "destination"
 
     async def setup_job(self, context: StageContext) -> StageContext:
-        """Runs `SetupJob`; with `fail` after a listing, so that no task runs for a destination that holds data.
-
-        Data that comes later is refused before the decision.
-        """
+        """Runs `SetupJob`; with `fail` refuses a destination that holds data now; the commit refuses later data."""
         if context.config.refuses_used_destination:
             await _refuse_used(context)
         return await super().setup_job(context)
 
 
 class PartitionedCommitter(StagingCommitter):
-    """S3A's committer `partitioned`: conflict modes are of each partition that is written to.
+    """S3A's committer `partitioned`: conflict modes concern each partition that is written to.
 
-    A partition is a directory that files go to, with all below it; what goes to the destination's own directory is
-    added there in every mode.
+    A partition is a directory that receives files, with all below it; files directly in the destination are
+    always added.
     """
 
     name = "partitioned"
@@ -380,7 +369,7 @@ async def _refuse_used(context: StageContext) -> None:
 
 
 async def _refuse_left(context: StageContext) -> None:
-    """Refuses a job where tasks of another one of its id committed: they would count as its own. One listing."""
+    """Refuses a job if tasks of another job of its id committed: they would count as its own. One listing."""
     layout = context.layout
     left = [one.path for one in await children_of(context.holding(layout.manifests), layout.manifests)]
     if left:

@@ -33,18 +33,18 @@ from committer.stores.registry import find_store
 
 BLOCK_BYTES: Final = 1 << 20
 
-# A task may have thousands of files open, each with as much in memory as was not written yet.
+# A task may have thousands of files open, each with this much unwritten data in memory.
 _KEPT_BYTES: Final = 1 << 16
 
 T = TypeVar("T")
 
 
 class VanishedError(TaskError):
-    """What a task wrote is not on the disk of its machine any more."""
+    """The error of a task whose files are gone from its machine's disk."""
 
 
 class DiskState(NamedTuple):
-    """What tells a file on a disk from the same file after it was changed."""
+    """The attributes that show whether a file on a disk was changed."""
 
     device: int
     inode: int
@@ -54,11 +54,12 @@ class DiskState(NamedTuple):
 
 
 class DiskWriter(FileWriter):
-    """A file on a disk of this machine. It is open only while a block is written: a task may write thousands at once.
+    """Writer of a file on a disk of this machine, open only while a block is written: a task may write
+    thousands at once.
 
     Args:
-        path: Where it is kept.
-        target: Where it will stand, for errors.
+        path: Where the file is kept.
+        target: The file's destination, for errors.
         runtime: Where threads come from.
     """
 
@@ -72,7 +73,7 @@ class DiskWriter(FileWriter):
         self._turn = asyncio.Lock()
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keeps it in memory until it is worth a system call."""
+        """Buffers data until a system call is worth it."""
         data = bytes_of(data)
         self._buffer += data
         self._size += len(data)
@@ -80,13 +81,13 @@ class DiskWriter(FileWriter):
             await self._flush()
 
     async def close(self) -> FileStatus:
-        """Writes what is left."""
+        """Writes the rest."""
         if self._buffer or not self._exists:
             await self._flush()
         return FileStatus(self._target, False, self._size)
 
     async def abort(self) -> None:
-        """Removes it."""
+        """Removes the file."""
         self._buffer = bytearray()
         async with self._turn:
             await self._runtime.run_blocking(lambda: _remove(self._path))
@@ -100,11 +101,11 @@ class DiskWriter(FileWriter):
 
 
 async def state_of(path: str, target: StorePath, runtime: Runtime) -> DiskState:
-    """What a file is like now.
+    """Returns the current state of a file.
 
     Raises:
         VanishedError: It is gone.
-        TaskError: It is no regular file, or cannot be looked at.
+        TaskError: It is no regular file, or cannot be read.
     """
 
     def look() -> DiskState:
@@ -117,11 +118,11 @@ async def state_of(path: str, target: StorePath, runtime: Runtime) -> DiskState:
 
 
 async def blocks_of(path: str, state: DiskState, target: StorePath, runtime: Runtime) -> AsyncIterator[bytes]:
-    """The content of a file, block by block.
+    """Yields the content of a file, block by block.
 
     Raises:
         VanishedError: It is gone.
-        TaskError: It is not what it was when `state` was taken, or cannot be read.
+        TaskError: It has changed since `state` was taken, or cannot be read.
     """
     offset = 0
     while True:
@@ -150,7 +151,7 @@ async def _on_disk(runtime: Runtime, call: Callable[[], T], target: StorePath) -
 
 
 def vanished(target: StorePath, error: BaseException | None) -> VanishedError:
-    """What to raise where what a task wrote is gone."""
+    """Builds the error of a file that is gone."""
     return VanishedError(
         f"what the task wrote of {target} is not on the disk of this machine any more",
         operation="commit_task",
@@ -172,8 +173,8 @@ def _write(path: str, data: bytearray, flags: int) -> None:
 
 
 def _read(path: str, state: DiskState, offset: int) -> bytes:
-    # Opened for each block: a thread that outlasts its cancelled caller must not read from a descriptor that is
-    # another file's by then.
+    # Opened for each block: a thread that outlasts its cancelled caller must not read from a descriptor that
+    # belongs to another file by then.
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _check_same(path, os.fstat(file), state)
@@ -205,15 +206,11 @@ def _remove(path: str) -> None:
 
 
 class LocalFiles(AttemptFiles):
-    """Files that are written to a disk of this machine. Opening one costs a call, which looks at the job.
+    """Files on a disk of this machine, uploaded when the task commits. Opening one costs one call, a look at
+    the job.
 
-    A task commit sends them, each to an upload that stays open: of a small file an upload that is begun, and a part;
-    uploads that are begun together share the list that tells of them. So nothing of an attempt that fails while it
-    writes was ever sent.
-
-    Args:
-        context: The job, with the attempt's own statistics.
-        identity: Which run of which attempt.
+    A task commit sends each file to an upload that stays open. Uploads that begin together share one list. So
+    an attempt that fails earlier has sent nothing.
     """
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
@@ -230,29 +227,29 @@ class LocalFiles(AttemptFiles):
         self._scanned = False
 
     async def open(self, destination: str, staged: str) -> FileWriter:
-        """Looks whether the job stands, makes the directory of the run with its first file."""
+        """Checks that the job exists, creates the run's directory with its first file."""
         context = self._context
         await check_job_stands(context, operation="open")
         place = await context.runtime.run_blocking(self._made)
-        # A number: what a destination can be called, a disk may not take.
+        # A number, since a disk may not accept the name of a destination.
         self._opened += 1
         path = self._kept[staged] = os.path.join(place, OPENED, str(self._opened))
         return DiskWriter(path, context.layout.target(destination), context.runtime)
 
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
-        """Its name and size: its upload is yet to be begun."""
+        """Returns the file's name and size; its upload has not begun."""
         return WrittenFile(staged, status.size, None, absolute=absolute)
 
     def kept_at(self, staged: str) -> StorePath | None:
-        """On the disk, under a number; in an upload, which has the path that the file will have."""
+        """Returns None: the file is on the disk, then in an upload with the destination's path."""
         return None
 
     def local_directory(self, name: str) -> str:
-        """A directory of this machine, made when it is first asked for."""
+        """Returns a directory of this machine, created on the first call."""
         return os.path.join(self._made(), FILES)
 
     async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """`ScanTask`, on the disk. No directories: where files wait in uploads there are none."""
+        """Runs `ScanTask` on the disk; returns no directories, since uploads have none."""
         self._scanned = True
         root = StorePath.of(os.path.join(self._made(), FILES))
         disk = await find_store(root)
@@ -275,7 +272,7 @@ class LocalFiles(AttemptFiles):
         return list(files.values()), []
 
     async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
-        """Sends them, many at once, as far as their parts fit into the memory that one long file takes."""
+        """Sends the files, as many at once as fit into the memory that one long file takes."""
         context = self._context
         part_bytes = max(context.config.multipart_size, context.store.capabilities.min_part_bytes)
         most = (2 + context.config.multipart_in_flight) * part_bytes + BLOCK_BYTES
@@ -286,13 +283,13 @@ class LocalFiles(AttemptFiles):
                 try:
                     settled[file.name] = await self._send(file)
                 except VanishedError:
-                    # Most likely because the job is over, and what its attempts kept here went with it.
+                    # Most likely the job is over, and its attempts' files were removed.
                     await check_job_stands(context, operation="commit_task")
                     raise
 
         await run_workers(files, send, workers=context.config.io_concurrency, operation="send_files")
         if self._scanned and not await context.runtime.run_blocking(partial(stands, self._place)):
-            # Removed while it was scanned, so files may have been missed; or made anew by a program.
+            # Removed during the scan, so files may have been missed; or recreated by a program.
             await check_job_stands(context, operation="commit_task")
             raise vanished(context.layout.destination, None)
         return [settled[file.name] for file in files]
@@ -302,17 +299,17 @@ class LocalFiles(AttemptFiles):
         await self._uploaded.stop()
 
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
-        """Every upload that this run began: none before it commits."""
+        """Returns every upload that this run began: none before it commits."""
         return self._uploaded.uploads()
 
     async def close(self) -> None:
-        """Removes what it kept on the disk."""
+        """Removes the files from the disk."""
         if self._made_or_being_made():
             await run_shielded(partial(self._context.runtime.run_blocking, self._removed), bound_s=UNDO_BOUND_S)
         self._closed = True
 
     def _made(self) -> str:
-        # By files that are opened at once, in threads; a second directory would lose what the first one holds.
+        # Files are opened at once, in threads; a second directory would lose the files of the first.
         with self._making:
             if self._closed:
                 raise VanishedError(
@@ -329,7 +326,7 @@ class LocalFiles(AttemptFiles):
         return bool(self._place) or self._making.locked()
 
     def _removed(self) -> None:
-        # A thread that outlasts its cancelled caller may be making it.
+        # A thread that outlasts its cancelled caller may be creating it.
         with self._making:
             self._closed = True
             place, self._place = self._place, ""
@@ -337,7 +334,7 @@ class LocalFiles(AttemptFiles):
                 remove_run(place)
 
     def _published(self, name: str) -> str:
-        """The name of what a program wrote by a path, with the job's token where each file is to have it."""
+        """Returns the published name of a program's file, with the job's token if the job asks for it."""
         config, job_id = self._context.config, self._context.layout.job_id
         return unique_name(name, job_id) if config.unique_names and job_id not in name else name
 
@@ -355,8 +352,8 @@ class LocalFiles(AttemptFiles):
         before = self._sent.get(file.name)
         if before is not None and before[0] == state:
             return before[1]
-        # An upload of a commit before stays: a record that names it may have been saved, and count. It is listed, so
-        # the job's cleanup aborts it.
+        # An earlier commit's upload stays: a record that names it may have been saved, and count. It is listed,
+        # so the job's cleanup aborts it.
         writer = await self._uploaded.open(file.destination, file.name)
         try:
             async for block in blocks_of(path, state, target, context.runtime):

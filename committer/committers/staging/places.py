@@ -1,13 +1,13 @@
-"""Where task attempts keep files on their machine until they commit. All that is here blocks.
+"""Directories where task attempts keep files on their machine until they commit. All functions block.
 
-Below the first of `CommitterConfig.staging_directories` with the most room, or the system's directory for temporary
-files::
+Below the directory of `CommitterConfig.staging_directories` with the most free space, or the system's temporary
+directory::
 
-    committer-<user>/<job id>-<digest>-<setup>/<attempt>-<nonce>/opened/<number>   what `TaskAttempt.open` writes
-    committer-<user>/<job id>-<digest>-<setup>/<attempt>-<nonce>/files/…           what is written by `work_path`
+    committer-<user>/<job id>-<digest>-<setup>/<attempt>-<nonce>/opened/<number>   files of `TaskAttempt.open`
+    committer-<user>/<job id>-<digest>-<setup>/<attempt>-<nonce>/files/…           files written through `work_path`
 
-The digest is of the destination, so that jobs of two destinations that have one id never share a directory. Only this
-user can enter the first one: others may write to the system's directory, too.
+The digest is of the destination, so that jobs of one id at two destinations share no directory. Only this user
+can enter the first one: others may write to the system's temporary directory, too.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ FILES: Final = "files"
 
 _log = job_logger("committer.committers")
 
-# Each try but the first begins because another process removed a directory that it found empty.
+# A further try follows if another process removed a directory that it found empty.
 _TRIES: Final = 10
 
 
 def make_run(config: CommitterConfig, layout: JobLayout, run: str) -> str:
-    """Makes the directory of one run of a task attempt, where there is most room, and returns its path.
+    """Creates the directory of one run of a task attempt where there is most free space; returns its path.
 
     Raises:
-        TaskError: No directory takes it.
+        TaskError: No directory can be created.
     """
     failures: list[OSError] = []
     try:
         bases = sorted(_bases(config), key=_room_in, reverse=True)
     except OSError as error:
-        # The machine has no directory for temporary files that can be written to.
+        # The machine has no writable temporary directory.
         bases, failures = [], [error]
     for base in bases:
         try:
@@ -62,10 +62,10 @@ def make_run(config: CommitterConfig, layout: JobLayout, run: str) -> str:
 
 
 def remove_run(place: str) -> None:
-    """Removes the directory of one run, and those above it that are empty then."""
+    """Removes the directory of one run, and parents that are empty then."""
     job, gone = os.path.dirname(place), f"{place}.gone"
     with suppress(OSError):
-        # At once: an attempt that is being committed must not take what is left half way for all it wrote.
+        # Renamed at once: a committing attempt must not take a half-deleted directory for all that it wrote.
         os.rename(place, gone)
     shutil.rmtree(gone, ignore_errors=True)
     shutil.rmtree(place, ignore_errors=True)
@@ -73,12 +73,12 @@ def remove_run(place: str) -> None:
 
 
 def stands(place: str) -> bool:
-    """Whether the directory of a run is the one that was made; programs know, and make anew, `FILES` alone."""
+    """Returns whether a run's directory is still the one created for it; programs know, and recreate, only `FILES`."""
     return os.path.isdir(os.path.join(place, OPENED))
 
 
 def remove_runs(config: CommitterConfig, layout: JobLayout, attempt_id: str, nonce: str | None) -> None:
-    """Removes what one run of a task attempt left on this machine; with no nonce, what any run of it did."""
+    """Removes one run's files of a task attempt from this machine; without a nonce, those of all its runs."""
     for job in _jobs(config, layout):
         for run in _names_in(job):
             if run == f"{attempt_id}-{nonce}" if nonce else run.startswith(f"{attempt_id}-"):
@@ -86,7 +86,7 @@ def remove_runs(config: CommitterConfig, layout: JobLayout, attempt_id: str, non
 
 
 def remove_job(config: CommitterConfig, layout: JobLayout) -> None:
-    """Removes what task attempts of a job that is over left on this machine."""
+    """Removes the files of a finished job's task attempts from this machine."""
     for job in _jobs(config, layout):
         for run in _names_in(job):
             _log.debug("removing %s, which a task attempt that never ended left", os.path.join(job, run))
@@ -103,7 +103,7 @@ def _room_in(directory: str) -> int:
         try:
             found = os.statvfs(directory)
         except FileNotFoundError:
-            # Not made yet.
+            # Not created yet.
             directory = os.path.dirname(directory)
         except OSError:
             return -1
@@ -126,7 +126,7 @@ def _make(base: str, job: str, run: str) -> str:
             os.mkdir(os.path.join(place, OPENED))
             os.mkdir(os.path.join(place, FILES))
         except (FileNotFoundError, FileExistsError):
-            # It is called there by `os.makedirs` where it went right after that had found it.
+            # `os.makedirs` raises it if a directory that it found vanishes at once.
             if not tries_left:
                 raise
         else:
@@ -135,13 +135,13 @@ def _make(base: str, job: str, run: str) -> str:
 
 
 def _jobs(config: CommitterConfig, layout: JobLayout) -> Iterator[str]:
-    # Without the name of its setup a job cannot be told from another one of its id.
+    # Without a setup's name a job cannot be told from another one of its id.
     if not layout.setup_name:
         return
     try:
         bases = _bases(config)
     except OSError:
-        # A machine without a directory for temporary files ran no task.
+        # A machine without a temporary directory ran no task.
         return
     for base in bases:
         own = os.path.join(base, _own_name())
