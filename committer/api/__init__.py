@@ -1,1 +1,1 @@
-"""What a user of the engine holds: jobs, task attempts, and what an operator does about jobs."""
+"""The public interface: jobs, task attempts, and what an operator does about jobs."""

@@ -1,4 +1,4 @@
-"""Removes what jobs left at a destination: of one job, or of all jobs of an age."""
+"""Removes the remains of one job, or of all jobs of an age, from a destination."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ from committer.stores.helpers import children_of, walk
 
 _log = job_logger("committer.operations")
 
-# What the job's own records and files say. All else may pass, or go with another configuration: a refused call, a lost
-# answer, a store that is down.
+# Failures that the job's own records and files cause. Any other may pass, or go with another configuration: a
+# refused call, a lost response, a store that is down.
 _FOR_GOOD = (
     RecordError,
     JobStateError,
@@ -74,23 +74,18 @@ _FOR_GOOD = (
 
 
 def _is_for_good(error: BaseException) -> bool:
-    """Whether a later call meets the same failure again: it and each of its causes say so."""
+    """Returns whether a later call would fail the same way, for the error and each of its causes."""
     if isinstance(error, MultipleError):
         return all(map(_is_for_good, error.causes))
     return isinstance(error, _FOR_GOOD) and all(map(_is_for_good, getattr(error, "causes", ())))
 
 
 async def end_unfinished(context: StageContext, *, rollback: bool) -> str:
-    """Does what `recover` would for a job whose outcome exists.
-
-    A job that is being taken back is taken back to its end: its files leave the destination, the old ones come back. A
-    committed one gets its `_SUCCESS`.
-
-    Returns:
-        Why it cannot be done, where the job's own records or files stand against it; empty where it was.
+    """Finishes the last steps of a job whose outcome exists, as `recover` would; returns why that is
+    impossible, or "".
 
     Raises:
-        CommitterError: It failed for a reason that may pass. Nothing was given up; a later cleanup goes on from there.
+        CommitterError: It failed for a reason that may pass. A later cleanup continues from there.
     """
     job_id = context.layout.job_id
     try:
@@ -122,15 +117,15 @@ BEGUN: Final = "another driver began to commit it meanwhile"
 
 
 class Cleaning(NamedTuple):
-    """The arguments of a cleanup.
+    """Arguments of a cleanup.
 
     Attributes:
-        age_s: Keep what is younger; None for a job that the caller named.
+        age_s: Keep jobs younger than this; None for a job that the caller named.
         force: Remove even a decided commit without outcome, and a kept outcome.
-        dry: Only look.
+        dry: Change nothing.
         forgets: Remove a kept outcome.
         ahead_s: Seconds by which this machine's clock is ahead of the store's.
-        intents: Keep an undecided job that has another intent than these; None: whatever it has.
+        intents: Keep an undecided job with another intent than these; None allows any.
     """
 
     age_s: float | None
@@ -149,20 +144,15 @@ async def clean_directory(
     asked: Cleaning,
     given_up: list[str],
 ) -> str | None:
-    """Removes one directory that a job left, or only looks; returns why not.
+    """Removes one directory of a job, or only inspects it; returns why it is kept, or None.
 
     Args:
-        store: The store, without limits.
-        destination: Where.
-        name: The directory's.
-        config: The choices of the call.
-        asked: What is asked for.
-        given_up: Is told why the last steps of a job could not be done that is removed all the same.
+        given_up: Receives the reason if a job is removed although its last steps failed.
 
     Raises:
         CommitterError: The last steps of a job failed for a reason that may pass. Nothing was removed.
         JobNotFoundError: It is gone.
-        StoreLinkError: A link stands in the place of one of its directories or records.
+        StoreLinkError: A link is in the place of one of its directories or records.
     """
     spec = JobSpec(destination=destination.uri, job_id=name.job_id, committer="", config=config, setup=name.setup)
     context = await open_context(spec, store, owned=False)
@@ -208,13 +198,13 @@ async def _clean_leftover(context: StageContext, name: DirectoryName, asked: Cle
         if reason is not None:
             return reason
     if not asked.dry:
-        # Its entries stay: what was being made may be a job that is live since.
+        # Its entries stay: a job that was being set up may be live since.
         await remove_leftover(context, directory)
     return None
 
 
 async def _look(context: StageContext, asked: Cleaning) -> Position | None:
-    """Where the job stands; None with force where its records cannot be read."""
+    """Reads the job's position; None if its records cannot be read and `force` is set."""
     try:
         position = await look_where_it_stands(context)
         if position.standing is Standing.ARRIVING and not asked.dry:
@@ -235,7 +225,7 @@ async def _look(context: StageContext, asked: Cleaning) -> Position | None:
 
 
 async def _reason_of_directory(context: StageContext, found: JobDirectory, asked: Cleaning) -> str | None:
-    """Why a directory is kept whatever its records say: whose it is, and its age."""
+    """Returns why a directory is kept whatever its records say: its owner, or its age."""
     named = asked.age_s is None
     if found.is_foreign and not (asked.force and named):
         return _FOREIGN
@@ -258,7 +248,7 @@ def _reason_of_age(context: StageContext, newest: float, asked: Cleaning) -> str
 
 
 def _reason_of(position: Position, asked: Cleaning) -> str | None:
-    """Why a job is kept, by where it stands."""
+    """Returns why a job is kept, by its state."""
     if asked.force:
         return None
     if position.standing is Standing.KEPT:
@@ -276,11 +266,11 @@ async def _remove(context: StageContext, position: Position | None, asked: Clean
         intents = position.found.intents if position.found is not None else []
         if asked.intents is not None and not asked.intents.issuperset(intents):
             return BEGUN
-        # A driver that still lives learns of it.
+        # A driver that is alive learns of it.
         try:
             decision = await create_decision(context, abort_decision(context))
         except JobNotFoundError:
-            # Another driver ended it since it was looked at, and may keep its outcome.
+            # Another driver ended the job since it was read, and may keep its outcome.
             position = await look_where_it_stands(context)
             reason = _reason_of(position, asked)
             if reason is not None or position.standing is Standing.GONE:
@@ -294,7 +284,7 @@ async def _remove(context: StageContext, position: Position | None, asked: Clean
 
 
 async def _jobs_that_use(context: StageContext) -> list[str]:
-    """The jobs of file committers whose tasks' output is in what looks like another committer's directory."""
+    """Returns the file committers' jobs whose task output is in what looks like another committer's directory."""
     destination, job_id = context.layout.destination, context.layout.job_id
     if not job_id.isdecimal():
         return []
@@ -304,7 +294,7 @@ async def _jobs_that_use(context: StageContext) -> list[str]:
 
 
 def _what_it_was(found: JobDirectory) -> str:
-    """What a removed job was, as far as its directory's listing told: with force its records are not read."""
+    """Describes a removed job by its directory's listing; with force its records are not read."""
     if found.ended:
         return "it had ended"
     if found.decided:
@@ -313,10 +303,10 @@ def _what_it_was(found: JobDirectory) -> str:
 
 
 async def _age_of_rest(context: StageContext, found: JobDirectory) -> float:
-    """How old is what no record tells of; 0 where the store does not say.
+    """Returns when a directory without records last changed; 0 if the store does not tell.
 
-    One call for an empty directory; else a listing for each: where directories have no time, what a task attempt wrote
-    late is told by its files alone.
+    One call for an empty directory; else a listing for each: where directories have no time, only files show
+    late writes.
     """
     if not found.children:
         return (await context.store.status(context.layout.job_directory)).modified or 0.0
@@ -324,10 +314,7 @@ async def _age_of_rest(context: StageContext, found: JobDirectory) -> float:
 
 
 async def _joined(context: StageContext, store: Store, name: DirectoryName, asked: Cleaning) -> StageContext:
-    """The context of the job as it was set up; 3 calls.
-
-    Where no setup record tells how task commits reach the driver, the place tells where uploads are listed: one call.
-    """
+    """Returns the context of the job as it was set up: 3 calls, and one if no setup record tells the delivery."""
     try:
         read = await read_directory(context.store, context.layout.destination, name, config=context.config)
     except (RecordError, StoreIsADirectoryError):
@@ -343,10 +330,7 @@ async def _joined(context: StageContext, store: Store, name: DirectoryName, aske
 
 
 async def _delivery_shown(context: StageContext) -> Delivery:
-    """How task commits reach the driver of a job that has no setup record, by where its lists of uploads lie.
-
-    At most one listing.
-    """
+    """Returns the delivery of a job without setup record, by the place of its lists of uploads: at most one listing."""
     if not context.store.capabilities.publishes_uploads:
         return context.spec.delivery
     by_message = msgspec.structs.replace(context.spec, delivery="message").layout
@@ -354,7 +338,7 @@ async def _delivery_shown(context: StageContext) -> Delivery:
 
 
 async def _newest_below(context: StageContext, found: JobDirectory) -> float:
-    """The newest task record, or list of uploads: a job whose tasks still work is young although its own are old."""
+    """Returns the time of the newest task record or list of uploads: a job with working tasks is young."""
     newest, layout = 0.0, context.layout
     for attempt in found.children.values():
         if not attempt.is_directory:
@@ -362,7 +346,7 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
         for records in (layout.manifests, layout.attempts, layout.tasks):
             newest = max(newest, await _newest_in(context.store, attempt.path / records.name))
         if context.store.capabilities.multipart:
-            # Where a copy of `_SUCCESS` may arrive when its job is over.
+            # A copy of `_SUCCESS` may arrive here after its job is over.
             newest = max(newest, await _newest_in(context.store, attempt.path / layout.superseded.name))
             for run in await children_of(context.store, attempt.path / layout.uploads.name):
                 newest = max(newest, await _newest_in(context.store, run.path))
@@ -393,16 +377,16 @@ async def _newest_in(store: Store, directory: StorePath) -> float:
 
 
 class CleanupReport(Shown, frozen=True, kw_only=True):
-    """What a cleanup did.
+    """Result of a cleanup.
 
     Attributes:
         removed: Ids of jobs whose directories were removed.
         kept: Ids of jobs that were kept, with the reason.
-        failed: Of these, the ids of jobs whose records could not be read, or that could not be removed: a call failed.
-        given_up: Ids of jobs that were removed with `force` although their last steps could not be done, with the
-            reason. What such a job had published and not taken back stays; old files that it had moved aside are gone.
-        clock_ahead_s: Seconds by which this machine's clock is ahead of the store's, by which ages were told; None
-            where that is less than ten minutes, or the store shows no clock.
+        failed: Of these, ids of jobs whose records could not be read, or whose removal failed.
+        given_up: Ids of jobs removed with `force` although their last steps failed, with the reason. Files that
+            such a job had published stay; old files that it had moved aside are gone.
+        clock_ahead_s: Seconds by which this machine's clock is ahead of the store's, which decides ages; None
+            below ten minutes, or if the store shows no clock.
     """
 
     removed: list[str]
@@ -422,36 +406,36 @@ async def cleanup(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> CleanupReport:
-    """Removes what jobs left below a destination's `_temporary`; never anything else.
+    """Removes the remains of jobs below a destination's `_temporary`; never anything else.
 
-    An open job is decided `abort` first, so that a driver that still lives learns of it. What holds no record of any
-    job goes too: what a driver left that was killed in its setup, or wrote when its job was over. A job that is decided
-    to be committed but did not end is kept unless `force`: its files would be lost; `recover` it instead. An outcome
-    that is kept (`CommitterConfig.outcome_kept`) stays unless `force`: without it a stream that repeats that job, as
-    one does after a crash, cannot tell that it committed, and publishes its rows a second time or stops at the files
-    that stand.
+    An open job is first decided `abort`, so that a driver that is alive learns of it. Directories without any
+    record of a job are removed too. A job that is decided to be committed but did not end is kept unless
+    `force`: its files would be lost; `recover` it instead. A kept outcome (`CommitterConfig.outcome_kept`)
+    stays unless `force`: without it a stream that repeats the job, as after a crash, would publish its rows a
+    second time or fail because its files exist.
 
     Args:
         dest: The destination.
         job_id: This job.
-        older_than: Every job whose newest record is older than this (seconds, or a timedelta), by the clock of the
-            store where its answers show one (S3, Google Cloud Storage, Azure), else by this machine's.
-        force: Remove even a decided commit without outcome, and outcomes that are kept. The last steps of a job with
-            an outcome, `_SUCCESS` or what a rollback has left to undo, are done first.
-        storage_options: How to reach the store.
-        config: Concurrency and rate of the deletes; `absolute_roots`, below which uploads of the job are ended as well.
+        older_than: Every job whose newest record is older than this (seconds, or a timedelta), by the clock of
+            the store if its responses show one (S3, Google Cloud Storage, Azure), else by this machine's.
+        force: Remove even a decided commit without outcome, and kept outcomes. If the job has an outcome, its
+            last steps (`_SUCCESS`, or the rest of a rollback) are done first.
+        storage_options: Options of the store.
+        config: Concurrency and rate of the deletes; `absolute_roots`, below which uploads of the job are ended
+            as well.
 
     Raises:
-        StoreUnavailableError, StoreThrottledError, StorePermissionError, StoreOutcomeUnknownError, MultipleError: With
-            `force`, also where the last steps of the job named by `job_id` failed for a reason that may pass: the job
-            was not removed.
+        StoreUnavailableError, StoreThrottledError, StorePermissionError, StoreOutcomeUnknownError,
+        MultipleError: With `force` also if the last steps of the job `job_id` failed for a reason that may
+        pass: it was not removed.
         ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
-        JobDecidedError: The job named by `job_id` is decided to be committed and not ended, or its last steps are not
-            done.
-        OutcomeKeptError: The job named by `job_id` committed, and its outcome is kept. Nothing was changed.
+        JobDecidedError: The job `job_id` is decided to be committed and has not ended, or its last steps are
+            not done.
+        OutcomeKeptError: The job `job_id` committed, and its outcome is kept. Nothing was changed.
         JobNotFoundError: There is no such job.
-        StoreLinkError: A link stands in the place of `_temporary`, or of a directory or record of the job named by
-            `job_id`. It was not followed; nothing was changed.
+        StoreLinkError: A link is in the place of `_temporary`, or of a directory or record of the job `job_id`.
+            It was not followed; nothing was changed.
         DestinationNotFoundError: The destination does not exist, or its bucket or container.
     """
     report = await _cleanup(
@@ -476,12 +460,7 @@ def clock_told(ahead_s: float) -> str:
 
 
 def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
-    """Raises what `cleanup` of a job by its name raises when it is kept for this reason.
-
-    Raises:
-        JobDecidedError: It is decided to be committed, or its last steps are missing.
-        OutcomeKeptError: It committed, and its outcome is kept.
-    """
+    """Raises the error of a named job that is kept for this reason; returns for any other reason."""
     place = str(destination)
     steps = {
         DECIDED: f"finish it: {call('recover', place, job_id)}; or take it back: "
@@ -517,9 +496,9 @@ async def forget_outcome(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> CleanupReport:
-    """Cleans one job up, its kept outcome too: for a caller that knows that the job is never repeated.
+    """Cleans up one job and its kept outcome, for a caller that knows that the job is never repeated.
 
-    Unlike `cleanup` with `force` it removes nothing of a job that is decided to be committed and did not end.
+    Unlike `cleanup` with `force` it keeps a job that is decided to be committed and did not end.
 
     Raises:
         JobNotFoundError: There is no such job.
@@ -546,10 +525,10 @@ async def plan_cleanup(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> CleanupReport:
-    """What `cleanup` would do now, with the same arguments and errors; changes nothing.
+    """Returns what `cleanup` would do now, with the same arguments and errors; changes nothing.
 
-    A job that is decided to be committed, or whose outcome is kept, is among the kept ones, with the reason, where
-    `cleanup` of that job alone raises.
+    A job that is decided to be committed, or whose outcome is kept, is among the kept ones, with the reason,
+    where `cleanup` of that job alone raises.
     """
     return await _cleanup(
         dest,
@@ -567,10 +546,10 @@ def _is_age(seconds: object) -> bool:
 
 
 def age_in_seconds(older_than: timedelta | float | None, *, operation: str) -> float | None:
-    """An age as a caller gives it, in seconds.
+    """Converts an age to seconds.
 
     Raises:
-        ConfigurationError: It is negative, and would take in what is not begun yet; or it is no number.
+        ConfigurationError: It is negative, or no number.
     """
     age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
     if age_s is not None and not _is_age(age_s):
@@ -625,7 +604,7 @@ async def _cleanup(
         except CommitterError as error:
             if job_id is not None:
                 raise
-            # One job's trouble is no reason to keep the others.
+            # One job's failure does not keep the others.
             at = f": {error.path}" if error.path and error.path not in error.message else ""
             reason = f"{error.message}{at}" + (f"; {error.next_step}" if error.next_step else "")
             failed.append(name.job_id)
@@ -659,7 +638,7 @@ async def _cleanup(
             next_step=f"{shown_by} shows the jobs that are there",
         )
     return CleanupReport(
-        # Of an id of which a directory is kept what is removed is no job.
+        # An id with a kept directory does not count as removed.
         removed=sorted(removed - kept.keys()),
         kept=dict(sorted(kept.items())),
         given_up=dict(sorted(given_up.items())),

@@ -1,4 +1,4 @@
-"""Job: a job as its driver holds it."""
+"""The class Job: a job in its driver's process."""
 
 from __future__ import annotations
 
@@ -51,10 +51,8 @@ from committer.stages.task.abort_task import AbortRequest
 
 
 class OwnAttempts:
-    """The task attempts that one Job opened in its process.
-
-    Attributes:
-        open: Task and attempt of those that are open now, or being opened.
+    """The task attempts that one Job opened in its process; `open` holds task and attempt of those that have
+    not ended.
     """
 
     def __init__(self, layout: JobLayout) -> None:
@@ -66,13 +64,13 @@ class OwnAttempts:
 
     @property
     def messages(self) -> list[TaskCommit]:
-        """The message of the attempt of each task that committed last."""
+        """The message of each task's attempt that committed last."""
         return list(self._messages.values())
 
     def begin(self, task: int, attempt: int) -> Callable[[], None]:
         """Registers an attempt that is about to be opened; returns the function to call when the attempt ended.
 
-        Only the last of several commits of one task wins, so two tasks under one number would lose files.
+        Of several commits of one task only the last wins, so two tasks under one number would lose files.
 
         Raises:
             TaskError: This attempt of the task is open or has committed.
@@ -94,11 +92,7 @@ class OwnAttempts:
         return partial(self.open.remove, (task, attempt))
 
     def check_named(self, task_commits: list[TaskCommit]) -> None:
-        """Refuses messages that leave out a task which committed in this Job; later steps refuse other types.
-
-        Raises:
-            TaskMissingError: A task that committed has no message.
-        """
+        """Refuses messages that leave out a task which committed in this Job; later steps refuse other types."""
         if not all(isinstance(message, TaskCommit) for message in task_commits):
             return
         named = {message.task for message in task_commits}
@@ -119,21 +113,21 @@ class OwnAttempts:
         return self._begun - self._messages.keys()
 
     def note(self, message: TaskCommit) -> None:
-        """An attempt committed, here or, where its message was lost, elsewhere."""
+        """Registers the message of a committed attempt."""
         self._messages[message.task] = message
         self._records.add(StorePath.from_uri(message.record).name)
 
     def forget(self, task: int, attempt: int) -> None:
-        """An attempt that had committed was aborted."""
+        """Removes the message of a committed attempt that was aborted."""
         message = self._messages.get(task)
         if message is not None and message.attempt == attempt:
             del self._messages[task]
 
     async def only_ones(self, context: StageContext) -> list[TaskCommit] | None:
-        """The messages, where no other attempt committed; None for a job that is decided. One or two calls.
+        """Returns the messages; None for a decided job. One or two calls.
 
         Raises:
-            TaskCommitsRequiredError: Others committed too.
+            TaskCommitsRequiredError: Other attempts committed too.
         """
         layout, store = self._layout, context.store
         found = await look_at_job(store, layout)
@@ -160,13 +154,7 @@ class OwnAttempts:
 async def messages_of_all_attempts(
     committer: Committer, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
 ) -> list[TaskCommit] | None:
-    """The messages of the one committed attempt of each task, for a driver that has none; None for a decided job.
-
-    Args:
-        committer: The job's committer.
-        context: The job.
-        task_commits: What the caller gave beside; there must be none.
-        tasks: How many tasks the job has.
+    """Returns the message of each task's one committed attempt, for a driver that lost them; None for a decided job.
 
     Raises:
         ConfigurationError: Messages are given, or the number of tasks is not.
@@ -179,7 +167,7 @@ async def messages_of_all_attempts(
             next_step="commit(from_attempts=True, tasks=...), or commit(task_commits=[...])",
         )
     if context.spec.delivery == "listing":
-        # There a task has one record, whatever number of its attempts committed.
+        # By listing a task has one record, however many of its attempts committed.
         return None
     found = await look_at_job(context.store, context.layout)
     if found.decided or found.ended:
@@ -191,7 +179,7 @@ _log = job_logger("committer.api.job")
 
 LISTING_INTERVAL_S: Final = 5.0
 
-# A listing of a hundred thousand records takes seconds: at most a twentieth of the time goes to listings.
+# A listing of a hundred thousand records takes seconds: at most a twentieth of the time is spent on listings.
 _PAUSE_A_LISTING: Final = 20
 
 
@@ -234,11 +222,11 @@ RUN_ANEW = "run the job again, under any id (this one was aborted when the error
 
 
 class Job(OneProcess):
-    """A job in its driver. Leaving its block commits it; leaving with an exception aborts it.
+    """A job in its driver's process. Leaving its block commits it; leaving with an exception aborts it.
 
-    Made by `open_job` (sets it up) or `attach_job` (joins one that stands; leaving the block then only closes). It
-    belongs to its process: it cannot be pickled or copied, and in a forked child every method raises, and leaving the
-    block decides nothing. Other processes take part by `spec`.
+    Created by `open_job` (sets it up) or `attach_job` (joins an existing one; leaving the block then only
+    closes). It cannot be pickled or copied; in a forked child every method raises, and leaving the block does
+    nothing. Other processes take part by `spec`.
 
     Attributes:
         spec: What other processes need to take part: picklable, JSON, no secrets.
@@ -251,10 +239,10 @@ class Job(OneProcess):
     )
 
     is_commit_repeatable = True
-    """MapReduce's question: a commit that died is finished by `recover`, or by calling `commit` again."""
+    """MapReduce's question. Yes: `recover`, or another `commit`, finishes a commit that died."""
 
     is_recovery_supported = True
-    """MapReduce's question: a driver that lost the message of a task attempt gets it again from `recover_task`."""
+    """MapReduce's question. Yes: `recover_task` recreates a task attempt's message that the driver lost."""
 
     _is_left = False
 
@@ -268,7 +256,7 @@ class Job(OneProcess):
         self._attached = attached
         self._is_left = not attached
         self._display = display
-        # As `shown_options` says it: the calls that errors advise need it.
+        # Rendered by `shown_options`, for the calls that errors advise.
         self._reached: str = reached
         self._attempts = OwnAttempts(context.layout)
         self._report: JobReport | None = None
@@ -279,7 +267,7 @@ class Job(OneProcess):
         self._calls = Calls()
         self._counting: asyncio.Task[None] | None = None
         if context.progress.is_heard:
-            # Not by a reference to this Job: one that its owner dropped must warn, and be counted no more.
+            # A weak reference: a Job that its owner dropped must warn, and not be counted any more.
             this = weakref.ref(self)
             counting = report_committed_tasks(context, lambda: this() is not None)
             self._counting = asyncio.create_task(counting, name="committer-count-tasks")
@@ -309,7 +297,7 @@ class Job(OneProcess):
 
     @property
     def report(self) -> JobReport | None:
-        """The report, once the job committed."""
+        """The report of the committed job; None before."""
         return self._report
 
     def _told_as(self) -> str:
@@ -323,7 +311,6 @@ class Job(OneProcess):
         return naming_the_end(self._context) if self._attached else nullcontext()
 
     def _warn_if_left(self) -> None:
-        """Warns of a job that was neither ended nor closed, as asyncio does of its own objects."""
         if self._is_left and not self._is_inherited:
             self._is_left = False
             warnings.warn(
@@ -338,7 +325,7 @@ class Job(OneProcess):
         self._warn_if_left()
 
     def listen(self, listener: Listener) -> None:
-        """Adds a listener for progress; it is called on the event loop and must return at once.
+        """Adds a listener for progress, called on the event loop; it must return at once.
 
         Raises:
             ConfigurationError: It is an async function, which nothing would await.
@@ -362,7 +349,7 @@ class Job(OneProcess):
         async def make() -> TaskAttempt:
             self._check_process("task_attempt")
             self._refuse_late(task)
-            # From the first step on: a commit that begins while the attempt is being opened must not miss it.
+            # Registered first: a commit that begins while the attempt is being opened must see it.
             left = self._attempts.begin(task, attempt)
             try:
                 with self._advising():
@@ -393,10 +380,11 @@ class Job(OneProcess):
 
     @noted
     async def abort_task(self, task: int, attempt: int) -> None:
-        """Removes a task attempt, of any process or host, by its ids alone.
+        """Aborts and removes a task attempt of any process or host, by its ids alone.
 
         Raises:
-            JobDecidedError, JobStateError: The job is decided or being committed, perhaps with this attempt: it stays.
+            JobDecidedError, JobStateError: The job is decided or being committed, perhaps with this attempt: it
+            stays.
             JobNotFoundError: The job is over, and its id was set up anew since; nothing was changed.
             CommitterError: Something could not be removed.
         """
@@ -407,7 +395,7 @@ class Job(OneProcess):
         self._attempts.forget(task, attempt)
 
     async def recover_task(self, task: int, attempt: int) -> TaskCommit:
-        """The message of a task attempt that committed, for a driver that lost it (MapReduce's ``recoverTask``).
+        """Returns the message of a committed task attempt, for a driver that lost it (MapReduce's ``recoverTask``).
 
         Raises:
             TaskError: The attempt did not commit.
@@ -435,21 +423,22 @@ class Job(OneProcess):
         """Makes the output of exactly the winners visible. A second call for the same tasks returns the same report.
 
         Args:
-            task_commits: The messages of the attempts that win, one a task; an empty list means zero tasks. None takes
-                every record listed (`delivery="listing"`), or the messages of this Job's own attempts if no other
-                attempt committed (`delivery="message"`).
-            tasks: How many tasks the job has; the commit is refused when another number committed.
-            from_attempts: With `tasks`, where the driver that had the messages is dead: the attempts that committed win
-                if there is exactly one of each task, from 0 to `tasks` - 1; else the commit is refused, and names those
-                tasks.
-            publish_with: Workers that publish the files, once the job is decided: `ExecutorPool`, or any object with
+            task_commits: The messages of the winning attempts, one a task; an empty list means zero tasks. None
+                takes every record listed (`delivery="listing"`), or the messages of this Job's own attempts if
+                no other attempt committed (`delivery="message"`).
+            tasks: The number of the job's tasks; the commit is refused if another number committed.
+            from_attempts: With `tasks`, if the driver that had the messages is dead: the committed attempts win
+                if there is exactly one of each task, from 0 to `tasks` - 1; else the commit is refused, and
+                names those tasks.
+            publish_with: Workers that publish the files of the decided job: `ExecutorPool`, or any object with
                 the two methods of `PublishPool`. None publishes them from this process.
 
         Raises:
-            TaskCommitsRequiredError: Others committed too, and no messages say who wins; or with `from_attempts`
-                several attempts of a task committed. The job stays undecided.
-            TaskMissingError: The tasks that committed differ from those asked for, `task_commits` leaves out a task
-                that committed in this Job, or an earlier commit decided the job with other tasks (see `outcome`).
+            TaskCommitsRequiredError: Other attempts committed too, and no messages name the winners; or with
+                `from_attempts` several attempts of a task committed. The job stays undecided.
+            TaskMissingError: The tasks that committed differ from those asked for, `task_commits` leaves out a
+                task that committed in this Job, or an earlier commit decided the job with other tasks (see
+                `outcome`).
             PreflightError, TargetExistsError, DestinationBusyError: Nothing was published.
             JobDecidedError: The job was aborted.
             JobRolledBackError: It was decided, then rolled back.
@@ -458,7 +447,7 @@ class Job(OneProcess):
         """
         self._check_process("commit_job")
         self._is_left = False
-        # What was called in the same gather, or given to create_task, is about to begin: it is seen below.
+        # Lets coroutines of the same gather or create_task start, so that they are seen below.
         await asyncio.sleep(0)
         async with self._committing:
             await self._stop_counting()
@@ -523,7 +512,7 @@ class Job(OneProcess):
         refuse_other_tasks(report, self.spec.destination, asked, other_attempts=other_attempts)
 
     def _check_awaited(self, *calls: str) -> None:
-        """Refuses to go on as if these calls had not been made, where one was made and never awaited."""
+        """Refuses to continue if one of these calls was made and never awaited."""
         forgotten = [call for call in self._calls.of(self) if call in calls]
         if forgotten:
             raise JobStateError(
@@ -558,15 +547,15 @@ class Job(OneProcess):
         *,
         from_attempts: bool = False,
     ) -> CommitPlan:
-        """What `commit` would do now; changes nothing.
+        """Returns what `commit` would do now; changes nothing.
 
         Args:
             task_commits: As for `commit`; None with `delivery="message"` takes this Job's own messages.
-            tasks: As for `commit`: another number is refused.
+            tasks: As for `commit`.
             from_attempts: As for `commit`.
 
         Raises:
-            TaskCommitsRequiredError, TaskMissingError: As `commit` would.
+            TaskCommitsRequiredError, TaskMissingError: As `commit`.
         """
         self._check_process("plan")
         with self._advising():
@@ -592,7 +581,7 @@ class Job(OneProcess):
 
     async def _stop_counting(self) -> None:
         counting, self._counting = self._counting, None
-        # The task of a loop that ended is done, and cannot be awaited in another one.
+        # A task of a loop that ended is done, and cannot be awaited in another loop.
         if counting is not None and not counting.done():
             counting.cancel()
             await asyncio.wait({counting})
@@ -629,7 +618,7 @@ class Job(OneProcess):
         if isinstance(error, TaskCommitsRequiredError):
             return
         if isinstance(error, CommitterError) and error.outcome == "unknown":
-            # What happened cannot be told, so nothing may be deleted (G8).
+            # The job's state is unknown, so nothing may be deleted (G8).
             error.add_note(f"job {self.job_id} was not aborted: it may be decided")
             return
         in_time = True

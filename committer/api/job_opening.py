@@ -1,4 +1,4 @@
-"""Opening a job in its driver: one that is set up, or one that stands."""
+"""Opens a job in its driver: sets up a new one, or joins an existing one."""
 
 from __future__ import annotations
 
@@ -45,28 +45,30 @@ def open_job(
 ) -> Opening[Job]:
     """Sets a job up; ``async with committer.open_job(dest) as job: ...`` commits it on a clean exit, else aborts it.
 
-    ``job = await committer.open_job(dest)`` only sets it up; then ``await job.close()`` frees resources and decides
-    nothing.
+    ``job = await committer.open_job(dest)`` only sets it up; then ``await job.close()`` frees resources and
+    decides nothing.
 
     Args:
-        dest: The directory to write to: a URI, or a path of this machine (``~`` is the home directory). Made
-            when missing.
+        dest: The directory to write to: a URI, or a path of this machine (``~`` is the home directory). Created
+            if missing.
         job_id: 1 to 128 of ``A-Z a-z 0-9 . _ -``; a UUID when None.
         committer: The committer's name; the store's default when None: ``magic`` on S3, else ``manifest``.
-        delivery: How the driver learns of task commits: ``listing``, or ``message`` for engines whose tasks return
-            values, whose commit then names the winners.
-        config: The job's choices: a `CommitterConfig`, or a mapping by field, as every function takes them.
-        storage_options: How to reach the store.
-        progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
-            seconds, on standard error; a callable is told each event, on the event loop, and must return at once.
-        listeners: Called with each event of the job's progress. With these or `progress`, one listing
-            every five seconds counts the committed tasks until the job ends or is closed.
+        delivery: How the driver learns of task commits: ``listing``; or ``message`` for engines whose tasks
+            return values, whose commit then names the winners.
+        config: The job's options: a `CommitterConfig`, or a mapping by field, as every function takes them.
+        storage_options: Options of the store.
+        progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every
+            five seconds, on standard error; a callable gets each event, on the event loop, and must return at
+            once.
+        listeners: Called with each event of the job's progress. With these or `progress`, one listing every
+            five seconds counts the committed tasks until the job ends or is closed.
 
     Raises:
         JobExistsError: The id is in use at this destination.
         UnsupportedError: The store cannot do what the committer needs.
-        InvalidPathError: The destination lies in a directory where other jobs work.
-        ConfigurationError: An argument cannot be honoured, or a report that `config` asks for cannot be written.
+        InvalidPathError: The destination is inside a directory where other jobs work.
+        ConfigurationError: An argument cannot be honoured, or a report that `config` asks for cannot be
+            written.
     """
     if delivery not in ("listing", "message"):
         raise ConfigurationError(
@@ -137,13 +139,11 @@ def attach_job(
     Args:
         job: Its spec, or its destination together with `job_id`.
         job_id: Its id, with a destination.
-        config: Where reports and kept records go, `absolute_roots`, and the rate of calls from this process; all else
-            is as the job was set up. For a job that Hadoop set up, all choices.
-        storage_options: How to reach the store.
-        progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
-            seconds, on standard error; a callable is told each event, on the event loop, and must return at once.
-        listeners: Called with each event of the job's progress. With these or `progress`, one listing
-            every five seconds counts the committed tasks until the job ends or is closed.
+        config: The places of reports and kept records, `absolute_roots`, and the rate of calls from this
+            process; all other options are those of the setup. For a job that Hadoop set up, all options.
+        storage_options: Options of the store.
+        progress: As for `open_job`.
+        listeners: As for `open_job`.
 
     Raises:
         JobNotFoundError: There is no such job, or it is over.
@@ -178,7 +178,7 @@ def attach_job(
                     spec = await find_job(store, destination, wanted, config=choices)
                 context = await open_context(spec, store, owned=owned, listeners=told)
                 if spec.hadoop:
-                    # Of every other its setup record was just read.
+                    # The setup record of every other job was just read.
                     context = await committer_for(context.spec.committer).join_hadoop(context)
         except BaseException:
             with anyio.CancelScope(shield=True):

@@ -1,4 +1,4 @@
-"""The jobs that left something below a destination."""
+"""Lists the jobs that left something below a destination."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ class JobInfo(Shown, frozen=True, kw_only=True):
     """A job that left something below a destination's `_temporary`.
 
     Attributes:
-        job_id: Its id. Of one id several directories can exist: at most one is that of a job, the others are what dead
-            setups and removals left.
-        directory: The name of its directory: ``JobSpec.unique_id``, or with a suffix while that is made or removed.
-        state: ``open``, ``committing`` (decided, not ended), ``committed``, ``aborted``, ``rolled-back``, or
-            ``unknown`` when its records cannot be read, when it holds none (another committer's directory), when it
-            is no job any more, or not yet, or when a link stands in the place of one of its directories or records;
+        job_id: Its id. One id can have several directories: at most one is that of a job, the others are what
+            dead setups and removals left.
+        directory: The name of its directory: ``JobSpec.unique_id``, with a suffix while it is made or removed.
+        state: ``open``, ``committing`` (decided, not ended), ``committed``, ``aborted``, ``rolled-back``; or
+            ``unknown`` if its records cannot be read, if it has none (another committer's directory), if it is
+            no job any more, or not yet, or if a link is in the place of one of its directories or records;
             `problem` says which.
-        delivery: How task commits reach its driver; None when its setup record is gone, or it is Hadoop's.
+        delivery: How task commits reach its driver; None if its setup record is gone, or it is Hadoop's.
         committer: Its committer; None when unknown.
         started: When it was set up; None when unknown.
-        updated: When the newest record in its directory was written, or a task of a job of Hadoop's that has none there
-            last committed; None where the store does not say, and before there is any.
-        files: Files its decision publishes; None before a decision.
-        kept: Whether it committed and its outcome is kept (`CommitterConfig.outcome_kept`), so that a stream that
-            repeats it finds it committed: it is kept on purpose.
+        updated: When the newest record in its directory was written, or a task of a job of Hadoop's without
+            records last committed; None if the store does not tell, and before there is any.
+        files: Number of files that its decision publishes; None before a decision.
+        kept: Whether it committed and its outcome is kept on purpose (`CommitterConfig.outcome_kept`), so that
+            a stream that repeats the job finds it committed.
         problem: Why the state is ``unknown``, and what to do; empty for every other state.
         driver: The process that set the job up; None when unknown.
-        driver_state: ``running`` or ``dead`` when that process is, or was, one of this machine, else ``unknown``.
+        driver_state: ``running`` or ``dead`` if that process is or was one of this machine, else ``unknown``.
             Another process may have joined the job to commit it.
     """
 
@@ -81,19 +81,18 @@ class JobInfo(Shown, frozen=True, kw_only=True):
 async def list_jobs(
     dest: Destination, *, storage_options: Mapping[str, object] | None = None, config: ConfigLike | None = None
 ) -> list[JobInfo]:
-    """The jobs that left something below a destination, by id: one listing, and up to four calls a job, on a local disk
-    five.
+    """Lists the jobs that left something below a destination, by id: one listing, and up to four calls a job,
+    on a local disk five.
 
-    Where files wait in uploads, and Hadoop puts what its jobs need among the output, the destination is listed too; a
-    job of Hadoop's costs up to six calls there, and one a job attempt.
-
-    Committed jobs that were cleaned up are not among them; `_SUCCESS` and summary reports speak of those.
+    Where files wait in uploads, and Hadoop keeps its jobs' records among the output, the destination is listed
+    too; a job of Hadoop's costs up to six calls there, and one a job attempt. Jobs that were committed and
+    cleaned up are not listed; `_SUCCESS` and summary reports describe them.
 
     Raises:
-        DestinationNotFoundError: The destination does not exist, or its bucket or container. Looked for, by one call
-            more, only where nothing stands below `_temporary`.
-        StoreLinkError: A link stands in the place of `_temporary`; it was not followed.
-        StoreNotADirectoryError: A file stands in the place of the destination, or of `_temporary`.
+        DestinationNotFoundError: The destination does not exist, or its bucket or container. Checked, by one
+            more call, only if `_temporary` is empty.
+        StoreLinkError: A link is in the place of `_temporary`; it was not followed.
+        StoreNotADirectoryError: A file is in the place of the destination, or of `_temporary`.
     """
     destination = StorePath.of(dest)
     config = config_of(config) or CommitterConfig()
@@ -114,7 +113,7 @@ async def list_jobs(
 
 
 async def job_directories(store: Store, destination: StorePath, operation: str) -> list[DirectoryName]:
-    """The directories of all jobs that left something, sorted: one listing; another where files wait in uploads."""
+    """Lists the directories of all jobs, sorted: one listing; another if files wait in uploads."""
     try:
         children = store.list(destination / TEMPORARY)
         listed = [child async for child in children if child.path.name != COMMITTING]
@@ -131,10 +130,10 @@ async def job_directories(store: Store, destination: StorePath, operation: str) 
     found = {
         name
         for child in listed
-        # No job's directory is a link; one that has a job's name is shown, so that it is found.
+        # A job's directory is never a link; a link with a job's name is shown, so that a user finds it.
         if is_job_id((name := DirectoryName.of(child.path.name)).job_id) and (child.is_link or child.is_directory)
     }
-    # Of a directory that this engine never names so only its name is known.
+    # Of a directory with another name only the name is known.
     found |= {
         DirectoryName(child.path.name, "", "")
         for child in listed
@@ -146,12 +145,7 @@ async def job_directories(store: Store, destination: StorePath, operation: str) 
 
 
 async def directories_of_job(store: Store, destination: StorePath, job_id: str) -> list[DirectoryName]:
-    """The directories of one id, sorted: one listing; of a job of Hadoop's perhaps only what it keeps among the output.
-
-    Raises:
-        StoreLinkError: A link stands in the place of `_temporary`; it was not followed.
-        JobNotFoundError: The destination does not exist, or a file stands in its place, or in that of `_temporary`.
-    """
+    """Lists the directories of one id, sorted: one listing; a job of Hadoop's may have only one among the output."""
     layout = layout_for(store, destination, job_id)
     try:
         names = await list_job_directories(store, layout.temporary, job_id)
@@ -165,7 +159,7 @@ async def directories_of_job(store: Store, destination: StorePath, job_id: str) 
 
 
 async def _beside(store: Store, destination: StorePath) -> list[DirectoryName]:
-    """Jobs that have a directory of their own among the output: one call a thousand names there, if any can have."""
+    """Lists jobs with a directory among the output, if the committer has such: one call a thousand names."""
     prefix = suited_committer(store).listed_layout.beside_prefix
     if not prefix:
         return []
@@ -195,7 +189,7 @@ async def _info(store: Store, destination: StorePath, name: DirectoryName) -> Jo
         driver = setup.process if setup is not None else None
         if setup is not None:
             started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
-        # An intent alone came when its job was over.
+        # A lone intent was written after its job was over.
         if not name.setup and not (found.attempts or found.set_up or found.decided or found.ended):
             return JobInfo(job_id=name.job_id, directory=directory, state="unknown", problem=NO_RECORD)
         half = await why_no_job(store, found) if name.setup else ""
@@ -231,7 +225,7 @@ async def _info(store: Store, destination: StorePath, name: DirectoryName) -> Jo
 
 
 async def why_no_job(store: Store, found: JobDirectory) -> str:
-    """Why a directory of this engine holds no job; empty where it does, or says how one ended. At most one call."""
+    """Returns why a directory holds no job; empty if it does, or tells how one ended. At most one call."""
     if found.keeps_outcome:
         return ""
     if not (found.opened or found.decided or found.ended):

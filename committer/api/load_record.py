@@ -1,4 +1,4 @@
-"""Reading one record of a job, whatever it is."""
+"""Reads one record of a job, of any kind."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ async def load_record(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> AnyRecord:
-    """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
+    """Reads one record of any kind: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
     opened, intent, decision, outcome, entry, list of uploads.
 
     Args:
         uri: Its URI or path.
-        storage_options: How to reach the store.
-        config: Bounds its size (`record_size_limit`).
+        storage_options: Options of the store.
+        config: Limits its size (`record_size_limit`).
 
     Raises:
-        RecordError: It is none of them, or a bad one; names file and member.
-        StoreNotFoundError: Nothing is there.
-        StoreIsADirectoryError: A directory is.
+        RecordError: It is none of them, or damaged; names file and member.
+        StoreNotFoundError: It does not exist.
+        StoreIsADirectoryError: It is a directory.
     """
     path = StorePath.of(uri)
     config = config_of(config) or CommitterConfig()
@@ -68,7 +68,7 @@ async def load_record(
             if not (isinstance(uri, str) and "%" in uri and ":" in uri):
                 error.next_step = error.next_step or _WHERE
                 raise
-            # Records and reports spell a URI with percent escapes; a user's path has none.
+            # Records and reports have percent escapes in URIs; a user's path has none.
             path = StorePath.from_uri(uri)
             data = await store.read(path, limit=config.record_size_limit)
     except StoreIsADirectoryError as error:
@@ -92,11 +92,7 @@ _OWN: dict[str, type] = {
 
 
 def decode_any(data: bytes, *, source: str) -> AnyRecord:
-    """Decodes a record by what it says it is.
-
-    Raises:
-        RecordError: It is none this release knows.
-    """
+    """Decodes a record by the kind that it states; raises `RecordError` for an unknown one."""
     try:
         kind = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Kind)
     except UNDECODABLE as error:

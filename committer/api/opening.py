@@ -1,4 +1,4 @@
-"""Opens task attempts; objects that open with `await` or with `async with`."""
+"""Opens task attempts; the class of calls that open with `await` or with `async with`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ T = TypeVar("T", bound=_Managed)
 
 
 class Opening(Generic[T]):
-    """Something about to be opened: ``await`` it for the thing itself, or enter it with ``async with``.
+    """A call that opens something: ``await`` it, or enter it with ``async with``.
 
-    Python's own words about a forgotten ``await`` or ``async`` would name this class, of which a user knows nothing.
+    It warns of a forgotten ``await`` itself: Python's warning would name this class, which users do not know.
     """
 
     def __init__(self, make: Callable[[], Awaitable[T]], what: str) -> None:
-        """`what` is the call that gave this, such as ``open_job``."""
         self._make = make
         self._what = what
         self._begun = False
@@ -65,7 +64,7 @@ class Opening(Generic[T]):
         return f"<{self._what}(...): {state}>"
 
     def drop(self) -> None:
-        """Says that this is left alone on purpose."""
+        """Suppresses the warning: this is abandoned on purpose."""
         self._begun = True
 
     def __del__(self) -> None:
@@ -105,14 +104,14 @@ def open_task(
 ) -> Opening[TaskAttempt]:
     """Opens a task attempt of a job that another process set up.
 
-    ``async with committer.open_task(spec, task=3, attempt=1) as task: ...`` commits it on a clean exit and aborts it on
-    an exception; afterwards ``task.task_commit`` is the message for the driver.
+    ``async with committer.open_task(spec, task=3, attempt=1) as task: ...`` commits it on a clean exit and
+    aborts it on an exception; afterwards ``task.task_commit`` is the message for the driver.
 
     Args:
         spec: The job, from ``job.spec``.
         task: The task's number, from 0.
         attempt: The attempt's number, from 0.
-        storage_options: How to reach the store, resolved in this process.
+        storage_options: Options of the store, resolved in this process.
 
     Raises:
         JobNotFoundError: The job was never set up, or was cleaned up.

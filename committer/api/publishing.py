@@ -29,10 +29,9 @@ __all__ = ["PublishAccount", "PublishChunk", "PublishPool", "publish_chunk"]
 
 
 async def publish_part(context: StageContext, action: PublishAction, chunk: PublishChunk) -> PublishAccount:
-    """Publishes the files of a chunk; changes nothing where the job is not decided as the chunk says, or ended.
+    """Publishes the files of a chunk; changes nothing if the job has another decision, or ended.
 
-    Returns:
-        What came of it: also of what failed, since the driver looks at every file of such a chunk itself.
+    A failure is reported in the account, and the driver looks at every file of such a chunk itself.
 
     Raises:
         RecordError: The chunk was damaged on its way, or another release made it.
@@ -61,9 +60,9 @@ async def publish_part(context: StageContext, action: PublishAction, chunk: Publ
 
 
 async def _check_decided(context: StageContext, state: CommitState) -> None:
-    """Makes sure that the decision of the chunk stands, and that no driver ended the job.
+    """Checks that the chunk's decision exists, and that no driver ended the job.
 
-    What changes after this look meets what holds for any driver that stood still meanwhile.
+    A worker that is suspended after this check is one more stale driver of the job.
     """
     store, layout = context.store, context.layout
     decision, outcome = await both(read_record(store, layout.decision, DecisionHead), read_outcome(store, layout))
@@ -84,17 +83,17 @@ def _kind_of(error: CommitterError) -> Problem:
 
 
 async def publish_chunk(chunk: PublishChunk, storage_options: Mapping[str, object] | None = None) -> PublishAccount:
-    """Publishes a part of what a job has decided, for its driver: see ``Job.commit(publish_with=...)``.
+    """Publishes a part of a decided job for its driver: see ``Job.commit(publish_with=...)``.
 
-    It may be called more than once for a chunk, by several processes at a time, and late: what is published already is
-    found so, and a chunk of a job that ended, was taken back or removed changes nothing.
+    It may run more than once for a chunk, in several processes at once, and late: published files are
+    recognised, and a chunk of a job that ended, was rolled back or removed changes nothing.
 
     Args:
         chunk: From the driver.
-        storage_options: How to reach the store, resolved in this process.
+        storage_options: Options of the store, resolved in this process.
 
     Returns:
-        The account that the driver waits for, also where something failed.
+        The account that the driver waits for, also after a failure.
 
     Raises:
         RecordError: The chunk was damaged on its way, or another release made it.

@@ -60,28 +60,27 @@ async def recover(
     progress: bool | Listener | None = None,
     listeners: Iterable[Listener] = (),
 ) -> JobReport:
-    """Finishes a job whose driver died in its commit, as one undisturbed run would have ended.
+    """Finishes a job whose driver died in its commit, with the result of an undisturbed run.
 
-    May be called from any process, more than once, and by several at a time. A finished job gives its report, as long
-    as its kept outcome, its summary report or `_SUCCESS` speaks of it: without the first two until a later job wrote
-    `_SUCCESS`.
+    May be called from any process, more than once, and by several at once. For a finished job it returns the
+    report, as long as its kept outcome, its summary report or `_SUCCESS` tells: without the first two until a
+    later job wrote `_SUCCESS`.
 
     Args:
         dest: The job's destination.
         job_id: Its id.
-        rollback: Take back what a decided commit published instead of finishing it; abort an undecided job.
-        force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what a
-            listing finds although no driver began to.
-        config: Where reports and kept records go, below which roots outside the destination the job may write, and the
-            rate of calls from this process. All else is as the job was set up: a record on the store may not name a
-            place outside the destination (G10).
-        storage_options: How to reach the store.
-        progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
-            seconds, on standard error; a callable is told each event, on the event loop, and must return at once.
+        rollback: Roll a decided commit back instead of finishing it; abort an undecided job.
+        force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what
+            a listing finds although no driver began to.
+        config: The places of reports and kept records, `absolute_roots`, and the rate of calls from this
+            process. All other options are those of the setup: a stored record may not name a place outside the
+            destination (G10).
+        storage_options: Options of the store.
+        progress: As for `open_job`.
         listeners: Called with each event of progress.
 
     Raises:
-        JobNotFoundError: There is no such job, and no report speaks of it.
+        JobNotFoundError: There is no such job, and no report of it.
         JobUndecidedError: No driver began to commit it: commit or abort it instead.
         JobDecidedError: It was aborted, and its directory still exists.
         ConfigurationError: It publishes below `absolute_roots` that were not given; nothing was changed.
@@ -101,7 +100,7 @@ async def recover(
 
 
 async def finish(context: StageContext, *, rollback: bool = False, force: bool = False) -> JobReport:
-    """Brings a job to its end from where it stands, and removes what removals of its id left half done."""
+    """Finishes a job from its current state, and removes what dead removals of its id left."""
     async with AsyncExitStack() as stack:
         if not rollback:
             await stack.enter_async_context(naming_the_end(context))
@@ -119,9 +118,8 @@ async def check_recovery(
     config: ConfigLike | None = None,
     storage_options: Mapping[str, object] | None = None,
 ) -> None:
-    """Raises what `recover` would raise with the same arguments, as far as it is known before it is tried.
-
-    Changes nothing.
+    """Raises what `recover` would raise with the same arguments, as far as that is known without trying;
+    changes nothing.
     """
     async with _found(dest, job_id, config, storage_options) as context:
         await committer_for(context.spec.committer).check_recovery(context, rollback=rollback, force=force)
@@ -153,7 +151,7 @@ async def found_job(
     choices: CommitterConfig | None,
     listeners: Iterable[Listener] = (),
 ) -> AsyncIterator[StageContext]:
-    """The context of a job that stands, or that reports may speak of."""
+    """Yields the context of an existing job, or of one that only reports may describe."""
     try:
         spec = await find_job(store, destination, job_id, config=choices, half=True)
     except JobNotFoundError:
@@ -187,34 +185,36 @@ async def settle(
     progress: bool | Listener | None = None,
     listeners: Iterable[Listener] = (),
 ) -> JobReport | None:
-    """Ends what an earlier run of a job id left, and says whether that id is committed.
+    """Ends what an earlier run of a job id left, and reports whether that id is committed.
 
-    Call it before `open_job` where a job may be run again under its id. A job that is decided to be committed is
-    finished, as by `recover`; an undecided one is aborted and removed, as by `cleanup`. The driver of a job is the
-    process that set it up, and each process that began to commit it. A process that only joined it is not known.
+    Call it before `open_job` for a job that may run again under its id. A job that is decided to be committed
+    is finished, as by `recover`; an undecided one is aborted and removed, as by `cleanup`. Drivers of a job are
+    the process that set it up, and each process that began to commit it. A process that only joined it is not
+    known.
 
-    Costs what `recover` of that job costs: 8 to 19 calls, by store, where no job of the id exists. For an undecided one
-    the calls of `cleanup` and some 20 more, and one for each driver that began to commit it.
+    Cost: that of `recover`: 8 to 19 calls, by store, if no job of the id exists. For an undecided one the calls
+    of `cleanup` and some 20 more, and one for each driver that began to commit it.
 
     Args:
         dest: The job's destination.
         job_id: Its id.
-        older_than: End an undecided job, too, whose newest record is older than this (seconds, or a timedelta).
+        older_than: Also end an undecided job whose newest record is older than this (seconds, or a timedelta).
         force: The driver of an undecided job is known to be dead.
         config: As for `recover`.
-        storage_options: How to reach the store.
-        progress: As for `recover`.
+        storage_options: Options of the store.
+        progress: As for `open_job`.
         listeners: Called with each event of progress.
 
     Returns:
         The report if the job is committed; None if the id is free to run. Once a later job wrote `_SUCCESS`, a
-        committed job is known by its summary report (`summary_report_directory`) or its kept outcome (`outcome_kept`);
-        without these the result is None.
+        committed job is known by its summary report (`summary_report_directory`) or its kept outcome
+        (`outcome_kept`); without these the result is None.
 
     Raises:
-        JobExistsError: It is undecided, and its driver runs or may run: not of this machine, boot and container, or
-            not recorded. Nothing was changed.
-        ConfigurationError: `older_than` is no age; or the job publishes below `absolute_roots` that were not given.
+        JobExistsError: It is undecided, and its driver runs or may run: not of this machine, boot and
+            container, or not recorded. Nothing was changed.
+        ConfigurationError: `older_than` is no age; or the job publishes below `absolute_roots` that were not
+            given.
         OutcomeUnknownError: See `next_step`; nothing was deleted.
         CommitterError: A decided job cannot be finished now, as `recover` says.
     """
@@ -240,7 +240,7 @@ async def settle(
                     except (JobNotFoundError, JobRolledBackError) as error:
                         if error.outcome != "unchanged":
                             raise
-                    # Of an earlier setup of the id a report may speak. The directory of one that ended may stay.
+                    # A report may be of an earlier setup of the id. The directory of a job that ended may stay.
                     if report is not None or context.spec.setup in ended:
                         return report
                     ended.add(context.spec.setup)
@@ -265,7 +265,7 @@ async def check_settlement(
     config: ConfigLike | None = None,
     storage_options: Mapping[str, object] | None = None,
 ) -> Standing:
-    """Returns where the job stands that `settle` would end; changes nothing.
+    """Returns the state of the job that `settle` would end; changes nothing.
 
     Raises:
         JobExistsError: As `settle`.
@@ -297,11 +297,7 @@ async def _asked(
 async def _where_it_stands(
     context: StageContext, store: Store, age_s: float | None, *, force: bool
 ) -> tuple[Standing, frozenset[str] | None]:
-    """Returns where a job stands that may be ended, and the intents by which that was judged; None for any.
-
-    Raises:
-        JobExistsError: It is undecided, and neither its age nor its driver says that it may be removed.
-    """
+    """Returns the state of a job that may be ended, and the intents that were judged; None for any."""
     position = await look_where_it_stands(context)
     if force or position.standing not in _UNDECIDED or position.found is None:
         return position.standing, None
@@ -316,9 +312,7 @@ async def _where_it_stands(
 async def _remove(
     context: StageContext, store: Store, age_s: float | None, *, dry: bool, intents: frozenset[str] | None = None
 ) -> bool:
-    """Aborts and removes a job, or only looks; returns False where it is too young, or another driver began to commit
-    or decided it.
-    """
+    """Aborts and removes a job, or only checks; returns False if it is too young, or another driver advanced it."""
     layout, config = context.layout, context.config
     name = DirectoryName(layout.job_id, layout.setup_name, "")
     asked = Cleaning(age_s, False, dry, intents=intents)

@@ -1,4 +1,4 @@
-"""TaskAttempt: one run of a task, which writes files and commits or aborts them."""
+"""The class TaskAttempt: one run of a task, which writes files and commits or aborts them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ from committer.stores.base import FileStatus
 
 
 class TaskNames:
-    """What one task attempt took so far. It refuses what preflight would refuse when the job commits.
+    """The names that one task attempt has used. It refuses names that preflight would refuse.
 
     Args:
-        context: The job.
-        kept_at: Where the file of a staged name is kept until its job commits; None where its name matters nowhere.
+        kept_at: Returns a staged name's path until the job commits; None if the name does not matter.
     """
 
     def __init__(self, context: StageContext, kept_at: Callable[[str], StorePath | None]) -> None:
@@ -52,20 +51,21 @@ class TaskNames:
         self._parents: dict[str, str] = {}
 
     def take(self, name: str) -> str:
-        """Takes a name relative to the destination, and returns it as it is published.
+        """Reserves a name relative to the destination; returns it as it is published.
 
         Raises:
             InvalidPathError: No destination could hold it, or it is reserved.
-            TaskError: It was taken before, or it is a directory of another file.
+            TaskError: It was used before, or is a directory of another file.
         """
         return self._take(check_file_name(name))[0]
 
     def take_absolute(self, path: str | os.PathLike[str] | StorePath) -> tuple[str, str]:
-        """Takes an absolute path below one of the job's roots; returns it, and the file's name within the attempt.
+        """Reserves an absolute path below one of the job's roots; returns it, and the file's name within the
+        attempt.
 
         Raises:
             InvalidPathError: It is relative, of another store, below none of the roots, or reserved.
-            TaskError: It was taken before, or it is a directory of another file.
+            TaskError: It was used before, or is a directory of another file.
         """
         layout = self._context.layout
         try:
@@ -87,7 +87,7 @@ class TaskNames:
         if self._context.config.unique_names:
             layout, can = self._context.layout, self._context.store.capabilities
             destination = unique_name(destination, layout.name_token if can.deletes_by_name else layout.job_id)
-        # Of a file that goes outside the destination a name that no relative one can have.
+        # A file outside the destination gets a name that no relative file can have.
         staged = f"{TEMPORARY}/absolute/{len(self._taken) + 1}" if is_absolute(destination) else destination
         self.check(destination, staged, "open")
         folded = self._folding.fold(destination)
@@ -113,11 +113,7 @@ class TaskNames:
         return destination, staged
 
     def check(self, destination: str, staged: str, operation: str) -> None:
-        """Refuses a name that preflight would refuse, or that the file cannot have until then.
-
-        Raises:
-            InvalidPathError: The store cannot hold it.
-        """
+        """Refuses a name that preflight would refuse, or that the file cannot have until then."""
         can, layout = self._context.store.capabilities, self._context.layout
         above = "" if is_absolute(destination) else f"{layout.destination.path.rstrip('/')}/"
         problem = name_problem(destination, can, len(above.encode()))
@@ -140,15 +136,15 @@ _NEXT_ATTEMPT = "remove the cause; then run the task again, with another attempt
 
 
 class TaskAttempt(OneProcess):
-    """One run of one task attempt. Leaving its block commits it; leaving with an exception aborts it.
+    """One run of a task attempt. Leaving its block commits it; leaving with an exception aborts it.
 
-    It belongs to its process: it cannot be pickled or copied, and in a forked child every method raises, and leaving
-    the block does nothing. Another process opens a task attempt of its own: `open_task`.
+    It cannot be pickled or copied; in a forked child every method raises, and leaving the block does nothing.
+    Another process opens a task attempt of its own: `open_task`.
 
     Attributes:
         task: The task's number.
         attempt: The attempt's number.
-        nonce: Random; part of every path of this run, so that two runs of one attempt never share a byte.
+        nonce: Random part of every path of this run, so that two runs of one attempt never share a file.
         directory: The task attempt directory.
     """
 
@@ -156,7 +152,7 @@ class TaskAttempt(OneProcess):
     _instead = IN_ANOTHER_PROCESS
 
     needs_task_commit = True
-    """MapReduce's question. Always: an attempt that wrote nothing must still say that its task is done (G9)."""
+    """MapReduce's question. Always: an attempt without output must still report that its task is done (G9)."""
 
     def __init__(
         self,
@@ -205,13 +201,13 @@ class TaskAttempt(OneProcess):
     # -- writing ------------------------------------------------------------------------------------------------
 
     def open(self, name: str) -> TaskFile:
-        """A file to write: ``async with task.open("a=1/part-0.csv") as f: await f.write(b"...")``.
+        """Opens a file to write: ``async with task.open("a=1/part-0.csv") as f: await f.write(b"...")``.
 
-        Opening costs one call, and one a directory this attempt did not write to yet; closing none that depends on
-        the number of files.
+        Costs one call, and one a directory that this attempt did not write to yet; the cost of closing does not
+        depend on the number of files.
 
         Args:
-            name: Where it goes, relative to the destination.
+            name: The file's name, relative to the destination.
 
         Raises:
             InvalidPathError: No destination could hold the name, or it is reserved.
@@ -222,14 +218,14 @@ class TaskAttempt(OneProcess):
         return self._open(destination, destination, absolute="")
 
     def open_absolute(self, path: str | os.PathLike[str] | StorePath) -> TaskFile:
-        """A file to write that goes to an absolute path outside the destination, in the same store.
+        """Opens a file to write at an absolute path outside the destination, in the same store.
 
-        ``async with task.open_absolute("file:///warehouse/custom/part-0.parquet") as f: await f.write(b"...")``. It is
-        written below the job's directory like any other, and published with them. Hive's custom partition locations
-        need it; Spark's name is ``newTaskTempFileAbsPath``. Costs as `open`.
+        ``async with task.open_absolute("file:///warehouse/custom/part-0.parquet") as f: await
+        f.write(b"...")``. The file is staged below the job's directory and published with the others, as Hive's
+        custom partition locations need it; Spark's name is ``newTaskTempFileAbsPath``. Costs as `open`.
 
         Args:
-            path: Where it goes: a URI of the destination's store, or an absolute path in it; below one of the job's
+            path: A URI of the destination's store, or an absolute path in it; below one of the job's
                 `CommitterConfig.absolute_roots`.
 
         Raises:
@@ -241,7 +237,7 @@ class TaskAttempt(OneProcess):
         return self._open(destination, staged, absolute=destination)
 
     def open_absolute_blocking(self, path: str | os.PathLike[str] | StorePath) -> BlockingTaskFile:
-        """The file of `open_absolute` for libraries that block, to be used as that of `open_blocking`.
+        """Opens the file of `open_absolute` for libraries that block, to be used as that of `open_blocking`.
 
         Raises:
             InvalidPathError, TaskError: As `open_absolute`.
@@ -266,11 +262,11 @@ class TaskAttempt(OneProcess):
         return file
 
     def open_blocking(self, name: str) -> BlockingTaskFile:
-        """A file object for libraries that block (pyarrow, pandas), to be used in another thread.
+        """Opens a file object for libraries that block (pyarrow, pandas), to be used in another thread.
 
-        ``async with task.open_blocking("part-0.parquet") as f: await asyncio.to_thread(pq.write_table, table, f)``, or
-        ``with task.open_blocking(...) as f`` in a function that runs in such a thread. At most a megabyte is held in
-        memory, whatever the store.
+        ``async with task.open_blocking("part-0.parquet") as f: await asyncio.to_thread(pq.write_table, table,
+        f)``, or ``with task.open_blocking(...) as f`` in a function that runs in such a thread. At most a
+        megabyte is held in memory, whatever the store.
 
         Raises:
             InvalidPathError, TaskError: As `open`.
@@ -278,23 +274,24 @@ class TaskAttempt(OneProcess):
         return self._open_blocking(lambda: self.open(name))
 
     def _open_blocking(self, claim: Callable[[], TaskFile]) -> BlockingTaskFile:
-        # Before the loop is asked, which in a forked child only seems to run.
+        # Checked before the loop is asked: in a forked child the loop only seems to run.
         self._check_open("open_blocking")
         return opened_on_loop(self._loop, claim, self.directory)
 
     def work_path(self, name: str = "") -> str:
-        """A path of this machine that any program can write to; what is found there at task commit is committed.
+        """Returns a path of this machine that any program can write to; files found there at task commit are
+        committed.
 
-        Its directories are made at once (a system call or two). Costs a scan of the task attempt directory at commit,
-        which refuses links, pipes and the like: only regular files can be committed.
+        Its directories are created at once (a system call or two). The commit scans the task attempt directory,
+        and refuses links, pipes and the like: only regular files can be committed.
 
-        Close every file first, and wait for the programs that write them: what a program still holds in its memory is
-        not on the disk, and no look at a file can tell that it is being written. It would be committed short. With
-        `open` and `open_blocking` a file that is not closed keeps the attempt from being committed.
+        Close every file first, and wait for the programs that write them: data in a program's memory is not on
+        the disk, and the engine cannot see that a file is still being written. It would be committed short.
+        With `open` and `open_blocking` a file that is not closed keeps the attempt from being committed.
 
         Args:
-            name: Where the file goes, relative to the destination; empty for the directory itself. The attempt
-                cannot commit while nothing exists at that name.
+            name: The file's name, relative to the destination; empty for the directory itself. A program that
+                writes no file at that name is logged when the attempt commits.
 
         Raises:
             UnsupportedError: The store's files have no such paths.
@@ -323,7 +320,7 @@ class TaskAttempt(OneProcess):
             )
 
     def count(self, name: str, n: int = 1) -> None:
-        """Adds to a statistic of this attempt, such as rows written; that of a winner becomes part of the job's.
+        """Adds to a statistic of this attempt, such as rows written; a winner's becomes part of the job's.
 
         Args:
             name: The statistic's name in reports and `_SUCCESS`.
@@ -339,7 +336,7 @@ class TaskAttempt(OneProcess):
 
     @property
     def task_commit(self) -> TaskCommit:
-        """The message that names this attempt as its task's winner; there once it committed.
+        """The message that names this attempt as its task's winner, once it committed.
 
         Raises:
             TaskError: It did not commit.
@@ -354,11 +351,10 @@ class TaskAttempt(OneProcess):
         return self._message
 
     async def commit(self) -> TaskCommit:
-        """Makes what was written the task's output. A second call returns the same message.
+        """Makes the written files the task's output. A second call returns the same message.
 
         Raises:
-            TaskError: A file is still open or could not be written, a call was never awaited, nothing was written to a
-                `work_path`, or the attempt was aborted.
+            TaskError: A file is open or could not be written, a call was never awaited, or the attempt is aborted.
             JobNotFoundError: The job was cleaned up.
             JobDecidedError: The job is decided: nothing of this attempt can become part of it.
         """
@@ -390,12 +386,12 @@ class TaskAttempt(OneProcess):
                 "without a file, call the file's abort() inside its block",
             )
         context, before = self._context, self._may_have_committed
-        # Nothing can be opened any more: what is not in the record would be lost without a word.
+        # No file can be opened any more: one that is not in the record would be lost without an error.
         self._state = "being committed"
         with audit(ji=context.layout.job_id, ta=self._attempt_id):
             try:
                 output = await self._output()
-                # Anything but a definite refusal may have come too late to keep the record from being saved.
+                # Any failure except a definite refusal may leave a saved record.
                 self._may_have_committed = True
                 self._message = await self._committer.commit_task(context, output)
             except CommitterError as error:
@@ -436,9 +432,7 @@ class TaskAttempt(OneProcess):
         )
 
     def _warn_of_missing(self, found: set[str]) -> None:
-        """Logs the names of `work_path` at which nothing is: a program that writes no file when it has no rows, or that
-        still runs.
-        """
+        """Logs names of `work_path` without a file: a program had no rows, or still runs."""
         missing = self._paths - found
         if missing:
             missing -= {parent for name in found for parent in ancestors(name)}
@@ -452,7 +446,7 @@ class TaskAttempt(OneProcess):
 
     @noted
     async def abort(self) -> None:
-        """Removes what this run wrote. Does nothing for an attempt that committed or was aborted.
+        """Removes the files of this run. Does nothing for an attempt that committed or was aborted.
 
         Raises:
             CommitterError: Something could not be removed; it stays under the job's directory, never visible.
@@ -463,7 +457,7 @@ class TaskAttempt(OneProcess):
         self._state = "aborted"
         await self._writing.stop()
         if self._context.store.capabilities.local_paths:
-            # The removal needs descriptors, and these may be all that the process is allowed.
+            # The removal needs file descriptors, and the open files may hold all that the process is allowed.
             for file in tuple(self._held):
                 with suppress(CommitterError):
                     await file._let_go()
@@ -487,7 +481,6 @@ class TaskAttempt(OneProcess):
         await self._leave()
 
     async def _leave(self) -> None:
-        """Tells the job that this attempt ended, and frees what it opened; once."""
         left, self._left = self._left, None
         if left is not None:
             left()
@@ -500,10 +493,10 @@ class TaskAttempt(OneProcess):
                     await self._context.store.close()
 
     async def check_job(self) -> None:
-        """Looks whether the job still stands undecided: one call.
+        """Checks that the job still exists and is undecided: one call.
 
         Raises:
-            JobNotFoundError, JobDecidedError: It does not; stop writing.
+            JobNotFoundError, JobDecidedError: It does not, or is decided; stop writing.
         """
         self._check_process("check_job")
         context = self._context
@@ -539,7 +532,8 @@ class TaskAttempt(OneProcess):
         if isinstance(error, CommitterError):
             say_what_next(error, _NEXT_ATTEMPT)
         if self._may_have_committed:
-            # Its record may have been saved, in place of another attempt's, and read by a job commit: all of it stays.
+            # Its record may have been saved, in place of another attempt's, and read by a job commit: all of it
+            # stays.
             error.add_note(f"task {self.task} attempt {self.attempt} was not aborted: it may have committed")
             return
         try:

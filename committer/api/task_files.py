@@ -31,13 +31,13 @@ IN_ANOTHER_PROCESS: Final = (
 class TaskFile(OneProcess):
     """A file being written by a task attempt: ``async with task.open(name) as f: await f.write(b"...")``.
 
-    Closing the file makes it part of the attempt. After an exception in the block, or any other failed write, the file
-    is removed and the attempt can no longer commit; ``await f.abort()`` removes only the file. Without a block,
-    ``f = await task.open(name)`` opens it, and ``await f.close()`` or ``await f.abort()`` ends it: a file that is left
-    open keeps its attempt from being committed, too.
+    Closing the file makes it part of the attempt. After an exception in the block, or any failed write, the
+    file is removed and the attempt can no longer commit; ``await f.abort()`` removes only the file. Without a
+    block, ``f = await task.open(name)`` opens it, and ``await f.close()`` or ``await f.abort()`` ends it: an
+    open file keeps its attempt from being committed.
 
     Attributes:
-        name: Its name, relative to the destination; of a file that goes outside it, the absolute path.
+        name: Its name, relative to the destination; outside the destination the absolute path.
     """
 
     _refused = TaskError
@@ -63,7 +63,7 @@ class TaskFile(OneProcess):
         try:
             await self._ready()
         except BaseException:
-            # No caller holds the file to close it, so it must not keep the attempt from being committed.
+            # The caller has no file to close, so it must not keep the attempt from being committed.
             self._closed = True
             self._finished(None, False)
             raise
@@ -82,18 +82,18 @@ class TaskFile(OneProcess):
 
     @noted
     async def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Appends `data`; the buffer may be reused when this returns. Returns how many bytes that was.
+        """Appends `data`, whose buffer may be reused afterwards; returns its length in bytes.
 
         Raises:
             TaskError: The file is closed, or the task attempt was aborted.
             JobNotFoundError, JobDecidedError: The job is over.
-            TypeError: `data` is no bytes, a text for example.
+            TypeError: `data` is no bytes, but a text for example.
         """
         data = bytes_of(data)
         writer = await self._ready()
         if self._broken:
             raise self._lost_a_part()
-        # A part that failed to be written leaves a hole, whatever the caller makes of the error.
+        # A failed write leaves a hole, whatever the caller makes of the error.
         self._broken = True
         try:
             await writer.write(data)
@@ -108,7 +108,7 @@ class TaskFile(OneProcess):
         return f"<{type(self).__name__} {self.name!r}: {state}, bytes written: {self._written}>"
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Returns the number of bytes written so far."""
         return self._written
 
     @property
@@ -118,11 +118,11 @@ class TaskFile(OneProcess):
 
     @noted
     async def close(self) -> None:
-        """Finishes the file: from now on it is part of the attempt. A second call does nothing.
+        """Finishes the file, which becomes part of the attempt. A second call does nothing.
 
         Raises:
-            TaskError: A part could not be written or was never awaited, or the file could not be finished: it is no
-                part of the attempt. Or the task attempt was aborted.
+            TaskError: A part could not be written or was never awaited, or the file could not be finished: it
+                is no part of the attempt. Or the task attempt was aborted.
             JobNotFoundError, JobDecidedError: The job is over.
         """
         self._check_process("close")
@@ -156,19 +156,19 @@ class TaskFile(OneProcess):
             return
         self._closed = True
         if self._opened is not None:
-            # Until then the attempt cannot be committed: what is created after that is in no record.
+            # The attempt cannot be committed before: a file that is created later is in no record.
             await self._opened.wait()
         self._finished(None, on_demand)
         if self._writer is not None:
             await self._writer.abort()
 
     async def _let_go(self) -> None:
-        """Closes what the file holds open, for an attempt that is aborted; its directory is removed next."""
+        """Closes the file's descriptors for an attempt that is aborted, before its directory is removed."""
         if self._writer is not None and not self._closed:
             await self._writer.abort()
 
     async def _abort_after(self, error: BaseException) -> None:
-        """Gives the file up because of `error`, which a failure to do so must not hide."""
+        """Abandons the file because of `error`, which a failure to do so must not hide."""
         try:
             await run_shielded(self._give_up, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
@@ -193,7 +193,6 @@ class TaskFile(OneProcess):
         return f"the file {self.name}"
 
     def _lost_a_part(self) -> TaskError:
-        """What to say of a file that a write to has failed."""
         return TaskError(
             f"{self.name} could not be written or finished, so it cannot become part of the attempt",
             operation="write",
@@ -210,7 +209,7 @@ class TaskFile(OneProcess):
                 self._writer = await self._open_writer()
             finally:
                 opened.set()
-            # It may have been given up meanwhile.
+            # The file may have been aborted meanwhile.
             self._check_not_closed()
         return self._writer
 
@@ -220,7 +219,7 @@ class TaskFile(OneProcess):
 
 
 def is_closed(name: str) -> TaskError:
-    """What to say of a write to a file that is closed."""
+    """Builds the error of a write to a closed file."""
     return TaskError(
         f"the file {name} is closed",
         operation="write",
@@ -230,7 +229,7 @@ def is_closed(name: str) -> TaskError:
 
 
 def never_awaited(file: TaskFile, calls: Calls) -> TaskError | None:
-    """What to say of the first call of a file that was never awaited; None when there is none."""
+    """Returns the error of a file's first call that was never awaited; None if there is none."""
     call = next(iter(calls.of(file)), None)
     if call is None:
         return None
@@ -244,16 +243,7 @@ def never_awaited(file: TaskFile, calls: Calls) -> TaskError | None:
 
 
 def check_awaited(calls: Calls, attempt: str, directory: StorePath) -> None:
-    """Refuses to go on where a call of a task attempt, or of one of its files, was made and never awaited.
-
-    Args:
-        calls: Those of the attempt and its files.
-        attempt: What errors call it.
-        directory: The task attempt directory, for errors.
-
-    Raises:
-        TaskError: One was.
-    """
+    """Refuses to continue if a call of a task attempt or of its files was never awaited."""
     first = calls.first()
     if first is None:
         return
@@ -273,8 +263,8 @@ _BLOCK = 1 << 20
 class BlockingTaskFile(OneProcess, io.RawIOBase):
     """A file object for pyarrow, pandas and the like, on every store.
 
-    To be used from a thread other than the event loop's (``asyncio.to_thread``, or `committer.sync`). Each megabyte is
-    handed to the loop and waited for, so at most that much is held however fast the caller writes. Many libraries leave
+    To be used from a thread other than the event loop's (``asyncio.to_thread``, or `committer.sync`). Each
+    megabyte is handed to the loop and waited for, so no more than that is held in memory. Many libraries leave
     a file open that they were given: it is closed by ``async with`` on the loop, or ``with`` in the thread.
     """
 
@@ -296,27 +286,23 @@ class BlockingTaskFile(OneProcess, io.RawIOBase):
         return self._file.name
 
     def writable(self) -> bool:
-        """True."""
+        """Returns True."""
         return True
 
     def readinto(self, buffer: object, /) -> NoReturn:
-        """Raises: the file is only written.
-
-        Raises:
-            io.UnsupportedOperation: Always.
-        """
+        """Raises `io.UnsupportedOperation`: the file is only written."""
         raise io.UnsupportedOperation(f"the file {self.name} is only written")
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Returns the number of bytes written so far."""
         return self._position
 
     def write(self, data: object, /) -> int:
-        """Appends a buffer.
+        """Appends a buffer; returns its length in bytes.
 
         Raises:
             TaskError: Called on the event loop's own thread, which it would block for ever.
-            TypeError: `data` is no bytes, a text for example.
+            TypeError: `data` is no bytes, but a text for example.
         """
         self._check_open()
         view = bytes_of(data)
@@ -327,15 +313,15 @@ class BlockingTaskFile(OneProcess, io.RawIOBase):
         return len(view)
 
     def flush(self) -> None:
-        """Hands over what is buffered."""
+        """Writes buffered data."""
         if not self.closed and self._buffer:
             self._hand_over()
 
     def close(self) -> None:
-        """Finishes the file: from now on it is part of the attempt. A second call does nothing.
+        """Finishes the file, which becomes part of the attempt. A second call does nothing.
 
         Raises:
-            TaskError: An earlier write failed, whatever the caller made of its error: the file is given up.
+            TaskError: An earlier write failed, whatever the caller made of its error: the file is removed.
         """
         if self.closed:
             return
@@ -413,7 +399,7 @@ class BlockingTaskFile(OneProcess, io.RawIOBase):
         return f"<{type(self).__name__} {self.name!r}: {state}, bytes written: {self._position}>"
 
     def _end(self) -> None:
-        # IOBase flushes when it is closed, and what is left now belongs to a file that was given up.
+        # IOBase flushes when it is closed, and the buffer now belongs to a file that was aborted.
         self._buffer.clear()
         super().close()
 
@@ -458,17 +444,9 @@ class BlockingTaskFile(OneProcess, io.RawIOBase):
 def opened_on_loop(
     loop: asyncio.AbstractEventLoop, claim: Callable[[], TaskFile], directory: StorePath
 ) -> BlockingTaskFile:
-    """A blocking file, claimed here where a loop runs, else, in a thread of `asyncio.to_thread`, on the attempt's loop.
+    """Opens a blocking file on the running loop, or, from a thread of `asyncio.to_thread`, on the attempt's loop.
 
-    Names are claimed without awaiting: a step of its own on a loop, and not among threads.
-
-    Args:
-        loop: The loop that the task attempt was opened on.
-        claim: Gives the file, and its name to it.
-        directory: The task attempt directory, for errors.
-
-    Raises:
-        TaskError: No loop runs.
+    The name is reserved on a loop, without awaiting, so that no two threads reserve one at once.
     """
     try:
         here = asyncio.get_running_loop()

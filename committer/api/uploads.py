@@ -1,7 +1,7 @@
-"""What an operator does about uploads that were never completed: see them, and abort them.
+"""Lists and aborts uploads that were never completed.
 
-A job that died may leave some behind. They are invisible, and paid for until they are aborted, or a lifecycle rule
-of the bucket does. The store says of each where its file would stand, when it was begun and by whom; not by which job.
+A job that died may leave some. They are invisible, and cost money until they are aborted by a call or by a
+lifecycle rule of the bucket. The store tells each one's path, start and initiator, but not its job.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class UploadInfo(Shown, frozen=True, kw_only=True):
     """An upload that was neither completed nor aborted.
 
     Attributes:
-        path: Where its file would stand.
-        upload_id: The store's name for it.
-        initiated: When it was begun, by the store's clock.
-        initiator: Who began it; None where the store does not say.
-        parts: How many parts it has; None when not asked for.
+        path: The path that its file would have.
+        upload_id: The store's id of the upload.
+        initiated: When it began, by the store's clock.
+        initiator: The user that began it; None if the store does not tell.
+        parts: Number of its parts; None when not asked for.
         size: Their length in bytes; None when not asked for.
     """
 
@@ -47,12 +47,12 @@ class UploadInfo(Shown, frozen=True, kw_only=True):
 
 
 class UploadsReport(Shown, frozen=True, kw_only=True):
-    """What aborting uploads did.
+    """Result of aborting uploads.
 
     Attributes:
-        aborted: Those that are gone by this call.
-        gone: Those that were gone before it: completed, or aborted by others.
-        failed: Those that are still there, by their ids, with the reason.
+        aborted: Uploads that this call aborted.
+        gone: Uploads that were completed or aborted before.
+        failed: Ids of uploads that still exist, with the reason.
     """
 
     aborted: list[UploadInfo]
@@ -69,15 +69,15 @@ async def list_uploads(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> list[UploadInfo]:
-    """The pending uploads anywhere below a directory, by path and age: one call for 1,000.
+    """Lists the pending uploads anywhere below a directory, by path and age: one call for 1,000.
 
-    Below ``dataset1`` lies nothing of ``dataset10``. Those of jobs that run are among them: nothing tells them apart.
+    ``dataset10`` is not below ``dataset1``. Uploads of running jobs are included: nothing tells them apart.
 
     Args:
         dest: The directory.
         older_than: Only those begun longer ago than this (seconds, or a timedelta), by this machine's clock.
-        sizes: Ask for the parts of each, too: a call for each upload and 1,000 of its parts.
-        storage_options: How to reach the store.
+        sizes: Also ask for the parts of each: a call for each upload and 1,000 of its parts.
+        storage_options: Options of the store.
         config: Concurrency and rate.
 
     Raises:
@@ -114,16 +114,16 @@ async def abort_uploads(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> UploadsReport:
-    """Aborts the pending uploads below a directory: what was sent of their files is lost. Two calls for each.
+    """Aborts the pending uploads below a directory; their data is lost. Two calls for each.
 
-    A job that still runs loses its output, so an age is needed that no running job has. Each is aborted until the store
-    says that it is gone: parts that were under way can outlive the first time.
+    A running job would lose its output, so an age is needed that no running job has. Each upload is aborted
+    until the store reports that it is gone: parts that were under way can outlive the first call.
 
     Args:
         dest: The directory.
         older_than: Only those begun longer ago than this (seconds, or a timedelta), by this machine's clock.
         force: Whatever their age: the caller vouches that no job runs there.
-        storage_options: How to reach the store.
+        storage_options: Options of the store.
         config: Concurrency and rate.
 
     Raises:
@@ -154,12 +154,12 @@ async def abort_these(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> UploadsReport:
-    """Aborts uploads that `list_uploads` found, and no other: what a user saw and agreed to.
+    """Aborts exactly the given uploads, which `list_uploads` found and a user agreed to abort.
 
     Args:
         dest: The directory they are below.
         chosen: The uploads.
-        storage_options: How to reach the store.
+        storage_options: Options of the store.
         config: Concurrency and rate.
 
     Raises:
@@ -225,7 +225,7 @@ async def _find(store: PacedStore, directory: StorePath, older_than: timedelta |
 
 
 async def _measured(store: PacedStore, upload: UploadInfo) -> UploadInfo | None:
-    """The upload with what it holds; None when it is gone by now."""
+    """Returns the upload with its parts and size; None if it is gone."""
     parts = size = 0
     try:
         async for part in store.list_parts(upload.path, upload.upload_id):

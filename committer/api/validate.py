@@ -32,39 +32,33 @@ from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import check_destination, walk
 
 MOST_NAMED: Final = 10_000
-"""Names, or sentences, of one kind that a report holds; a destination can lack millions of files."""
+"""The most names, or sentences, of one kind in a report; a destination can lack millions of files."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What was found of one kind.
-
-    Attributes:
-        count: How many.
-        first: The first of them, at most `MOST_NAMED`.
-    """
+    """Findings of one kind: their number, and the first `MOST_NAMED` of them."""
 
     count: int = 0
     first: list[str] = field(default_factory=list)
 
     def add(self, text: str) -> None:
-        """Counts one more."""
+        """Adds one."""
         self.count += 1
         if len(self.first) < MOST_NAMED:
             self.first.append(text)
 
 
 class Looks:
-    """Looks at files, many at once, and says what is missing or wrong.
+    """Checks of files, many at once.
 
     Args:
-        store: The destination's store.
-        destination: The destination: a record may name nothing outside, but below the caller's `absolute_roots`.
-        config: Those roots, and how much may be done at once.
+        destination: A record may name nothing outside, except below the caller's `absolute_roots`.
+        config: Those roots, and the concurrency.
 
     Attributes:
-        missing: URIs of files that are not there.
-        wrong: What is there but not as it should be, with the reason.
+        missing: URIs of files that do not exist.
+        wrong: Files that differ from their record, with the reason.
     """
 
     def __init__(self, store: Store, destination: StorePath, config: CommitterConfig) -> None:
@@ -76,7 +70,7 @@ class Looks:
         self._roots = JobLayout(destination, "any", roots=config.absolute_roots).roots
 
     async def compare(self, files: Iterable[tuple[str, int | None]]) -> None:
-        """Looks at files by URI, each with its length; None where it is not known. One call a file."""
+        """Checks files by URI and length (None if unknown): one call a file."""
         await run_workers(files, self._look, workers=self.config.io_concurrency, operation="validate")
 
     async def _look(self, file: tuple[str, int | None]) -> None:
@@ -103,15 +97,11 @@ class Looks:
 
 
 class ListedFiles:
-    """The files of a job's complete list, compared with what stands there.
-
-    Args:
-        looks: How they are looked at.
-        marker: The `_SUCCESS` that names the list.
+    """Comparison of a job's complete list with the destination.
 
     Attributes:
-        uri: The list; empty where none may be read.
-        compared: Whether all of it was.
+        uri: The list; empty if none may be read.
+        compared: Whether all of it was compared.
         names: The files it names, by URI. Close it at the end.
         remark: Why it was not compared, and what to give so that it is.
     """
@@ -130,12 +120,12 @@ class ListedFiles:
         self._marker = marker
 
     async def compare(self) -> None:
-        """Reads the list, when there is one, and looks at every file; what is wrong with the list is a remark."""
+        """Reads the list, if there is one, and checks every file; a damaged list is a remark."""
         if self._path is None:
             return
         store = await self._store(self._path)
         try:
-            # All of it before any file is looked at: a list that ends half way says nothing of the rest.
+            # The whole list is read first: a list that ends half way tells nothing of the rest.
             if not await self._is_whole(store, self._path):
                 return
             async for part in read_parts(store, self._path, decode_names):
@@ -154,13 +144,13 @@ class ListedFiles:
         return await open_store(path, config=self._looks.config)
 
     async def _is_whole(self, store: Store, first: StorePath) -> bool:
-        """Whether the list names as many files, and bytes, as `_SUCCESS` speaks of."""
+        """Returns whether the list has as many files and bytes as `_SUCCESS`."""
         files = size = 0
         try:
             async for part in read_parts(store, first, decode_names):
                 files += len(part)
                 size += sum(file.size for file in part)
-                del part  # as long as the next one takes to read, two would be in memory
+                del part  # Else two parts would be in memory while the next one is read.
         except CommitterError as error:
             self.remark = f"the list {self.uri} was not compared: {error.message}"
             return False
@@ -175,9 +165,9 @@ class ListedFiles:
         return True
 
 
-# Only this engine's reports have it among their diagnostics.
+# A key that only this engine's reports have among their diagnostics.
 _ENGINE = "committer.engine"
-# URIs that are hashed at a time.
+# Number of URIs that are hashed at a time.
 _TOGETHER: Final = 1000
 
 
@@ -186,18 +176,19 @@ class ValidationReport(Shown, frozen=True, kw_only=True):
 
     Attributes:
         ok: Whether nothing is missing, wrong or extra.
-        missing: URIs of files that the job committed and that are not there; at most 10,000 of them.
-        wrong: What is there but not as recorded, with the reason; likewise.
-        extra: URIs of files that the job did not write; likewise. Known only when the destination was empty before it.
-        job_id: The job that `_SUCCESS` speaks of.
-        files: Files that were compared.
-        committed: Files that the job committed.
+        missing: URIs of committed files that do not exist; at most 10,000.
+        wrong: Files that differ from their record, with the reason; at most 10,000.
+        extra: URIs of files that the job did not write; at most 10,000. Known only if the destination was empty
+            before it.
+        job_id: The job that `_SUCCESS` describes.
+        files: Number of files that were compared.
+        committed: Number of files that the job committed.
         complete: Whether every file of the job could be compared: `_SUCCESS` names at most a hundred.
-        file_list: URI of the complete list that was compared; empty where none was.
+        file_list: URI of the complete list that was compared; empty if none was.
         remark: Why the complete list of the job was not compared, and what to give so that it is.
-        missing_count: How many are missing.
-        wrong_count: How many are wrong.
-        extra_count: How many are extra.
+        missing_count: Number of missing files.
+        wrong_count: Number of wrong files.
+        extra_count: Number of extra files.
     """
 
     ok: bool
@@ -222,17 +213,18 @@ async def validate(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> ValidationReport:
-    """Compares a destination with what its job committed: names, lengths, and in a destination that was empty, totals.
+    """Compares a destination with what its job committed: names, lengths, and in a destination that was empty,
+    totals.
 
-    Where the job kept a complete list (`CommitterConfig.file_list_directory`), below the destination or in the
-    directory that `config` names again, every file is compared with that: one look a file, and one call for 100,000 of
-    them. Else one look a file that `_SUCCESS` names (at most a hundred). Outside the destination only what lies below
-    one of `config.absolute_roots` is looked at. When the destination was empty before the job (and nothing went
-    elsewhere), also one listing a directory, which finds extra files, and without a list what `_SUCCESS` has no room to
-    name by number and bytes. Memory stays flat: names are compared by their hashes, on disk where they are many.
-
-    Of a `_SUCCESS` that names Hadoop's manifest committer with no file committed, the files that stand there all the
-    same are reported as wrong: it vouches for none of them (see `names_manifest_committer_in_vain`).
+    If the job wrote a complete list (`CommitterConfig.file_list_directory`), below the destination or in the
+    directory that `config` names again, every file is compared with that: one look a file, and one call for
+    100,000 of them. Else one look for each file that `_SUCCESS` names (at most a hundred). Files outside the
+    destination are checked only below `config.absolute_roots`. If the destination was empty before the job (and
+    nothing was written elsewhere), also one listing a directory, which finds extra files, and without a list
+    compares number and bytes of the files that `_SUCCESS` does not name. Memory stays flat: names are compared
+    by their hashes, on disk if there are many. If `_SUCCESS` names Hadoop's manifest committer and no committed
+    file, existing files are reported as wrong: it vouches for none of them (see
+    `names_manifest_committer_in_vain`).
 
     Raises:
         JobNotFoundError: There is no `_SUCCESS`.
@@ -298,19 +290,19 @@ def _named_files(marker: SuccessData, destination: StorePath) -> list[tuple[str,
 
 
 def _own_places(config: CommitterConfig, listed: ListedFiles) -> set[StorePath]:
-    """Where reports and lists of jobs go, which are no output."""
+    """Returns the directories of reports and lists, which are no output."""
     texts = (config.summary_report_directory, config.diagnostics_manifest_directory, config.file_list_directory)
     places = {StorePath.of(text) for text in texts if text}
     return places | ({StorePath.from_uri(listed.uri).parent} if listed.uri else set())
 
 
 def names_manifest_committer_in_vain(marker: SuccessData) -> bool:
-    """Whether a `_SUCCESS` names Hadoop's manifest committer, and that committed nothing.
+    """Returns whether a `_SUCCESS` of Hadoop's manifest committer counts no file.
 
-    With only the committer factory set, Spark's default commit protocol has its tasks write straight into the
-    destination; the manifest committer runs beside it, finds nothing and reports success (observed with Spark 4.3.0
-    and ``csv``, ``json``, ``text``, ``orc``). A job that had nothing to write leaves the same. This engine's own
-    reports are never meant: its tasks write nowhere else.
+    With only the committer factory set, tasks of Spark's default commit protocol write straight to the
+    destination; the manifest committer finds nothing and reports success (observed with Spark 4.3.0 and
+    ``csv``, ``json``, ``text``, ``orc``). A job without output leaves the same. This engine's own reports are
+    excluded.
     """
     committed = files_committed(marker)
     return (
@@ -321,7 +313,7 @@ def names_manifest_committer_in_vain(marker: SuccessData) -> bool:
 
 
 async def _look_for_written_past(store: Store, destination: StorePath, wrong: Findings) -> None:
-    """Says so when visible files stand at a destination whose `_SUCCESS` counts none."""
+    """Reports visible files at a destination whose `_SUCCESS` counts none."""
     files = 0
     first = ""
     async for status in _Tree(store, destination).files(lambda child: is_hidden(child.path.name)):
@@ -337,7 +329,7 @@ async def _look_for_written_past(store: Store, destination: StorePath, wrong: Fi
 
 
 async def read_marker(store: Store, destination: StorePath, config: CommitterConfig, *, operation: str) -> SuccessData:
-    """What the `_SUCCESS` of a destination says: one call.
+    """Reads the `_SUCCESS` of a destination: one call.
 
     Raises:
         JobNotFoundError: There is none.
@@ -366,7 +358,7 @@ async def read_marker(store: Store, destination: StorePath, config: CommitterCon
 
 
 class _Tree:
-    """What stands at a destination that was empty before its job."""
+    """The files of a destination that was empty before its job."""
 
     def __init__(self, store: Store, destination: StorePath, own: Collection[StorePath] = ()) -> None:
         self._store = store
@@ -374,9 +366,9 @@ class _Tree:
         self._own = own
 
     async def not_among(self, names: Repeats) -> Findings:
-        """Files that are not among all that the job wrote: by hashes, and the tree once more where some are not.
+        """Returns files that the job did not write: compared by hashes, with a second listing if some differ.
 
-        Only what both listings show counts; beyond what a report names, what the first one shows.
+        Only files of both listings count; beyond those that a report names, files of the first one.
         """
         found = Findings()
         async with Repeats() as standing:
@@ -388,13 +380,13 @@ class _Tree:
                 for uri in uris:
                     if hash(uri) in unknown:
                         found.add(uri)
-        # Where some of those are gone by now, so may be the others, which were not looked for again.
+        # If some of these are gone by now, the others, which were not listed again, may be gone too.
         if count > len(unknown) and found.count >= len(unknown):
             found.count = count
         return found
 
     async def _visible(self) -> AsyncIterator[list[str]]:
-        """The URIs of files that readers see, a thousand at a time: what they do not see is no extra file."""
+        """Yields URIs of files that readers see, a thousand at a time: a hidden file is no extra file."""
         uris: list[str] = []
         async for status in self.files(lambda child: is_hidden(child.path.name)):
             if not is_hidden(status.path.name):
@@ -405,11 +397,11 @@ class _Tree:
         yield uris
 
     async def compare_totals(self, marker: SuccessData, names: Container[str], wrong: Findings) -> None:
-        """Says what is wrong by number and bytes, where not all names are known."""
+        """Compares number and bytes, if not all names are known."""
         files = size = 0
 
         def is_passed_over(child: FileStatus) -> bool:
-            # Without a list what readers do not see counts, for the job may have written it.
+            # Without a list hidden files count, for the job may have written them.
             name = child.path.name
             return is_hidden(name) and child.path.uri not in names and (is_reserved(name) or not child.is_directory)
 
@@ -426,7 +418,7 @@ class _Tree:
             )
 
     async def files(self, is_passed_over: Callable[[FileStatus], bool]) -> AsyncIterator[FileStatus]:
-        """Every file, but what is below directories of jobs, in places of reports, or a child that is passed over."""
+        """Yields every output file, without directories of jobs, places of reports, and children that are skipped."""
         async for child in self._store.list(self._destination):
             if is_passed_over(child):
                 continue

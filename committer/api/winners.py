@@ -1,4 +1,4 @@
-"""Which files of a destination count, for readers that list nothing: those that its `_SUCCESS` names."""
+"""Lists the files that `_SUCCESS` names, for readers that do not list a destination."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ANOTHER_WAY = (
 
 
 class Winners(Shown, frozen=True, kw_only=True):
-    """The files of the last job that committed to a destination: those of the task attempts that won.
+    """The files of the last job that committed to a destination: those of the winning task attempts.
 
     With pyarrow: ``pyarrow.dataset.dataset(winners.paths, filesystem=...)``. With Spark:
     ``spark.read.option("basePath", destination).parquet(*winners.uris)``.
@@ -68,24 +68,25 @@ async def list_winners(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> Winners:
-    """The files that count at a destination, as its `_SUCCESS` says: all that committer `stocator` lets a reader read.
+    """Returns the files that count at a destination by its `_SUCCESS`: the only right way to read output of
+    `stocator`.
 
-    Of other committers as far as their `_SUCCESS` names every file, or the complete list that it names lies below the
-    destination (or in `config.file_list_directory`). Nothing is listed: one call, one for 100,000 files of a list, and
-    with `check` one look a file. Files outside the destination are let pass below `config.absolute_roots` only.
+    For other committers, if `_SUCCESS` names every file, or a complete list below the destination (or in
+    `config.file_list_directory`). Nothing is listed: one call, one for 100,000 files of a list, and with
+    `check` one look a file. Files outside the destination are accepted only below `config.absolute_roots`.
 
     Args:
         dest: The destination.
-        check: Look whether each file stands there, as long as it was committed.
-        storage_options: How to reach its store.
+        check: Check that each file exists, with the committed length.
+        storage_options: Options of its store.
         config: See above.
 
     Raises:
         JobNotFoundError: There is no `_SUCCESS`.
         DestinationNotFoundError: The destination does not exist, or its bucket or container.
-        RecordError: `_SUCCESS` does not name the files: it is empty, of another form, or names only some of them; or it
-            names one outside.
-        ValidationError: A file that it names is not there, or has another length.
+        RecordError: `_SUCCESS` does not name the files: it is empty, of another form, or names only some of
+            them; or it names one outside.
+        ValidationError: A file that it names does not exist, or has another length.
     """
     destination = StorePath.of(dest)
     config = config_of(config) or CommitterConfig()
@@ -115,7 +116,7 @@ async def _read(store: Store, destination: StorePath, config: CommitterConfig) -
 async def _named(
     store: Store, destination: StorePath, marker: SuccessData, config: CommitterConfig
 ) -> list[tuple[str, int | None]]:
-    """Every file that the job committed, by URI, with its length where that is known."""
+    """Returns URI and length (None if unknown) of every file that the job committed."""
     committed, named = files_committed(marker), named_uris(marker, destination)
     if len(named) == committed:
         sizes: list[int | None] = list(marker.lengths) if marker.lengths is not None else [None] * committed
@@ -151,7 +152,7 @@ def _says_not(destination: StorePath, what: str) -> RecordError:
 
 
 def _inside(destination: StorePath, roots: Collection[str], uri: str) -> StorePath:
-    """A place that a record may name, in the scheme of the destination as it was given."""
+    """Returns the path of a URI that a record may name, in the scheme that the caller gave."""
     try:
         read = StorePath.from_uri(uri)
     except InvalidPathError as error:
@@ -165,7 +166,7 @@ def _inside(destination: StorePath, roots: Collection[str], uri: str) -> StorePa
 async def _looked_at(
     store: Store, destination: StorePath, found: list[tuple[StorePath, int | None]], *, check: bool, workers: int
 ) -> list[CommittedFile]:
-    """The files; a look at each that is checked, or whose length is not known."""
+    """Returns the files; one look at each that is checked, or whose length is unknown."""
     sizes = {path: size for path, size in found if size is not None}
     wrong: list[str] = []
 
