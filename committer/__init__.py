@@ -1,7 +1,7 @@
 """An asyncio commit engine for data lakes.
 
-Many tasks write files in parallel; a committer makes the output of exactly the successful tasks appear at the
-destination, and nothing else, even when tasks and drivers die half way::
+Many tasks write files in parallel; a committer publishes exactly the output of the successful tasks at the
+destination, even when tasks and drivers die half way::
 
     async with committer.open_job("/data/flights") as job:
         async with job.task_attempt(task=0) as task:
@@ -13,7 +13,7 @@ Names are loaded when they are first used, so that importing the package costs n
 
 from __future__ import annotations
 
-# Python's thread pools cannot be imported any more once the main thread ended; a thread that outlives it needs them.
+# Python's thread pools cannot be imported after the main thread ended; a thread that outlives it needs them.
 import concurrent.futures.thread  # noqa: F401
 from importlib import import_module
 from typing import TYPE_CHECKING

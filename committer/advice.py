@@ -1,7 +1,7 @@
 """Calls and pages that errors advise.
 
-Errors name a call in backticks, complete and with ``await``: the asyncio API's. The blocking API and the command line
-turn it into their own (`blocking`, `committer.cli.text`).
+An error names a complete call of the asyncio API in backticks; `blocking` and `committer.cli.text` translate
+it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Final
 from committer.errors import CommitterError
 
 COMMIT_AGAIN: Final = "commit again"
-"""How the next step of an undecided job names its second try; a job that the error aborts has it replaced."""
+"""Advice for a second try of an undecided job; replaced if the error aborts the job."""
 
 AND_RUN_IT_AGAIN: Final = " and run it again"
-"""How the next step of what had no room ends; a job that is decided is recovered instead."""
+"""End of the advice for a lack of space; a decided job is recovered instead."""
 
 UNREADABLE: Final = (
     "see that the endpoint is that of the service, and that no proxy or login page answers in its place; then call it "
     "again"
 )
-"""What is done about an answer that the service cannot have given."""
+"""Advice after a response that the service cannot have given."""
 
 LOOK_BEFORE: Final = "look at the path before doing it again"
-"""What the caller of one store call does whose answer was lost; a recovery of a job looks by itself."""
+"""Advice for the caller of one store call after a lost response; a recovery of a job looks by itself."""
 
 _AGAIN: Final = {
     "unchanged": "remove the cause, then call it again",
@@ -42,26 +42,26 @@ BUCKET_GONE: Final = "what the job wrote is gone with its bucket or container: c
 
 
 def call(name: str, *arguments: object, **keywords: object) -> str:
-    """A call of a public coroutine function, in backticks; a keyword that is False or None is left out."""
+    """Renders a call of a public coroutine function, in backticks, without keywords that are False or None."""
     given = [repr(one) for one in arguments]
     given += [f"{key}={value!r}" for key, value in keywords.items() if value not in (False, None)]
     return f"`await committer.{name}({', '.join(given)})`"
 
 
 def blocking(advice: str) -> str:
-    """The same advice for a caller of `committer.sync`."""
+    """Translates an advice for a caller of `committer.sync`."""
     advice = _ATTACHED.sub("`job = committer.sync.", advice)
     return _OF_JOB.sub("`", _AWAITED.sub("`committer.sync.", advice))
 
 
 def say_what_next(error: CommitterError, step: str = "") -> None:
-    """Gives an error without a next step one, for callers who do not call the store that raised it."""
+    """Adds a next step to an error without one, for callers who do not call the store that raised it."""
     error.next_step = error.next_step or step or _AGAIN.get(error.outcome, _SEE_FIRST)
 
 
 @contextmanager
 def to_blocking_callers() -> Iterator[None]:
-    """Around work whose caller has no event loop of its own: what its errors advise names blocking calls."""
+    """Translates the advice of the block's errors for callers without an event loop."""
     try:
         yield
     except CommitterError as error:
@@ -70,7 +70,7 @@ def to_blocking_callers() -> Iterator[None]:
 
 
 def tell_blocking_caller(error: BaseException | None) -> None:
-    """Replaces the asynchronous calls in an error's next step and notes by those of `committer.sync`."""
+    """Translates an error's next step and notes for a caller of `committer.sync`."""
     if isinstance(error, CommitterError):
         error.next_step = blocking(error.next_step)
     if error is not None and hasattr(error, "__notes__"):
@@ -81,9 +81,5 @@ PAGES: Final = "https://github.com/lake-committer/committer/blob/main/docs"
 
 
 def page(name: str) -> str:
-    """The address of a page.
-
-    Args:
-        name: Its name below ``docs``, with ``#`` and a heading where it is about one.
-    """
+    """Returns the URL of a page by its name below ``docs``, with ``#`` and a heading if needed."""
     return f"{PAGES}/{name}"

@@ -1,4 +1,4 @@
-"""The process that drives a job: what a record holds of it, and whether it still runs on this machine."""
+"""The process that drives a job: its record, and whether it still runs on this machine."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _OF_A_JVM: Final = ("pyspark.", "committer.spark.job_side")
 
 
 class DriverProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The process of a driver. What was switched off, or is not known, is empty or 0.
+    """The process of a driver. Hidden or unknown fields are empty or 0.
 
     Attributes:
         host: Name of its machine.
         boot: Boot id of the kernel, and the namespaces in which process ids and start times mean the same.
-        pid: Its process id. A Python process that Spark's JVM started names the JVM; one on an executor names none.
+        pid: Its process id. A Python process that Spark's JVM started names the JVM; one on an executor names
+            none.
         started: When it started, in clock ticks after the boot.
         user: Name of its user.
         program: Name of its program, never with arguments.
@@ -59,12 +60,9 @@ class DriverProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def this_driver(hidden: Collection[str] = ()) -> DriverProcess:
-    """Describes the process that drives a job which this process sets up or commits.
+    """Describes the process that drives a job which this process sets up or commits, without the `hidden` parts.
 
     Reads `/proc` unless `is_known`: not for an event loop then.
-
-    Args:
-        hidden: Which of `PARTS` to leave out.
     """
     own = os.getpid()
     whole = _known.get(own) or _known.setdefault(own, _look())
@@ -74,7 +72,7 @@ def this_driver(hidden: Collection[str] = ()) -> DriverProcess:
 
 
 def is_known() -> bool:
-    """Whether `this_driver` knows this process, as it does the one that imported it, and not one forked since."""
+    """Returns whether this process is described already: true after the import, false after a fork."""
     return os.getpid() in _known
 
 
@@ -104,7 +102,7 @@ def state_of(driver: DriverProcess | None) -> DriverState:
     except ProcessLookupError:
         return "dead"
     except (OSError, OverflowError):
-        # Another user's; or a record that no driver wrote.
+        # Another user's process; or a record that no driver wrote.
         pass
     started = _started(driver.pid)
     if started is None:
@@ -116,7 +114,7 @@ def state_of(driver: DriverProcess | None) -> DriverState:
 def _boot() -> str:
     try:
         spaces = " ".join(os.readlink(_PROC / "self/ns" / kind) for kind in ("pid", "time"))
-        # Below another process namespace `/proc` may show that one's processes.
+        # In a nested process namespace `/proc` may show the outer one's processes.
         same = os.readlink(_PROC / "self") == str(os.getpid())
         return f"{_read(_PROC / 'sys/kernel/random/boot_id')} {spaces}" if same else ""
     except OSError:
@@ -124,9 +122,9 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """Returns when a process started; 0 for one that ended and was not waited for, None where that is not shown."""
+    """Returns when a process started; 0 for a zombie, None if that is hidden."""
     try:
-        # The name, in parentheses, may hold blanks and parentheses.
+        # The name, in parentheses, may contain blanks and parentheses.
         state, *fields = _read(_PROC / str(pid) / "stat").rpartition(")")[2].split()
         ended = state in "ZX" and len(os.listdir(_PROC / str(pid) / "task")) <= 1
         return 0 if ended else int(fields[18])

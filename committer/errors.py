@@ -1,35 +1,35 @@
-"""The exception tree. Every error says what failed, on what, whether anything changed, and what to do next.
+"""The exception tree. Every error tells what failed, on what, whether anything changed, and what to do next.
 
 ```text
 CommitterError
 +- ConfigurationError (also a ValueError)   an option, a name or an argument that cannot be honoured
 |   +- InvalidPathError                     a URI or a file name that no store could hold, or that escapes
 |   +- UnsupportedError                     this committer or this store cannot do what was asked
-+- RecordError                              a record read from a store is not what it must be
++- RecordError                              a record read from a store is damaged or not valid
 +- JobError
 |   +- JobExistsError                       the job id is in use at this destination
-|   +- JobNotFoundError                     no such job, or it vanished under us
+|   +- JobNotFoundError                     there is no such job, or its directory was removed meanwhile
 |   +- JobStateError                        the call does not fit the state of the job
-|   |   +- JobDecidedError                  the job is decided the other way: commit stands, or abort does
+|   |   +- JobDecidedError                  the job is decided the other way: committed, or aborted
 |   |   +- JobUndecidedError                no driver began to commit the job: nothing to recover
 |   |   +- JobRolledBackError               the job's commit was rolled back
 |   |   +- OutcomeKeptError                 the job committed, and its outcome is kept on purpose
 |   +- TaskCommitsRequiredError             the winners must be named by message
 |   +- TaskMissingError                     fewer (or other) tasks committed than the job has
-|   +- DestinationBusyError                 another job commits where this one does
+|   +- DestinationBusyError                 another job with a meeting scope is committing
 |   +- PreflightError                       the output as committed by tasks cannot be published
-|   |   +- TargetExistsError                a file stands where a file would go
-|   +- ValidationError                      what stands at the destination is not what was published
+|   |   +- TargetExistsError                an entry exists at the path of a file
+|   +- ValidationError                      the destination differs from what was published
 |   +- OutcomeUnknownError                  looking at the store cannot tell what happened
 +- TaskError                                a task attempt was used against its rules
 +- MultipleError                            several workers failed: `causes` holds each
 +- StoreError
-   +- StoreNotFoundError                   nothing at the path
+   +- StoreNotFoundError                   nothing exists at the path
    +- DestinationNotFoundError             the bucket, the container or the destination itself does not exist
-   +- StoreExistsError                     something stands at the path already
-   +- StoreNotADirectoryError              a file stands where a directory must be
-   +- StoreIsADirectoryError               a directory stands where a file must be
-   +- StoreLinkError                       a link stands where a job has its directories and records
+   +- StoreExistsError                     the path exists already
+   +- StoreNotADirectoryError              a file exists where a directory must be
+   +- StoreIsADirectoryError               a directory exists where a file must be
+   +- StoreLinkError                       a link exists where a job has its directories and records
    +- StoreNotEmptyError                   a directory still has children
    +- StorePreconditionError               the file is not the one the caller meant
    +- StoreConflictError                   another change of the same name was under way at that moment
@@ -39,7 +39,7 @@ CommitterError
    +- StoreCrossDeviceError                a rename would leave its volume
    +- StoreThrottledError                  the store asked to slow down; nothing was done
    +- StoreUnavailableError                the store did not take the request; nothing was done
-   +- StoreOutcomeUnknownError             the request was sent, the answer was lost: it may have been done
+   +- StoreOutcomeUnknownError             the response to a request was lost: it may have been done
 ```
 """
 
@@ -54,7 +54,7 @@ _WORST_FIRST: tuple[Outcome, ...] = ("unknown", "partial", "committed", "unchang
 
 
 class _Told(TypedDict, total=False):
-    """What every error can be given beside its message and operation; see `CommitterError`."""
+    """Arguments of every error beside its message and operation; see `CommitterError`."""
 
     path: object
     outcome: Outcome | None
@@ -67,11 +67,11 @@ class CommitterError(Exception):
 
     Attributes:
         message: What failed, in one sentence.
-        operation: The operation that failed, for example ``commit_job`` or ``rename_file``; empty when none ran.
-        path: The URI or name it failed on; empty when there is none.
+        operation: The operation that failed, for example ``commit_job`` or ``rename_file``; empty if none ran.
+        path: The URI or name it failed on; empty if there is none.
         outcome: Whether anything visible changed: ``unchanged``, ``partial``, ``committed`` or ``unknown``.
         next_step: What the user can do now; empty when the message says it all.
-        causes: The separate failures behind this one, when there was more than one.
+        causes: The separate failures behind this one, if there were several.
     """
 
     default_outcome: Outcome = "unchanged"
@@ -107,7 +107,7 @@ class CommitterError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (Spark, multiprocessing); keyword-only arguments need help to be pickled.
-        # Notes are the interpreter's.
+        # The interpreter pickles notes.
         state = {name: value for name, value in vars(self).items() if name != "__notes__"}
         return _rebuild, (type(self), self.message, state)
 
@@ -132,10 +132,10 @@ class UnsupportedError(ConfigurationError):
 
 
 class RecordError(CommitterError):
-    """A record read from a store is not what it must be.
+    """A record read from a store is damaged or not valid.
 
     Attributes:
-        field: The member of the record that is wrong; empty when it is the record as a whole.
+        field: The wrong member of the record; empty for the record as a whole.
     """
 
     def __init__(self, message: str, *, field: str = "", operation: str = "load_record", **told: Unpack[_Told]) -> None:
@@ -151,8 +151,8 @@ class JobExistsError(JobError):
     """The job id is in use at this destination.
 
     Attributes:
-        state: Of that job: ``open``, ``committing`` (decided, not ended), ``committed`` (its last steps are missing, or
-            it keeps its outcome), ``rolled-back`` or ``aborted`` (what it left is not removed).
+        state: State of that job: ``open``, ``committing`` (decided, not ended), ``committed`` (its last steps
+            are missing, or it keeps its outcome), ``rolled-back`` or ``aborted`` (its remains are not removed).
     """
 
     def __init__(self, message: str, *, state: str = "open", operation: str = "", **told: Unpack[_Told]) -> None:
@@ -161,7 +161,7 @@ class JobExistsError(JobError):
 
 
 class JobNotFoundError(JobError):
-    """There is no such job at this destination, or its directory vanished under us."""
+    """There is no such job at this destination, or its directory was removed meanwhile."""
 
 
 class JobStateError(JobError):
@@ -169,14 +169,16 @@ class JobStateError(JobError):
 
 
 class JobDecidedError(JobStateError):
-    """The job is decided the other way: a commit decision stands against an abort, or an abort against a commit."""
+    """The job is decided the other way: it is committed and cannot be aborted, or is aborted and cannot be
+    committed.
+    """
 
 
 class JobUndecidedError(JobStateError):
     """No driver began to commit the job, so there is nothing to recover.
 
     Attributes:
-        delivery: How task commits reach the job's driver, ``listing`` or ``message``: it says how the job can be
+        delivery: How task commits reach the job's driver, ``listing`` or ``message``, and so how it can be
             committed.
     """
 
@@ -194,7 +196,7 @@ class OutcomeKeptError(JobStateError):
 
 
 class TaskCommitsRequiredError(JobError):
-    """Records of attempts this job did not see committed exist: the winners must be named by message."""
+    """Attempts committed that this Job did not see: the winners must be named by message."""
 
 
 class TaskMissingError(JobError):
@@ -205,7 +207,7 @@ class DestinationBusyError(JobError):
     """Other jobs replace data where this job commits, or commit where this job replaces data.
 
     Attributes:
-        owners: The ids of the jobs that are in the way. Each has to end before this one can go on.
+        owners: The ids of these jobs. Each has to end before this job can commit.
     """
 
     def __init__(
@@ -216,7 +218,7 @@ class DestinationBusyError(JobError):
 
     @property
     def owner(self) -> str:
-        """The first of `owners`; empty when none is known."""
+        """The first of `owners`; empty if none is known."""
         return self.owners[0] if self.owners else ""
 
 
@@ -235,13 +237,13 @@ class PreflightError(JobError):
 
 
 class TargetExistsError(PreflightError):
-    """A file or directory stands where a file would go, and the job was not told to replace it, or may not: a job runs
-    into that directory.
+    """A file or directory exists at the path of a file, and the job may not replace it: by its options, or
+    because another job works in that directory.
     """
 
 
 class ValidationError(JobError):
-    """What stands at the destination is not what was published."""
+    """The destination differs from what was published."""
 
     default_outcome: Outcome = "partial"
 
@@ -261,7 +263,7 @@ class MultipleError(CommitterError):
 
     @classmethod
     def of(cls, operation: str, causes: Iterable[BaseException]) -> MultipleError:
-        """Joins failures, and those of workers of workers, into one error whose outcome is the worst among them."""
+        """Joins failures, nested ones too, into one error with the worst outcome among them."""
         groups = [cause.causes if isinstance(cause, MultipleError) else (cause,) for cause in causes]
         causes = tuple(cause for group in groups for cause in group)
         outcomes = [cause.outcome if isinstance(cause, CommitterError) else "unknown" for cause in causes]
@@ -282,42 +284,42 @@ def _headline(error: BaseException) -> str:
 
 
 class StoreError(CommitterError):
-    """A store call failed. Which subclass it is says whether it can have had an effect."""
+    """A store call failed. Its subclass tells whether the call can have had an effect."""
 
 
 class StoreNotFoundError(StoreError):
-    """Nothing is at the path, or its parent is missing."""
+    """Nothing exists at the path, or its parent is missing."""
 
 
 class DestinationNotFoundError(StoreError):
-    """The bucket or container of a path does not exist, or the destination that was asked about does not.
+    """The bucket, the container or the destination does not exist.
 
-    Not a `StoreNotFoundError`: a place that was mistyped is no empty one, and must not be taken for one.
+    Not a `StoreNotFoundError`: a mistyped destination must not be taken for an empty one.
     """
 
 
 class StoreExistsError(StoreError):
-    """Something stands at the path already."""
+    """The path exists already."""
 
 
 class StoreNotADirectoryError(StoreError):
-    """A file stands where a directory must be, at the path or at one of its parents."""
+    """A file exists where a directory must be, at the path or at one of its parents."""
 
 
 class StoreIsADirectoryError(StoreError):
-    """A directory stands where a file must be."""
+    """A directory exists where a file must be."""
 
 
 class StoreLinkError(StoreError):
-    """A symbolic link stands where a job has its directories and records; it was not followed.
+    """A symbolic link exists where a job has its directories and records; it was not followed.
 
-    This engine puts none there: another user did, or a task by hand. Whatever it leads to was left alone, and the link
-    too: look at both, and remove it by hand.
+    This engine creates none there: another user did, or a task by hand. The link and its target were not
+    changed: look at both, and remove the link by hand.
     """
 
     @classmethod
     def at(cls, path: object, *, operation: str = "") -> StoreLinkError:
-        """The error for a link at `path`."""
+        """Builds the error for a link at `path`."""
         return cls(
             f"{path} is a link, where a job has its own directories and records: it was not followed",
             operation=operation,
@@ -335,29 +337,28 @@ class StorePreconditionError(StoreError):
 
 
 class StoreConflictError(StoreError):
-    """Another change of the same name was under way, so the store refused to judge the condition; nothing was done.
+    """Another change of the same name was under way, so the store could not judge the condition; nothing was done.
 
-    Not `StoreExistsError`: the store did not say that anything exists there now. An upload whose exclusive completion
-    met this may be gone (S3's 409 ``ConditionalRequestConflict`` asks to begin the upload anew): completing it again is
-    no use.
+    Not `StoreExistsError`: the store did not report that anything exists. After S3's 409
+    ``ConditionalRequestConflict`` to an exclusive completion the upload may be gone: S3 asks to begin it anew.
     """
 
 
 class StoreUploadNotFoundError(StoreError):
     """No such upload is pending; the call itself did nothing.
 
-    Ambiguous: the upload was completed (by an earlier request of the same caller whose answer was lost, or by another
-    driver), or it was aborted, by another process or by a lifecycle rule. What stands under its name, its stamp and its
-    length tell which; S3's ``NoSuchUpload`` never does.
+    The upload was completed (by an earlier request whose response was lost, or by another driver), or aborted
+    (by another process or a lifecycle rule). S3's ``NoSuchUpload`` does not tell which; stamp and length of the
+    file do.
     """
 
 
 class StorePartsError(StoreError):
-    """The file cannot be made of the parts or blocks that were named; nothing was done, what was pending still is.
+    """The file cannot be made of the parts or blocks that were named; nothing was done, pending ones still are.
 
-    One is not there, has another etag, comes in the wrong order, is too short, or there are none or too many (S3:
-    ``InvalidPart``, ``InvalidPartOrder``, ``EntityTooSmall``; Azure: ``InvalidBlockList``). Blocks that were made a
-    file are not there any more either, so of a block list this may speak of what an earlier request did.
+    A part is missing, has another etag, is in the wrong order or too short, or there are none or too many (S3:
+    ``InvalidPart``, ``InvalidPartOrder``, ``EntityTooSmall``; Azure: ``InvalidBlockList``). Blocks are gone
+    once a file was made of them, so for a block list an earlier request may have succeeded.
     """
 
 
@@ -368,7 +369,7 @@ class StorePermissionError(StoreError):
 class StoreCrossDeviceError(StoreError):
     """A rename would leave its volume; nothing was done. It is never turned into a copy.
 
-    Or something is mounted in a directory that is deleted: then what is mounted, at `path`, is as it was.
+    Also if a deleted directory contains a mount point: then what is mounted, at `path`, was not changed.
     """
 
 
@@ -376,8 +377,8 @@ class StoreThrottledError(StoreError):
     """The store asked to slow down; nothing was done.
 
     Attributes:
-        retry_after_s: Seconds the store asked to wait, when it said.
-        one_name: Whether it is about the one name alone, which changes too often, and not about the endpoint.
+        retry_after_s: Seconds that the store asked to wait, if it did.
+        one_name: Whether only one name, which changes too often, is throttled, not the endpoint.
     """
 
     def __init__(
@@ -397,13 +398,13 @@ class StoreThrottledError(StoreError):
 class StoreUnavailableError(StoreError):
     """The store did not take the request; nothing was done, and it may be sent again.
 
-    `expected_back` is true where a server said that it, or another in its place, will serve again.
+    `expected_back` is true if a server announced that it, or another in its place, will serve again.
     """
 
     expected_back: bool = False
 
 
 class StoreOutcomeUnknownError(StoreError):
-    """The request was sent and its answer was lost: it may have been done. Look before doing it again."""
+    """The response to a request was lost: it may have been done. Look before doing it again."""
 
     default_outcome: Outcome = "unknown"

@@ -1,7 +1,4 @@
-"""Rules for names of files and of partition directories.
-
-Commits own ``_SUCCESS`` at a destination, and the working directories of committers at any depth.
-"""
+"""Rules for names of files and of partition directories."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from committer.errors import InvalidPathError
 BAD_SEGMENT: Final = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)")
 
 MAGIC_JOB: Final = "__magic_job-"
-"""What the name of a directory of S3A's magic committer begins with, before the job's id."""
+"""Prefix of the directory names of S3A's magic committer, before the job's id."""
 
-# The very directories that committers work in (FileOutputCommitter's PENDING_DIR_NAME; S3A's MagicCommitPaths, before
-# Hadoop 3.4.0 and since), in whatever case: on some disks it is one name. A name that only begins like one is as good
-# as any other: `_temporary_id=1` is a partition.
+# The directories of committers (FileOutputCommitter's PENDING_DIR_NAME; S3A's MagicCommitPaths, before Hadoop
+# 3.4.0 and since), in any case, since some disks ignore it. A name with such a prefix is allowed:
+# `_temporary_id=1` is a partition.
 _WORKING: Final = rf"(?:_temporary(?=/|\Z)|__magic(?=/|\Z)|{MAGIC_JOB}[^/]*)"
 _WORKING_DIRECTORY: Final = re.compile(rf"(?:\A|/)({_WORKING})", re.IGNORECASE)
 _RESERVED_SEGMENT: Final = re.compile(rf"/(_SUCCESS(?=/|\Z)|{_WORKING})", re.IGNORECASE)
@@ -31,12 +28,12 @@ _MARKER: Final = re.compile(r"_SUCCESS(?=/|\Z)", re.IGNORECASE)
 
 
 def check_file_name(name: str) -> str:
-    """Returns `name` when it may be the destination of a file, relative to the job's destination.
+    """Returns `name` if it may be the destination of a file, relative to the job's destination.
 
     Raises:
-        InvalidPathError: It is empty, absolute, has an empty, ``.`` or ``..`` segment or a NUL, is not valid Unicode,
-            or has a segment that the commit protocols own: ``_SUCCESS`` as its first, or a working directory at any
-            depth (see `working_directory_in`), for jobs may run into directories below.
+        InvalidPathError: It is empty, absolute, has an empty, ``.`` or ``..`` segment or a NUL, is not valid
+            Unicode, or has a reserved segment: ``_SUCCESS`` as its first, or a working directory at any depth
+            (see `working_directory_in`), since jobs may write to directories below.
     """
     check_relative(name)
     reserved = _reserved_in(name)
@@ -49,7 +46,7 @@ def check_file_name(name: str) -> str:
 
 
 def is_file_name(name: object) -> bool:
-    """Whether it is a text that `check_file_name` lets pass."""
+    """Returns whether it is a text that `check_file_name` accepts."""
     try:
         return isinstance(name, str) and check_file_name(name) == name
     except InvalidPathError:
@@ -57,17 +54,17 @@ def is_file_name(name: object) -> bool:
 
 
 def check_absolute_name(name: str, roots: Collection[str]) -> str:
-    """Returns `name`, an absolute path, when it may be the destination of a file outside the job's destination.
+    """Returns `name`, an absolute path, if it may be the destination of a file outside the job's destination.
 
-    Commits own their names at every depth there: other jobs may run into any directory below a root.
+    Names are reserved at every depth there: other jobs may write to any directory below a root.
 
     Args:
         name: Absolute, not escaped.
         roots: Absolute paths, none of them below another.
 
     Raises:
-        InvalidPathError: It lies strictly below none of `roots`, has an empty, ``.`` or ``..`` segment or a NUL, is not
-            valid Unicode, or has a segment below its root that is ``_SUCCESS`` or a working directory.
+        InvalidPathError: It is strictly below none of `roots`, has an empty, ``.`` or ``..`` segment or a NUL,
+            is not valid Unicode, or has a segment below its root that is ``_SUCCESS`` or a working directory.
     """
     check_relative(name[1:])
     root = root_of(name, roots)
@@ -90,7 +87,8 @@ def check_relative(name: str) -> None:
     """Refuses a relative name that no store can hold.
 
     Raises:
-        InvalidPathError: It is no text, is empty or absolute, or has an empty, ``.`` or ``..`` segment or a NUL.
+        InvalidPathError: It is no text, is empty or absolute, or has an empty, ``.`` or ``..`` segment or a
+            NUL.
     """
     if not isinstance(name, str):
         raise InvalidPathError(
@@ -115,7 +113,7 @@ def _check_unicode(name: str) -> None:
 
 
 def is_utf_8(name: str) -> bool:
-    """Whether a name can be written to a record: one on a local disk may hold bytes that are no text."""
+    """Returns whether a record can hold a name: on a local disk it may contain bytes that are no text."""
     if name.isascii():
         return True
     try:
@@ -126,7 +124,7 @@ def is_utf_8(name: str) -> bool:
 
 
 def root_of(name: str, roots: Collection[str]) -> str | None:
-    """The root that an absolute path lies strictly below; None when there is none."""
+    """Returns the root that an absolute path is strictly below; None without one."""
     parent = name.rpartition("/")[0]
     while parent and parent not in roots:
         parent = parent.rpartition("/")[0]
@@ -134,10 +132,9 @@ def root_of(name: str, roots: Collection[str]) -> str | None:
 
 
 def working_directory_in(name: str) -> str:
-    """The first segment of a path, absolute or relative, that is a committer's working directory; empty without one.
+    """Returns the first segment of a path that is a committer's working directory; empty without one.
 
-    The one rule for what belongs to jobs: ``_temporary``, ``__magic`` and ``__magic_job-*``, at any depth, and nothing
-    that only begins like them.
+    The one rule for what belongs to jobs: ``_temporary``, ``__magic`` and ``__magic_job-*``, at any depth.
     """
     found = _WORKING_DIRECTORY.search(name) if "_" in name else None
     return found[1] if found is not None else ""
@@ -149,14 +146,14 @@ def job_id_in(directory: str) -> str:
 
 
 def unique_name(name: str, token: str) -> str:
-    """Puts a job's token before a file name's first period: ``a=1/p-0.csv`` -> ``a=1/p-0-<token>.csv``."""
+    """Inserts a job's token before a file name's first period: ``a=1/p-0.csv`` -> ``a=1/p-0-<token>.csv``."""
     directory, slash, file_name = name.rpartition("/")
     stem, period, extension = file_name[1:].partition(".")
     return f"{directory}{slash}{file_name[0]}{stem}-{token}{period}{extension}"
 
 
 def is_used_once(name: str) -> bool:
-    """Whether a file's name holds a UUID, or the nonce of a job's setup: no writer uses such a name again."""
+    """Returns whether a file's name contains a UUID, or the nonce of a job's setup: no writer uses it again."""
     return _USED_ONCE.search(name.rpartition("/")[2]) is not None
 
 
@@ -167,19 +164,20 @@ def reserved_part(path: str) -> int:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a name, relative to a destination, is one that the commit protocols own: see `check_file_name`."""
+    """Returns whether a name, relative to a destination, is reserved: see `check_file_name`."""
     return bool(_reserved_in(name))
 
 
 def may_be_reserved(names: list[str]) -> bool:
-    """Whether any of many relative names may be `is_reserved`; False is certain, and costs no look at each name."""
+    """Returns whether any of many relative names may be `is_reserved`; False is certain, without a look at each
+    name.
+    """
     return "\n_" in (text := "\n".join(("", *names))) or "/_" in text
 
 
 def working_part(path: str) -> int:
-    """Where in an absolute path the first working directory of commit protocols begins, with its slash; -1 without any.
-
-    What comes from there on is a job's: no link stands there by right.
+    """Finds the first working directory in an absolute path: the index of its slash, or -1. No link should be
+    below it.
     """
     found = _WORKING_DIRECTORY.search(path) if "/_" in path else None
     return found.start() if found is not None else -1
@@ -220,7 +218,7 @@ def unescape_path_name(text: str) -> str:
 
 
 def partition_directory(partition: Iterable[tuple[str, str | None]]) -> str:
-    """Names the directory of one partition, such as ``year=2026/at=10%3A00``; both columns and values are escaped.
+    """Returns the directory name of a partition, such as ``year=2026/at=10%3A00``; columns and values are escaped.
 
     Args:
         partition: Column and value, outermost first. None and the empty string both read back as null.

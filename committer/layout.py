@@ -1,38 +1,34 @@
-"""Where everything of one job lives: pure arithmetic, no I/O.
+"""The paths of one job: pure arithmetic, no I/O.
 
-Below the destination D of job J, attempt N, set up under the nonce S (Hadoop's layout, with this engine's records
-beside it)::
+Below the destination D of job J, attempt N, set up under the nonce S (Hadoop's layout, with this engine's
+records beside it)::
 
     D/_SUCCESS
     D/_temporary/.committing/J~S~<driver>.append, .replace  the scope of a job that is about to be decided
     D/_temporary/J~S/setup                  the job as it was set up
-    D/_temporary/J~S/opened                 "open" by the driver that set the job up, else "closed": no job was opened
-    D/_temporary/J~S/intent-<driver>        a driver began to commit it, and with which winners
+    D/_temporary/J~S/opened                 "open" by the driver that set the job up; "closed": no job was opened
+    D/_temporary/J~S/intent-<driver>        a driver began to commit the job, with these winners
     D/_temporary/J~S/decision, plan-00000-<driver>…  commit or abort, and what the decision rests on
     D/_temporary/J~S/outcome                committed or rolled back
-    D/_temporary/J~S/kept                   of a committed job that keeps its outcome: all that stays, beside `opened`
-    D/_temporary/J~S/work/                  what drivers write first and rename after
+    D/_temporary/J~S/kept                   a kept outcome; then only this and `opened` stay
+    D/_temporary/J~S/work/                  files that drivers write first and rename after
     D/_temporary/J~S/work/superseded/       old files moved aside until cleanup
-    D/_temporary/J~S/work-fenced/           the same once the job is over, where its directory stays
-    D/_temporary/J~S/work/tasks-sealed/     what task attempts wrote, once a decision says that it is sealed
-    D/_temporary/J~S/NN/tasks/<attempt>-<nonce>/…  what a task attempt writes
+    D/_temporary/J~S/work-fenced/           the same once the job is over, if its directory stays
+    D/_temporary/J~S/work/tasks-sealed/     files of task attempts, if the decision is sealed
+    D/_temporary/J~S/NN/tasks/<attempt>-<nonce>/…  files of a task attempt
     D/_temporary/J~S/NN/manifests/          records under the task's name   (delivery by listing)
     D/_temporary/J~S/NN/attempts/           records under the attempt's name (delivery by message)
-    D/_temporary/J~S/NN/uploads/<attempt>-<nonce>/  which uploads a task attempt began  (stores without renames)
-    D/_temporary/J~S.new/                   the same directory while it is made, on stores that rename directories
-    D/_temporary/J~S.removed/               the same directory while it is deleted, there
+    D/_temporary/J~S/NN/uploads/<attempt>-<nonce>/  lists of a task attempt's uploads  (stores without renames)
+    D/_temporary/J~S.new/                   the directory while it is made, on stores that rename directories
+    D/_temporary/J~S.removed/               the directory while it is deleted, on these stores
 
-No name in a job's directory is ever used by another job: S is drawn for each setup of an id. A delayed request of a job
-that is over can only leave an orphan in its own directory. A job of Hadoop's has no nonce; what belongs into `work` is
-in NN.
+S is drawn for each setup of an id, so no other job ever uses a name in the directory: a delayed request of a
+finished job can only leave an orphan there. A job of Hadoop's has no nonce, and NN in place of `work`. Some
+committers keep records by listing elsewhere (`Committer.listed_layout`).
 
-In NN the manifest committer keeps what tasks tell by listing. A committer that keeps it elsewhere has a layout of its
-own in its folder (`Committer.listed_layout`). All else lies here for every committer.
-
-What a job publishes goes by *names*: relative to D, or (with `CommitterConfig.absolute_roots`) an absolute path of the
-same store, which starts with a slash as no relative name does.
-
-Source of the names that Hadoop shares: ``ManifestCommitterConstants``, ``ManifestCommitterSupport``.
+A published file has a *name*: relative to D, or (with `CommitterConfig.absolute_roots`) an absolute path of the
+same store, which starts with a slash. Source of the names that Hadoop shares: ``ManifestCommitterConstants``,
+``ManifestCommitterSupport``.
 """
 
 from __future__ import annotations
@@ -69,12 +65,11 @@ _HADOOP_JOB_ID = re.compile(r"job_([A-Za-z0-9]+_\d+)\Z")
 
 
 def check_job_id(job_id: object, operation: str = "open_job", shown_by: str = "") -> str:
-    """Returns `job_id` when it can name a job.
+    """Returns `job_id` if it can name a job.
 
     Args:
-        job_id: What was given.
         operation: The call that it was given to.
-        shown_by: The call that shows the ids of the jobs that are there; empty where the job is to be made.
+        shown_by: The call that lists existing ids; empty for a new job.
 
     Raises:
         ConfigurationError: It does not match ``[A-Za-z0-9][A-Za-z0-9._-]{0,127}``.
@@ -91,23 +86,16 @@ def check_job_id(job_id: object, operation: str = "open_job", shown_by: str = ""
 
 
 def check_setup(name: str) -> str:
-    """Returns the nonce of a setup when it is one, or empty: it is part of a path.
-
-    Raises:
-        ConfigurationError: It is something else.
-    """
+    """Returns the nonce of a setup, or an empty one, if it can be part of a path; else raises `ConfigurationError`."""
     if _SETUP.match(name) is None:
         raise ConfigurationError(f"the nonce of a setup is up to 64 of A-Z a-z 0-9, not {name!r}", operation="open_job")
     return name
 
 
 class DirectoryName(NamedTuple):
-    """The name of a job's directory in `_temporary`, taken apart: the inverse of `JobLayout.unique_id`.
+    """The parsed name of a job's directory in `_temporary`: the inverse of `JobLayout.unique_id`.
 
-    Attributes:
-        job_id: The job's id.
-        setup: The nonce of its setup; empty for a job of Hadoop's.
-        suffix: Empty for the directory of a job; else it is one that is being made or removed.
+    `setup` is empty for a job of Hadoop's; `suffix` is not empty for a directory that is being made or removed.
     """
 
     job_id: str
@@ -122,16 +110,12 @@ class DirectoryName(NamedTuple):
 
 
 def is_job_id(name: str) -> bool:
-    """Whether `name` can name a job."""
+    """Returns whether `name` can name a job."""
     return _JOB_ID.match(name) is not None
 
 
 def check_number(value: object, what: str, operation: str = "open_task") -> int:
-    """Returns `value` when it is an int >= 0, as task and attempt numbers must be.
-
-    Raises:
-        ConfigurationError: It is something else.
-    """
+    """Returns `value` if it is an int >= 0, as task and attempt numbers must be; else raises `ConfigurationError`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ConfigurationError(
             f"{what} must be an int >= 0, not {value!r}",
@@ -142,56 +126,55 @@ def check_number(value: object, what: str, operation: str = "open_task") -> int:
 
 
 def task_in(attempt: str) -> str:
-    """The task's name in an attempt's; empty where that is none."""
+    """Returns the task's name in an attempt's; empty if that is none."""
     found = _ATTEMPT.match(attempt)
     return f"task_{found[1]}" if found else ""
 
 
 def has_nonce(name: str) -> bool:
-    """Whether a task attempt's directory is one of this engine's; Hadoop's ends with the attempt's number."""
+    """Returns whether a task attempt's directory is one of this engine's; Hadoop's ends with the attempt's number."""
     return _RUN.search(name) is not None
 
 
 class JobLayout:
     """The paths of one job.
 
-    A committer whose jobs keep their task records elsewhere has a subclass, which says where (`_place_records`,
-    `_place_own`), and sets `beside_prefix`, `record_suffix` and `record_kind` where they are others.
+    A committer that keeps task records elsewhere has a subclass, which overrides `_place_records` and
+    `_place_own`, and sets `beside_prefix`, `record_suffix` and `record_kind`.
 
     Args:
         destination: The directory the job writes to.
         job_id: The job's id.
-        job_attempt: Hadoop's job attempt number; 0 but for jobs that Hadoop set up.
+        job_attempt: Hadoop's job attempt number; 0 except for jobs that Hadoop set up.
         roots: Directories outside the destination, in the same store, that the caller lets the job write to.
         setup: The nonce of the setup: `JobSpec.setup`.
 
     Attributes:
-        beside_prefix: What the name of a job's directory among the output begins with, before the job's id; empty where
-            a job has none.
-        record_suffix: How the name of a record under its task's name ends.
+        beside_prefix: Prefix of the name of a job's directory among the output, before the job's id; empty
+            without one.
+        record_suffix: Suffix of the name of a record under its task's name.
         record_kind: What such a record is called.
-        hidden: What the name of a file beside those records begins with that is none, where they have no suffix.
-        keeps_elsewhere: Whether they are in a place that the caller named, perhaps on another store.
-        record_root: The job's directory in that place; None where records are at the destination.
-        unique_id: The name of each of the job's directories, such as the one in `_temporary`: ``J~S``, or J for a job
-            of Hadoop's. Hadoop's tasks and drivers with this id use the same directories.
-        manifests: Where those records are.
-        uploads: Where task attempts list the uploads that they begin.
-        tasks: Where the files that a job publishes are, below a directory of each task attempt, or task.
-        recorded_tasks: Where records say that these are.
-        sealed: Where `tasks` goes when it is sealed: no task attempt knows that path.
-        runs: Where the directories of running task attempts are.
+        hidden: Prefix of the names of other files beside records without a suffix.
+        keeps_elsewhere: Whether records are in a place that the caller named, perhaps on another store.
+        record_root: The job's directory in that place; None if records are at the destination.
+        unique_id: The name of each of the job's directories, such as the one in `_temporary`: ``J~S``, or J for
+            a job of Hadoop's. Hadoop's tasks and drivers with this id use the same directories.
+        manifests: The directory of records under tasks' names.
+        uploads: The directory of the lists of task attempts' uploads.
+        tasks: The directory of the files to publish, by task attempt or task.
+        recorded_tasks: The same directory as records name it.
+        sealed: The target of `tasks` when it is sealed: no task attempt knows that path.
+        runs: The directory of the directories of running task attempts.
         entries: The directory of the entries of all jobs of the destination.
-        shared: Directories in `_temporary` that jobs share, the innermost first: they go with the last job.
-        drivers: The directory of what drivers of the job write and move aside.
-        drivers_fenced: Where it goes when the job ends and its directory stays.
+        shared: Directories in `_temporary` that jobs share, the innermost first; the last job removes them.
+        drivers: The directory of files that drivers of the job write and move aside.
+        drivers_fenced: Its name when the job ends and its directory stays.
         setup_name: The nonce of the setup; empty for a job of Hadoop's.
-        name_token: What a file name holds that no other setup uses (`Capabilities.deletes_by_name`).
-        building: Where the directory is made that setup renames to `job_directory`.
-        removed: What `job_directory` is renamed to before it is deleted.
-        roots: Their absolute paths; one below another is left out.
-        beside: What the job keeps beside its directory in `_temporary`, which Hadoop's committer may have made; None
-            where it keeps all in that one.
+        name_token: Part of file names that no other setup uses (`Capabilities.deletes_by_name`).
+        building: The directory that setup makes and renames to `job_directory`.
+        removed: The name of `job_directory` before it is deleted.
+        roots: Their absolute paths, without those below another.
+        beside: The job's directory among the output, which Hadoop's committer may have made; None without one.
 
     Raises:
         InvalidPathError: A root is relative, or of another store.
@@ -255,26 +238,26 @@ class JobLayout:
         self._place_own()
 
     def _place_own(self) -> None:
-        """What a committer keeps elsewhere than the others, or besides."""
+        """Sets the paths that differ from other committers'."""
 
     def _place_records(self) -> tuple[StorePath, StorePath]:
-        """Where records under their tasks' names are, and where task attempts list the uploads that they begin."""
+        """Returns the directories of records under tasks' names, and of the lists of uploads."""
         return self.job_attempt_directory / "manifests", self.job_attempt_directory / "uploads"
 
     def records_of(self, *, by_listing: bool) -> tuple[StorePath, ...]:
-        """The directories of task records that job setup makes."""
+        """Returns the directories of task records that job setup creates."""
         return (self.manifests if by_listing else self.attempts,)
 
     @property
     def of_attempts(self) -> frozenset[str]:
-        """The names of the directories in that of a job attempt, and in `drivers`."""
+        """Names of the directories in that of a job attempt, and in `drivers`."""
         of_tasks = (self.tasks, self.sealed, self.tasks_fenced)
         of_records = (self.manifests, self.attempts, self.uploads)
         return frozenset(place.name for place in (*of_tasks, *of_records, self.superseded, self.superseded_fenced))
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether `tasks` is no place that task attempts write to."""
+        """Whether task attempts cannot write to `tasks`."""
         return bool(self.setup_name) and self.tasks.parent == self.drivers
 
     @property
@@ -284,30 +267,29 @@ class JobLayout:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether it is that of a job whose decision says that it is sealed (`committer.stages.undo.seal`)."""
+        """Whether this is the layout of a job with a sealed decision (`committer.stages.undo.seal`)."""
         return self.tasks in (self.sealed, self.superseded)
 
     def with_tasks_in(self, place: StorePath) -> Self:
-        """The same, but for where the files are that the job publishes."""
+        """Returns the layout with another directory of the files to publish."""
         layout = copy.copy(self)
         layout.tasks = place
         return layout
 
     def target(self, name: str) -> StorePath:
-        """Where the file or directory of a name goes: below the destination, or at an absolute path of its store.
-
-        The empty name is the destination itself.
+        """Returns the path of a name: below the destination, or an absolute path of its store; "" is the
+        destination.
         """
         if name[:1] == "/":
             return StorePath(self.destination.scheme, self.destination.authority, name)
         return self.destination / name if name else self.destination
 
     def name_of(self, path: StorePath) -> str:
-        """The name that `target` makes this path of: relative below the destination, else absolute."""
+        """Returns the name of a path, the inverse of `target`: relative below the destination, else absolute."""
         return path.relative_to(self.destination) if path.is_under(self.destination) else path.path
 
     def absolute(self, place: str | os.PathLike[str] | StorePath) -> str:
-        """The absolute path that a user means: a URI of the destination's store, or a path in it.
+        """Returns the absolute path of a URI of the destination's store, or of a path in it.
 
         Raises:
             InvalidPathError: It is relative, or of another store.
@@ -335,58 +317,54 @@ class JobLayout:
         return path.path
 
     def task_id(self, task: int) -> str:
-        """The task's name in records: ``task_X_N_m_%06d`` for ``job_X_N``, else ``task_<J>_m_%06d``."""
+        """Returns the task's name in records: ``task_X_N_m_%06d`` for ``job_X_N``, else ``task_<J>_m_%06d``."""
         return f"task_{self._task_stem}_m_{task:06d}"
 
     def task_attempt_id(self, task: int, attempt: int) -> str:
-        """The task attempt's name in records."""
+        """Returns the task attempt's name in records."""
         return f"attempt_{self._task_stem}_m_{task:06d}_{attempt}"
 
     def task_attempt_directory(self, task: int, attempt: int, nonce: str) -> StorePath:
-        """Where one run of a task attempt writes. The nonce keeps two runs of one attempt id apart."""
+        """Returns the directory of one run of a task attempt. The nonce keeps two runs of one attempt id apart."""
         return self.runs / f"{self.task_attempt_id(task, attempt)}-{nonce}"
 
     def stamp(self, run: str) -> str:
-        """What the files of one run of a task attempt are stamped with: ``<job>/<task>/<attempt>/<nonce>``.
-
-        Args:
-            run: The name of its directory: `task_attempt_directory`.
-        """
+        """Returns the stamp of the files of a run, ``<job>/<task>/<attempt>/<nonce>``, by its directory's name."""
         found = _RUN.search(run)
         return f"{self.job_id}/{int(found[1])}/{found[2]}/{found[3]}" if found else f"{self.job_id}/{run}"
 
     def manifest(self, task: int) -> StorePath:
-        """The record under the task's name."""
+        """Returns the record under the task's name."""
         return self.manifests / f"{self.task_id(task)}{self.record_suffix}"
 
     def manifest_temporary(self, task: int, attempt: int, nonce: str) -> StorePath:
-        """Where that record is written first. Readers go by the suffix, so it is never taken for a record."""
+        """Returns the path where that record is written first; its suffix keeps readers from taking it for a record."""
         return self.manifests / f"{self.hidden}{self.task_attempt_id(task, attempt)}-{nonce}{self.record_suffix}.tmp"
 
     def is_record(self, name: str) -> bool:
-        """Whether what goes by that name where records are listed is one of this job's."""
+        """Returns whether a listed name is that of one of this job's records."""
         return name.endswith(self.record_suffix)
 
     def record_name(self, path: StorePath) -> str:
-        """What other records call a task's record: its path in the job's directory."""
+        """Returns the name of a task's record in other records: its path in the job's directory."""
         return path.relative_to(self.job_directory)
 
     def record_path(self, name: str) -> StorePath:
-        """Where the record of that name is."""
+        """Returns the path of the record of that name."""
         return self.job_directory / name
 
     def attempt_record(self, task: int, attempt: int, nonce: str) -> StorePath:
-        """The record under the attempt's name."""
+        """Returns the record under the attempt's name."""
         return self.attempts / f"{self.task_attempt_id(task, attempt)}-{nonce}{MANIFEST_SUFFIX}"
 
     def task_of_record(self, name: str) -> int | None:
-        """The number of the task whose record has that name, under the task's name or an attempt's; None if of none."""
+        """Returns the task's number from the name of its record or its attempt's record; None for any other name."""
         ends = [suffix for suffix in (self.record_suffix, MANIFEST_SUFFIX) if name.endswith(suffix)]
         found = _TASK.search(name.removesuffix(ends[0])) if ends else None
         return int(found[1]) if found else None
 
     def parse_attempt_record(self, name: str) -> tuple[int, int, str] | None:
-        """Task, attempt and nonce of the record of that name in `attempts`; None where `attempt_record` makes none."""
+        """Returns task, attempt and nonce from the name of a record in `attempts`; None for any other name."""
         found = _RUN.search(name.removesuffix(MANIFEST_SUFFIX))
         if found is None:
             return None
@@ -394,41 +372,41 @@ class JobLayout:
         return (task, attempt, nonce) if self.attempt_record(task, attempt, nonce).name == name else None
 
     def temporary_of(self, record: StorePath, driver: str) -> StorePath | None:
-        """Where a driver writes a record first, where the store renames it then; None, the store chooses, for a job of
-        Hadoop's.
+        """Returns the path where a driver writes a record before its rename; None for a job of Hadoop's: the
+        store chooses.
         """
         return self.drivers / f"{record.name}-{driver}.tmp" if self.setup_name else None
 
     def intent(self, driver: str) -> StorePath:
-        """The intent of a driver."""
+        """Returns the intent of a driver."""
         return self.job_directory / f"{INTENT}{driver}"
 
     @property
     def entry_owner(self) -> str:
-        """The job's name in the names of its entries. No id, setup or driver holds a ``~``."""
+        """The job's name in the names of its entries. No id, setup or driver contains a ``~``."""
         return f"{self.job_id}~{self.setup_name}" if self.setup_name else self.job_id
 
     def entry(self, driver: str, *, replaces: bool) -> StorePath:
-        """The entry of a driver of the job among those of all jobs of the destination."""
+        """Returns the entry of a driver of the job."""
         return self.entries / f"{self.entry_owner}~{driver}.{'replace' if replaces else 'append'}"
 
     def success_temporary(self, driver: str) -> StorePath:
-        """Where a driver writes `_SUCCESS` first; two that finish one job must not write to one file."""
+        """Returns the path where a driver writes `_SUCCESS` first; each driver of a job has its own."""
         return self.drivers / f"_SUCCESS-{driver}.tmp"
 
     def plan_file(self, number: int, driver: str) -> StorePath:
-        """The `number`th side file of a driver's decision."""
+        """Returns the `number`th side file of a driver's decision."""
         return self.job_directory / f"{PLAN}{number:05d}-{driver}"
 
     def probe_in(self, root: str) -> StorePath:
-        """The empty directory by which setup tries whether something can be renamed into a root."""
+        """Returns the empty directory by which setup tests whether it can rename into a root."""
         return self.target(root) / f".committer-probe-{self.unique_id}"
 
     @property
     def unique_name(self) -> str:
-        """The job's name where jobs of other destinations leave files too, whose ids may be the same."""
+        """The job's name where jobs of other destinations, perhaps with the same id, leave files too."""
         return f"{self.job_id}-{hashlib.sha256(str(self.destination).encode(errors='surrogatepass')).hexdigest()[:12]}"
 
     def summary(self, report_directory: StorePath) -> StorePath:
-        """The job's summary report, under Hadoop's name, which a job of another destination may have, too."""
+        """Returns the job's summary report; it has Hadoop's name, which a job of another destination may have too."""
         return report_directory / f"summary-{self.job_id}.json"

@@ -1,11 +1,10 @@
 """Loggers and audit contexts that name the job, task attempt and stage.
 
-Hadoop keeps these in thread locals and sends them along with each request (``ji``, ``ta``, ``st``); here they are
-context variables, which every task started inside the block inherits.
-
-All are below the logger ``committer``. INFO: a job is opened, decided, published, ended, recovered, rolled back,
-aborted, removed by a cleanup. DEBUG: stages and task attempts. WARNING: a store that asks to slow down, calls that are
-sent again many times, and what is left behind. Errors are raised, never only logged.
+Hadoop sends these with each request (``ji``, ``ta``, ``st``); here they are context variables, which every task
+started inside the block inherits. All loggers are below ``committer``. INFO: a job is opened, decided,
+published, ended, recovered, rolled back, aborted, removed by a cleanup. DEBUG: stages and task attempts.
+WARNING: a store that asks to slow down, calls that are sent again many times, and leftovers. Errors are raised,
+never only logged.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _audit: ContextVar[Mapping[str, str]] = ContextVar("committer_audit", default=_N
 
 @contextmanager
 def audit(*, ji: str | None = None, ta: str | None = None, st: str | None = None) -> Iterator[None]:
-    """Sets keys for a block, and what they were before afterwards; a key not given stays as it is.
+    """Sets audit keys for a block; a key not given keeps its value.
 
     Args:
         ji: The job's id.
         ta: The task attempt's id.
-        st: The stage, or a finer name of what is done.
+        st: The stage, or a finer name of the work.
     """
     before = _audit.get()
     given = {key: value for key, value in (("ji", ji), ("ta", ta), ("st", st)) if value is not None}
@@ -40,7 +39,7 @@ def audit(*, ji: str | None = None, ta: str | None = None, st: str | None = None
 
 
 def current_audit() -> dict[str, str]:
-    """The keys in force here; those never set are absent."""
+    """Returns the current audit keys; those never set are absent."""
     return dict(_audit.get())
 
 
@@ -62,11 +61,11 @@ class _JobLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 def job_logger(name: str) -> Logger:
-    """A logger whose records have the attributes ``job``, ``task`` (the task attempt's id) and ``stage``.
+    """Returns a logger whose records have the attributes ``job``, ``task`` (the task attempt's id) and ``stage``.
 
-    They are those of the audit context in which the record is made, empty outside of one; ``extra=`` wins over them.
+    They are those of the current audit context, empty outside of one; ``extra=`` wins over them.
 
     Args:
-        name: Where below ``committer`` it stands, as in ``committer.api.job``.
+        name: Its name, such as ``committer.api.job``.
     """
     return _JobLogger(logging.getLogger(name), {})

@@ -1,7 +1,7 @@
 """Paths of files in stores, and their URIs.
 
-A `StorePath` holds names as they are. Percent escapes live only in the textual form that records hold: `StorePath.uri`
-makes it, `StorePath.from_uri` reads it. What a user types is not a URI in that sense: `StorePath.of` decodes nothing.
+A `StorePath` holds names unescaped. Only the URIs in records have percent escapes: `StorePath.uri` writes them,
+`StorePath.from_uri` reads them. `StorePath.of` reads a user's text, and decodes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from committer.errors import InvalidPathError
 from committer.file_names import BAD_SEGMENT, check_relative
 
-# What java.net.URI keeps in a path component; it escapes every other ASCII character.
+# Characters that java.net.URI keeps in a path component; it escapes every other ASCII character.
 URI_PLAIN: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.!~*'();:@&=+$,/"
 _NOT_PLAIN: Final = re.compile(f"[^{re.escape(URI_PLAIN.decode())}]")
 _PLAIN_OR_ESCAPE: Final = URI_PLAIN + b"%"
@@ -33,11 +33,7 @@ _HOST: Final = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
 
 
 def encode_uri_path(path: str) -> str:
-    """Escapes the path of a URI as java.net.URI does from its parts.
-
-    Raises:
-        InvalidPathError: It is not valid Unicode.
-    """
+    """Escapes the path of a URI as java.net.URI does from its parts; raises `InvalidPathError` for invalid Unicode."""
     if path.isascii() and not path.encode().translate(None, URI_PLAIN):
         return path
     return _NOT_PLAIN.sub(_escaped_match, path)
@@ -62,10 +58,10 @@ def decode_uri_path(path: str) -> str:
 
 
 def split_uri(text: str) -> tuple[str, str, str]:
-    """The scheme in lower case, the authority and the path of a URI; scheme and authority are empty where it has none.
+    """Splits a URI into scheme (in lower case), authority and path; a missing scheme or authority is empty.
 
     Raises:
-        InvalidPathError: The scheme or the authority is malformed, or the authority holds a password.
+        InvalidPathError: The scheme or the authority is malformed, or the authority has a password.
     """
     colon, slash = text.find(":"), text.find("/")
     # A colon after the first slash belongs to a name.
@@ -91,7 +87,7 @@ def _checked_scheme(scheme: str) -> str:
 @lru_cache(maxsize=256)
 def _checked_authority(authority: str) -> str:
     user, _, host = authority.rpartition("@")
-    # The text is left out of these errors: a URI with a key and a secret before its host ends here.
+    # These errors leave the text out: a URI with a key and a secret before its host ends here.
     if ":" in user:
         raise InvalidPathError("a URI holds a password", next_step="give credentials as storage options")
     if _BAD_AUTHORITY.search(authority) or not _HOST.fullmatch(host):
@@ -100,11 +96,7 @@ def _checked_authority(authority: str) -> str:
 
 
 def without_tail(path: str, text: str) -> str:
-    """A path up to the query or the fragment that follows it.
-
-    Raises:
-        InvalidPathError: These hold what must be escaped.
-    """
+    """Returns a path without the query or fragment that follows it; raises `InvalidPathError` for a malformed one."""
     end = min(at for at in (path.find("?"), path.find("#")) if at >= 0)
     tail = path[end:].replace("#", "", 1)
     if _has_illegal(tail, _PLAIN_IN_TAIL) or _BAD_ESCAPE.search(tail):
@@ -113,15 +105,14 @@ def without_tail(path: str, text: str) -> str:
 
 
 def normalised(path: str, text: str, *, above_root: bool = False) -> str:
-    """An absolute path without empty, ``.`` and ``..`` segments and without a slash at its end.
+    """Returns an absolute path without empty, ``.`` and ``..`` segments and without a trailing slash.
 
     Args:
-        path: The path.
         text: What it is part of, for errors.
         above_root: Whether ``..`` at the root is the root, as on a local disk.
 
     Raises:
-        InvalidPathError: It holds a NUL, or climbs above the root.
+        InvalidPathError: It has a NUL, or climbs above the root.
     """
     if "\0" in path:
         raise InvalidPathError("a path holds a NUL", path=ascii(text), next_step="give a path without it")
@@ -167,15 +158,16 @@ _COLLAPSED_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/")
 
 
 class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
-    """One place in one store: immutable, hashable, ordered, cheap to pickle.
+    """One path in one store: immutable, hashable, ordered, cheap to pickle.
 
-    Make one with `of` (from a user) or `from_uri` (from a record); the constructor itself checks nothing. Two spellings
-    of one place, such as ``file:///a`` and ``file:/a``, are equal.
+    Create one with `of` (from a user) or `from_uri` (from a record); the constructor itself checks nothing. Two
+    spellings of one path, such as ``file:///a`` and ``file:/a``, are equal.
 
     Attributes:
         scheme: The store's scheme in lower case; ``file`` when none was given.
         authority: Bucket, ``container@account`` or ``host:port``; empty for local files.
-        path: Absolute, not escaped, without empty, ``.`` or ``..`` segments and without a slash at its end (but ``/``).
+        path: Absolute, not escaped, without empty, ``.`` or ``..`` segments and without a trailing slash
+            (except ``/``).
     """
 
     scheme: str
@@ -184,14 +176,14 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @classmethod
     def of(cls, value: str | os.PathLike[str] | StorePath) -> StorePath:
-        """Reads what a user gives: a URI, or a path of the local disk, as Hadoop's ``new Path(String)`` does.
+        """Reads a user's URI, or path of the local disk, as Hadoop's ``new Path(String)`` does.
 
-        Nothing is percent-decoded and ``~`` is not expanded. A relative local path is taken from the current
-        directory; ``.`` and ``..`` are collapsed without looking at the disk.
+        Nothing is percent-decoded. In a text without a scheme ``~`` is expanded. A relative local path is below the current directory; ``.`` and ``..`` are
+        collapsed without looking at the disk.
 
         Raises:
-            InvalidPathError: It is empty, or relative with a scheme, climbs above the root of its store, holds a NUL,
-                or has a password in its authority.
+            InvalidPathError: It is empty, or relative with a scheme, climbs above the root of its store, has a
+                NUL, or a password in its authority.
         """
         if isinstance(value, StorePath):
             return value
@@ -241,14 +233,14 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @classmethod
     def from_uri(cls, text: str) -> StorePath:
-        """Reads the textual URI a record holds, as Hadoop does: parsed, normalised, then percent-decoded as UTF-8.
+        """Reads the URI in a record, as Hadoop does: parsed, normalised, then percent-decoded as UTF-8.
 
-        An absolute path without a scheme is a local file. As in Java, an unescaped ``?`` or ``#`` ends the path and
-        what follows is dropped.
+        An absolute path without a scheme is a local file. As in Java, an unescaped ``?`` or ``#`` ends the path
+        and the rest is dropped.
 
         Raises:
-            InvalidPathError: Java would refuse it (bad escapes, characters that must be escaped), it is not absolute,
-                its escapes are not UTF-8, or they hide a NUL, ``.`` or ``..`` as a segment.
+            InvalidPathError: Java would refuse it (bad escapes, characters that must be escaped), it is not
+                absolute, its escapes are not UTF-8, or they hide a NUL, ``.`` or ``..`` as a segment.
         """
         scheme, authority, path = split_uri(text)
         if (authority and not scheme) or (not path.startswith("/") and (path or not authority)):
@@ -258,7 +250,7 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
         path = normalised(path, text)
         decoded = decode_uri_path(path)
         if decoded != path and BAD_SEGMENT.search(decoded, 1):
-            # java.net.URI normalises before it decodes, so escaped dots would reach the store as they are.
+            # java.net.URI normalises before it decodes, so escaped dots would reach the store.
             segments = [segment for segment in decoded.split("/") if segment]
             if "." in segments or ".." in segments:
                 raise InvalidPathError("a URI hides a relative segment behind escapes", path=text)
@@ -269,7 +261,7 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def uri(self) -> str:
-        """The textual URI as Hadoop writes it: ``file:/a%20b``, ``abfs://container@account/dir``.
+        """The URI as Hadoop writes it: ``file:/a%20b``, ``abfs://container@account/dir``.
 
         Raises:
             InvalidPathError: A name is not valid Unicode (an undecodable local file name).
@@ -285,11 +277,11 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def parent(self) -> StorePath:
-        """The directory this lies in; the root is its own parent."""
+        """The parent directory; the root is its own parent."""
         return StorePath(self.scheme, self.authority, self.path.rpartition("/")[0] or "/")
 
     def __truediv__(self, name: str) -> StorePath:
-        """Joins a relative name of one or more segments, taken as it is.
+        """Joins a relative name of one or more segments, not decoded.
 
         Raises:
             InvalidPathError: It is empty, absolute, or has an empty, ``.`` or ``..`` segment or a NUL.
@@ -299,7 +291,7 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
         return StorePath(self.scheme, self.authority, f"{self.path}{separator}{name}")
 
     def is_under(self, base: StorePath) -> bool:
-        """Whether this lies strictly below `base`, in the same store."""
+        """Returns whether this is strictly below `base`, in the same store."""
         if self.scheme != base.scheme or self.authority != base.authority:
             return False
         if base.path == "/":
@@ -307,17 +299,17 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
         return self.path.startswith(base.path + "/")
 
     def relative_to(self, base: StorePath) -> str:
-        """The name that `base` must be joined with to give this.
+        """Returns the name of this relative to `base`.
 
         Raises:
-            InvalidPathError: This does not lie strictly below `base`.
+            InvalidPathError: This is not strictly below `base`.
         """
         if not self.is_under(base):
             raise InvalidPathError(f"{self} does not lie below {base}", path=self)
         return self.path[1 if base.path == "/" else len(base.path) + 1 :]
 
     def depth_below(self, base: StorePath) -> int:
-        """How many segments this lies below `base`: 0 for `base` itself, 1 for its children.
+        """Returns the number of segments below `base`: 0 for `base` itself, 1 for its children.
 
         Raises:
             InvalidPathError: This is neither `base` nor below it.
@@ -332,7 +324,7 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 def by_hand(place: StorePath) -> str:
-    """A place that a user is to handle by hand, as the user's tools name it: on a disk by its path."""
+    """Returns a path as the user's own tools name it: on a disk without the scheme."""
     return place.path if place.scheme == "file" else place.uri
 
 

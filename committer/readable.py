@@ -15,7 +15,7 @@ import msgspec
 
 from committer.paths import StorePath
 
-# Cc and Cf hold terminal controls and marks that reorder text; Zl and Zp break lines; Cs cannot be encoded.
+# Cc and Cf are terminal controls and marks that reorder text; Zl and Zp break lines; Cs cannot be encoded.
 _HARMFUL = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
@@ -37,12 +37,12 @@ def clean(value: object) -> str:
 
 
 def count(number: int, what: str) -> str:
-    """``1 file``, ``1,234 files``."""
+    """Renders a number of things: ``1 file``, ``1,234 files``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def size(number: float) -> str:
-    """Bytes in decimal units with three digits: ``512 B``, ``1.23 MB``."""
+    """Renders bytes in decimal units with three digits: ``512 B``, ``1.23 MB``."""
     unit = 0
     while number >= 999.5 and unit < len(_UNITS) - 1:
         number /= 1000
@@ -52,7 +52,7 @@ def size(number: float) -> str:
 
 
 def seconds(number: float) -> str:
-    """A duration in one or two units: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
+    """Renders a duration in one or two units: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
     if number < 10:
         return f"{number:.1f} s"
     whole = round(number)
@@ -71,14 +71,14 @@ _LONGEST_TEXT: Final = 200
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """A result: a report, a plan, what is known of a job."""
+    """Base class of results: reports, plans, descriptions of jobs."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field by its name, in values that JSON has: nothing is cut off, times are ISO texts."""
+        """Returns every field by name, uncut, in JSON's types; times are ISO texts."""
         return {name: _value(getattr(self, name)) for name in self.__struct_fields__}
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """`to_dict` as JSON text, in ASCII: names that are not valid Unicode come through as escapes.
+        """Returns `to_dict` as JSON text in ASCII: names that are not valid Unicode are escaped.
 
         Args:
             indent: Spaces a level; None writes one line.
@@ -97,7 +97,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
         return f"<table><caption>{escape(type(self).__name__)}</caption><tbody>{rows}</tbody></table>"
 
     def _told(self) -> Iterator[tuple[str, object]]:
-        """Fields that say something: those without a default, numbers, and what is not as by default."""
+        """Yields the fields to show: those without a default, numbers, and those that differ from their default."""
         for field in msgspec.structs.fields(self):
             value = getattr(self, field.name)
             if field.required or isinstance(value, int | float) or value != _default(field):
@@ -117,7 +117,7 @@ def _default(field: msgspec.structs.FieldInfo) -> object:
 
 
 def _brief(value: object) -> str:
-    """A value in one short line."""
+    """Renders a value in one short line."""
     if isinstance(value, StorePath | datetime):
         return str(value)
     if isinstance(value, msgspec.Struct) and not isinstance(value, Shown):
@@ -128,13 +128,13 @@ def _brief(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join([_brief(one) for one in value[:_MOST_IN_LINE]] + _rest(value, _MOST_IN_LINE))}]"
     if isinstance(value, float) and isfinite(value):
-        # A millisecond is as much as a reader wants to know of a duration.
+        # Readers need no more than milliseconds of a duration.
         return repr(round(value, 3))
     return _cut(repr(value))
 
 
 def _cell(value: object) -> str:
-    """A value in a cell of a table: escaped, so that a file's name cannot be markup."""
+    """Renders a value as an HTML table cell: escaped, so that a file's name cannot be markup."""
     if isinstance(value, dict):
         value = [f"{key}: {one}" for key, one in value.items()]
     if isinstance(value, list | tuple):
@@ -157,17 +157,13 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
 
 
-# Text that is not UTF-8, and lists in lists in lists, are no errors of its own.
+# Neither text that is not UTF-8 nor deeply nested lists raise an error of msgspec's.
 UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Every place that decodes what a store, a service or another process said catches all of these."""
+"""The errors of decoding what a store, a service or another process sent: catch all of these."""
 
 
 def encoded(data: object) -> bytes | str:
-    """What a caller gave to be decoded, as msgspec takes it.
-
-    Raises:
-        TypeError: It is neither text nor a buffer.
-    """
+    """Returns data to decode in the type that msgspec takes; raises `TypeError` for neither text nor a buffer."""
     if isinstance(data, str):
         return data
     if isinstance(data, bytes | bytearray | memoryview):

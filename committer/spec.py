@@ -1,4 +1,4 @@
-"""JobSpec: what any process needs to take part in a job. Picklable, JSON, no secrets."""
+"""The class JobSpec: what any process needs to take part in a job. Picklable, JSON, no secrets."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A job as every process that works on it must see it.
 
     Attributes:
-        destination: URI of the directory the job writes to, as records spell it: with percent escapes. Functions that
-            take a destination take a plain path; `layout.destination` is it.
+        destination: URI of the directory the job writes to, with percent escapes, as in records. Functions that
+            take a destination take a plain path: `layout.destination`.
         job_id: The job's id.
         committer: The committer's name; empty for the store's default, until the job is opened.
         delivery: How the driver learns of task commits: ``listing`` or ``message``.
         job_attempt: Hadoop's job attempt number.
-        config: The job's choices.
+        config: The job's options.
         hadoop: Whether Hadoop's committer set the job up (there is no setup record then).
         setup: Nonce of this setup of the id, drawn by `open_job`. Empty for a job of Hadoop's.
-        records_at: Where the job keeps its task records, if not below its destination: told to users, and compared with
-            what they give in `pending_set_directory`; no place is touched because a record says so.
+        records_at: Place of the task records, if not below the destination: shown to users, and compared with
+            the caller's `pending_set_directory`; a stored record never makes the engine access a place.
     """
 
     destination: str
@@ -56,14 +56,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         config: ConfigLike | None = None,
         committer: str | None = None,
     ) -> JobSpec:
-        """A job that Hadoop's committer set up: join it with `open_task`, or commit it with `attach_job`.
+        """Describes a job that Hadoop's committer set up: join it with `open_task`, or commit it with `attach_job`.
 
         Args:
             dest: The job's destination.
             job_id: Its unique id: ``fs.s3a.committer.uuid`` of the magic committer or
                 ``spark.sql.sources.writeJobUUID`` where set, else ``job_<X>_<N>``.
             job_attempt: ``mapreduce.job.application.attempt.id``.
-            config: Choices; `hadoop_driver=True` when a Java driver will commit the job.
+            config: Options; `hadoop_driver=True` if a Java driver will commit the job.
             committer: The committer's name; the store's default when None: ``magic`` on S3, else ``manifest``.
         """
         choices = config_of(config) or CommitterConfig()
@@ -81,11 +81,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layout(self) -> JobLayout:
-        """Where the job lives, as far as every committer has it there: `Committer.layout` knows of task records too."""
+        """The paths that every committer uses; `Committer.layout` knows the task records too."""
         return self.laid_out(JobLayout)
 
     def laid_out(self, kind: type[_Layout]) -> _Layout:
-        """Where the job lives, in a committer's own layout."""
+        """Returns the job's paths in a committer's own layout."""
         destination = StorePath.from_uri(self.destination)
         return kind(destination, self.job_id, self.job_attempt, self.config.absolute_roots, setup=self.setup)
 
@@ -98,12 +98,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.layout.unique_id
 
     def encode(self) -> bytes:
-        """The spec as JSON."""
+        """Returns the spec as JSON."""
         return msgspec.json.encode(self)
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview | str) -> JobSpec:
-        """Reads what `encode` wrote.
+        """Reads the output of `encode`.
 
         Raises:
             RecordError: It is not a spec.

@@ -8,16 +8,15 @@
                 file.write(b"...")
 
 Each function that opens something returns it open, like the builtin `open`; ``with`` closes it. All calls of a
-process run on one event loop in a thread of its own. The thread starts with the first call and ends with the
-interpreter. So the calls work inside a running loop, from any number of threads, and after a fork. The caller's
-context variables hold in them (`use_runtime`, `audit`), and errors are raised as they are.
+process run on one event loop in a thread of its own, from the first call to the end of the interpreter. So they
+work inside a running loop, from any number of threads, and after a fork. The caller's context variables hold in
+them (`use_runtime`, `audit`), and errors are raised unchanged.
 
-An interrupt (KeyboardInterrupt, or what a signal handler raises) cancels the call, waits until it has unwound, 75
-seconds at most and no longer than until the next interrupt, and is raised again. A commit that had decided stays
-decided.
+An interrupt (KeyboardInterrupt, or what a signal handler raises) cancels the call, waits until it has unwound,
+at most 75 seconds or until the next interrupt, and is raised again. A decided commit stays decided.
 
-Nothing is decided at interpreter exit: `list_jobs` shows a job that was left open. Exit handlers come too late for
-new calls, which raise `CommitterError` there; `Job.close` does nothing then, because everything is freed anyway.
+At interpreter exit nothing is decided: `list_jobs` shows a job that was left open. In exit handlers new calls
+raise `CommitterError`; `Job.close` does nothing, because everything is freed anyway.
 """
 
 from __future__ import annotations

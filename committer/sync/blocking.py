@@ -1,4 +1,4 @@
-"""The blocking form of the asyncio API's functions and objects, with their signatures and docstrings."""
+"""Builds the blocking form of the asyncio API's functions and objects, with their signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def without_await(text: str) -> str:
-    """A docstring or an annotation of the asyncio API, with the blocking API's calls in it."""
+    """Rewrites a docstring or annotation of the asyncio API for the blocking API."""
     text = re.sub(r"\b(async (?=with|for)|await |Async(?=Iterator))", "", text)
     return re.sub(r"\bcommitter\.(?=\w+\()", "committer.sync.", re.sub(r"\bOpening\[(\w+)\]", r"\1", text))
 
@@ -31,7 +31,7 @@ def like(function: Callable[P, object]) -> Callable[[Callable[P, T]], Callable[P
 
     def named(call: Callable[P, T]) -> Callable[P, T]:
         wraps(function)(call)
-        # Where pickle finds it.
+        # Pickle finds it here.
         call.__module__ = "committer.sync"
         call.__doc__ = without_await(function.__doc__ or "")
         returned = without_await(signature.return_annotation)
@@ -42,9 +42,9 @@ def like(function: Callable[P, object]) -> Callable[[Callable[P, T]], Callable[P
 
 
 class Blocking(OneProcess):
-    """Base of an object whose calls run on the portal's loop, where the object of the asyncio API lives that it holds.
+    """Base class of objects whose calls run on the portal's loop, on the asyncio object that they hold.
 
-    `_undo` ends it after an interrupt that came before the caller had it; `_free` frees it when the interpreter exits.
+    `_undo` ends the object after an interrupt before the caller had it; `_free` frees it at interpreter exit.
     """
 
     _engine: Any
@@ -91,11 +91,11 @@ def blocking(function: Callable[P, Awaitable[R]]) -> Callable[P, R]: ...
 @overload
 def blocking(function: Callable[P, Awaitable[R]], made: Callable[[R], T]) -> Callable[P, T]: ...
 def blocking(function: Callable[..., Any], made: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
-    """The blocking form of a coroutine function, or of one that opens something.
+    """Builds the blocking form of a coroutine function, or of one that opens something.
 
     Args:
         function: The function of the asyncio API.
-        made: Makes the result of what the function returns, on the loop: a class of blocking objects, say.
+        made: Converts its result on the loop, for example to a class of blocking objects.
     """
 
     @like(function)
@@ -112,7 +112,7 @@ def blocking_method(
     function: Callable[Concatenate[Any, P], Awaitable[R]], made: Callable[[R], T]
 ) -> Callable[Concatenate[Any, P], T]: ...
 def blocking_method(function: Callable[..., Any], made: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
-    """The same for a method, of a `Blocking` object."""
+    """Builds the blocking form of a method, for a `Blocking` object."""
 
     @like(function)
     def call(self: Blocking, /, *args: Any, **keywords: Any) -> Any:
@@ -123,7 +123,7 @@ def blocking_method(function: Callable[..., Any], made: Callable[[Any], Any] | N
 
 
 def direct_method(function: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """The same for a method that awaits nothing: it runs on the caller's thread."""
+    """Builds the form of a method that awaits nothing: it runs on the caller's thread."""
 
     @like(function)
     def call(self: Blocking, /, *args: Any, **keywords: Any) -> R:
@@ -150,5 +150,5 @@ def _wait(
 
 
 def _drawn(value: object) -> object:
-    """Draws an iterator on the caller's thread: it may block, or call this module."""
+    """Reads an iterator on the caller's thread: it may block, or call this module."""
     return list(value) if isinstance(value, Iterator) else value

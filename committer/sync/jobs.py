@@ -1,4 +1,4 @@
-"""The blocking Job and TaskAttempt, and the files that an attempt hands out."""
+"""The blocking classes Job, TaskAttempt and TaskFile."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from committer.sync.blocking import Blocking, blocking_method, direct_method, wi
 class TaskFile(blocking_files.BlockingTaskFile):
     """A binary file being written by a task attempt, for any thread: ``with task.open(name) as f: f.write(b"...")``.
 
-    Closing the file makes it part of the attempt; an exception in the block removes the file, and the attempt can no
-    longer commit. At most a megabyte is held in memory.
+    Closing the file makes it part of the attempt; an exception in the block removes the file, and the attempt
+    can no longer commit. At most a megabyte is held in memory.
     """
 
     _instead = without_await(task_files.IN_ANOTHER_PROCESS)
@@ -49,15 +49,15 @@ class TaskFile(blocking_files.BlockingTaskFile):
 
 
 class TaskAttempt(Blocking):
-    """One run of one task attempt, as `committer.TaskAttempt`. Leaving its block commits it, or aborts it on an error.
+    """One run of a task attempt, as `committer.TaskAttempt`. Leaving its block commits it, or aborts it on an error.
 
-    Several threads may write files of one attempt. Each file is a binary file object, which pyarrow, pandas and the
-    like can write to as well: `open_blocking` is the same as `open`.
+    Several threads may write files of one attempt. Each file is a binary file object, for pyarrow, pandas and
+    the like too: `open_blocking` is the same as `open`.
 
     Attributes:
         task: The task's number.
         attempt: The attempt's number.
-        nonce: Random; part of every path of this run.
+        nonce: Random part of every path of this run.
         directory: The task attempt directory.
     """
 
@@ -86,23 +86,23 @@ class TaskAttempt(Blocking):
 
     @property
     def task_commit(self) -> TaskCommit:
-        """The message for the driver, once the attempt committed; until then a TaskError is raised."""
+        """The message for the driver, once the attempt committed; before that a TaskError is raised."""
         return self._engine.task_commit
 
     async def _undo(self, interrupt: BaseException) -> None:
         await self._engine.__aexit__(type(interrupt), interrupt, interrupt.__traceback__)
 
     async def _free(self) -> None:
-        # Not by leaving: at interpreter exit nothing decides for the user.
+        # The block is not left: at interpreter exit nothing is decided for the user.
         if self._engine._owns_store:
             await self._engine._context.store.close()
 
 
 class Job(Blocking):
-    """A job in its driver, as `committer.Job`. Leaving its block commits it, or aborts it on an error.
+    """A job in its driver's process, as `committer.Job`. Leaving its block commits it, or aborts it on an error.
 
-    Several threads may use one Job. A forked child may not: there every method raises, and leaving the block does
-    nothing, so that a child that ends inside it decides nothing for its parent.
+    Several threads may use one Job. In a forked child every method raises, and leaving the block does nothing,
+    so that a child that ends inside it decides nothing for its parent.
 
     Attributes:
         spec: For `open_task` and `attach_job` in other processes.
@@ -126,7 +126,7 @@ class Job(Blocking):
 
     @property
     def report(self) -> JobReport | None:
-        """The report of its commit; None until then."""
+        """The report of the committed job; None before."""
         return self._engine.report
 
     listen: Final = direct_method(job_engine.Job.listen)
@@ -139,7 +139,7 @@ class Job(Blocking):
     _close: Final = blocking_method(job_engine.Job.close)
 
     def close(self) -> None:
-        """Frees what this process opened, and decides nothing. An exit handler need not call it, and may."""
+        """Frees what this process opened, and decides nothing. Not needed in an exit handler, but allowed."""
         if not is_ending():
             self._close()
 
@@ -161,5 +161,5 @@ class Job(Blocking):
         try:
             self._engine._warn_if_left()
         finally:
-            # Where warnings are errors, too.
+            # Also if warnings are errors.
             await self._engine.close()

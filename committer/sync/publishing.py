@@ -1,4 +1,4 @@
-"""Publishing in a pool: what its processes call, and the pool as a driver sees it."""
+"""Publishing by worker processes: the function that they call, and the pool as a driver sees it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ publish_chunk: Final = blocking(engine.publish_chunk)
 class ExecutorPool:
     """Workers of a `concurrent.futures` executor that publish for a driver: ``job.commit(publish_with=pool)``.
 
-    Where a process of the executor dies, the executor is made anew, and what its workers had begun is sent again.
+    If a process of the executor dies, a new executor is created, and its unfinished chunks are sent again.
     Leaving its block shuts the executor down.
 
     Args:
-        make: Makes the executor: processes of this machine, or anything with ``submit`` that returns a
+        make: Creates the executor: processes of this machine, or anything with ``submit`` that returns a
             `concurrent.futures.Future` (``client.get_executor`` of Dask). Threads gain nothing.
-        workers: How many chunks it works on at a time.
-        storage_options: How its workers reach the store. They are sent to them, so give secrets by reference
-            (``env:NAME``, ``file:PATH``).
+        workers: Number of chunks that it works on at once.
+        storage_options: Options of the store for its workers. They are sent to them, so give secrets by
+            reference (``env:NAME``, ``file:PATH``).
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class ExecutorPool:
         self._lock = Lock()
 
     def workers(self) -> int:
-        """As many as it was told."""
+        """Returns the number of workers that was given."""
         return self._workers
 
     async def publish(self, chunk: PublishChunk) -> PublishAccount:
-        """Submits the chunk; again where the executor broke."""
+        """Submits the chunk; again if the executor broke."""
         for _try in range(_TRIES - 1):
             try:
                 return await self._publish_once(chunk)
@@ -74,7 +74,7 @@ class ExecutorPool:
         return await self._publish_once(chunk)
 
     async def _publish_once(self, chunk: PublishChunk) -> PublishAccount:
-        # An executor may start processes when it is given work.
+        # An executor may start processes when it gets work.
         executor, future = await current_runtime().run_blocking(lambda: self._submitted(chunk))
         try:
             return await asyncio.wrap_future(future)
@@ -94,11 +94,11 @@ class ExecutorPool:
             raise
 
     def submit(self, executor: Executor, chunk: PublishChunk) -> Future[PublishAccount]:
-        """Has the executor call `publish_chunk`; in a thread, since this may block."""
+        """Submits a call of `publish_chunk` to the executor; runs in a thread, since this may block."""
         return executor.submit(publish_chunk, chunk, self._storage_options)
 
     def _drop(self, executor: Executor) -> None:
-        """Has the executor made anew; of all the chunks that were under way the first one does."""
+        """Drops a broken executor, once for all chunks that were under way."""
         with self._lock:
             if self._executor is not executor:
                 return
@@ -106,7 +106,7 @@ class ExecutorPool:
         executor.shutdown(wait=False)
 
     def close(self) -> None:
-        """Shuts the executor down; waits for what it still does."""
+        """Shuts the executor down after its running calls."""
         with self._lock:
             executor, self._executor = self._executor, None
         if executor is not None:
