@@ -154,7 +154,6 @@ def _program(pid: int) -> str:
 
 
 def _main() -> str:
-    """Returns the module that this process runs; empty for a script."""
     return getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", "")
 
 

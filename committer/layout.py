@@ -334,7 +334,7 @@ class JobLayout:
         return f"{self.job_id}/{int(found[1])}/{found[2]}/{found[3]}" if found else f"{self.job_id}/{run}"
 
     def manifest(self, task: int) -> StorePath:
-        """Returns the record under the task's name."""
+        """Returns the path of the record under the task's name."""
         return self.manifests / f"{self.task_id(task)}{self.record_suffix}"
 
     def manifest_temporary(self, task: int, attempt: int, nonce: str) -> StorePath:
@@ -354,7 +354,7 @@ class JobLayout:
         return self.job_directory / name
 
     def attempt_record(self, task: int, attempt: int, nonce: str) -> StorePath:
-        """Returns the record under the attempt's name."""
+        """Returns the path of the record under the attempt's name."""
         return self.attempts / f"{self.task_attempt_id(task, attempt)}-{nonce}{MANIFEST_SUFFIX}"
 
     def task_of_record(self, name: str) -> int | None:
@@ -378,7 +378,7 @@ class JobLayout:
         return self.drivers / f"{record.name}-{driver}.tmp" if self.setup_name else None
 
     def intent(self, driver: str) -> StorePath:
-        """Returns the intent of a driver."""
+        """Returns the path of a driver's intent."""
         return self.job_directory / f"{INTENT}{driver}"
 
     @property
@@ -387,7 +387,7 @@ class JobLayout:
         return f"{self.job_id}~{self.setup_name}" if self.setup_name else self.job_id
 
     def entry(self, driver: str, *, replaces: bool) -> StorePath:
-        """Returns the entry of a driver of the job."""
+        """Returns the path of a driver's entry."""
         return self.entries / f"{self.entry_owner}~{driver}.{'replace' if replaces else 'append'}"
 
     def success_temporary(self, driver: str) -> StorePath:
@@ -395,7 +395,7 @@ class JobLayout:
         return self.drivers / f"_SUCCESS-{driver}.tmp"
 
     def plan_file(self, number: int, driver: str) -> StorePath:
-        """Returns the `number`th side file of a driver's decision."""
+        """Returns the path of the `number`th side file of a driver's decision."""
         return self.job_directory / f"{PLAN}{number:05d}-{driver}"
 
     def probe_in(self, root: str) -> StorePath:
@@ -408,5 +408,7 @@ class JobLayout:
         return f"{self.job_id}-{hashlib.sha256(str(self.destination).encode(errors='surrogatepass')).hexdigest()[:12]}"
 
     def summary(self, report_directory: StorePath) -> StorePath:
-        """Returns the job's summary report; it has Hadoop's name, which a job of another destination may have too."""
+        """Returns the path of the job's summary report: Hadoop's name, which a job of another destination may
+        have too.
+        """
         return report_directory / f"summary-{self.job_id}.json"

@@ -178,8 +178,8 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
     def of(cls, value: str | os.PathLike[str] | StorePath) -> StorePath:
         """Reads a user's URI, or path of the local disk, as Hadoop's ``new Path(String)`` does.
 
-        Nothing is percent-decoded. In a text without a scheme ``~`` is expanded. A relative local path is below the
-        current directory; ``.`` and ``..`` are collapsed without looking at the disk.
+        Nothing is percent-decoded. In a text without a scheme ``~`` is expanded. A relative local path is below
+        the current directory; ``.`` and ``..`` are collapsed without looking at the disk.
 
         Raises:
             InvalidPathError: It is empty, or relative with a scheme, climbs above the root of its store, has a

@@ -117,7 +117,6 @@ def _default(field: msgspec.structs.FieldInfo) -> object:
 
 
 def _brief(value: object) -> str:
-    """Renders a value in one short line."""
     if isinstance(value, StorePath | datetime):
         return str(value)
     if isinstance(value, msgspec.Struct) and not isinstance(value, Shown):

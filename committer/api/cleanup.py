@@ -81,11 +81,9 @@ def _is_for_good(error: BaseException) -> bool:
 
 
 async def end_unfinished(context: StageContext, *, rollback: bool) -> str:
-    """Finishes the last steps of a job whose outcome exists, as `recover` would; returns why that is
-    impossible, or "".
+    """Finishes the last steps of a job with an outcome, as `recover` would; returns why that is impossible, or "".
 
-    Raises:
-        CommitterError: It failed for a reason that may pass. A later cleanup continues from there.
+    Raises a failure that may pass: a later cleanup continues from there.
     """
     job_id = context.layout.job_id
     try:
@@ -146,13 +144,8 @@ async def clean_directory(
 ) -> str | None:
     """Removes one directory of a job, or only inspects it; returns why it is kept, or None.
 
-    Args:
-        given_up: Receives the reason if a job is removed although its last steps failed.
-
-    Raises:
-        CommitterError: The last steps of a job failed for a reason that may pass. Nothing was removed.
-        JobNotFoundError: It is gone.
-        StoreLinkError: A link is in the place of one of its directories or records.
+    `given_up` receives the reason if a job is removed although its last steps failed for good. A failure of
+    these that may pass is raised, and nothing is removed.
     """
     spec = JobSpec(destination=destination.uri, job_id=name.job_id, committer="", config=config, setup=name.setup)
     context = await open_context(spec, store, owned=False)
@@ -248,7 +241,6 @@ def _reason_of_age(context: StageContext, newest: float, asked: Cleaning) -> str
 
 
 def _reason_of(position: Position, asked: Cleaning) -> str | None:
-    """Returns why a job is kept, by its state."""
     if asked.force:
         return None
     if position.standing is Standing.KEPT:
@@ -303,10 +295,8 @@ def _what_it_was(found: JobDirectory) -> str:
 
 
 async def _age_of_rest(context: StageContext, found: JobDirectory) -> float:
-    """Returns when a directory without records last changed; 0 if the store does not tell.
-
-    One call for an empty directory; else a listing for each: where directories have no time, only files show
-    late writes.
+    """Returns when a directory without records last changed; 0 if unknown. Where directories have no time,
+    files tell.
     """
     if not found.children:
         return (await context.store.status(context.layout.job_directory)).modified or 0.0
@@ -415,13 +405,11 @@ async def cleanup(
     second time or fail because its files exist.
 
     Args:
-        dest: The destination.
-        job_id: This job.
+        job_id: Clean up this job.
         older_than: Every job whose newest record is older than this (seconds, or a timedelta), by the clock of
             the store if its responses show one (S3, Google Cloud Storage, Azure), else by this machine's.
         force: Remove even a decided commit without outcome, and kept outcomes. If the job has an outcome, its
             last steps (`_SUCCESS`, or the rest of a rollback) are done first.
-        storage_options: Options of the store.
         config: Concurrency and rate of the deletes; `absolute_roots`, below which uploads of the job are ended
             as well.
 
@@ -496,13 +484,7 @@ async def forget_outcome(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> CleanupReport:
-    """Cleans up one job and its kept outcome, for a caller that knows that the job is never repeated.
-
-    Unlike `cleanup` with `force` it keeps a job that is decided to be committed and did not end.
-
-    Raises:
-        JobNotFoundError: There is no such job.
-    """
+    """Cleans up one job and its kept outcome, but no decided job that did not end: for a job that is never repeated."""
     return await _cleanup(
         dest,
         job_id=job_id,
@@ -527,8 +509,7 @@ async def plan_cleanup(
 ) -> CleanupReport:
     """Returns what `cleanup` would do now, with the same arguments and errors; changes nothing.
 
-    A job that is decided to be committed, or whose outcome is kept, is among the kept ones, with the reason,
-    where `cleanup` of that job alone raises.
+    A job for which `cleanup` of that job alone raises is among the kept ones, with the reason.
     """
     return await _cleanup(
         dest,
@@ -546,11 +527,7 @@ def _is_age(seconds: object) -> bool:
 
 
 def age_in_seconds(older_than: timedelta | float | None, *, operation: str) -> float | None:
-    """Converts an age to seconds.
-
-    Raises:
-        ConfigurationError: It is negative, or no number.
-    """
+    """Converts an age to seconds; raises `ConfigurationError` for a negative one, or no number."""
     age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
     if age_s is not None and not _is_age(age_s):
         raise ConfigurationError(

@@ -70,10 +70,7 @@ class OwnAttempts:
     def begin(self, task: int, attempt: int) -> Callable[[], None]:
         """Registers an attempt that is about to be opened; returns the function to call when the attempt ended.
 
-        Of several commits of one task only the last wins, so two tasks under one number would lose files.
-
-        Raises:
-            TaskError: This attempt of the task is open or has committed.
+        Refuses a second run: of several commits of one task only the last wins, and files would be lost.
         """
         message = self._messages.get(task)
         state = "is open already" if (task, attempt) in self.open else ""
@@ -124,11 +121,7 @@ class OwnAttempts:
             del self._messages[task]
 
     async def only_ones(self, context: StageContext) -> list[TaskCommit] | None:
-        """Returns the messages; None for a decided job. One or two calls.
-
-        Raises:
-            TaskCommitsRequiredError: Other attempts committed too.
-        """
+        """Returns the messages, None for a decided job; refuses if other attempts committed too. One or two calls."""
         layout, store = self._layout, context.store
         found = await look_at_job(store, layout)
         if found.decided or found.ended:
@@ -154,12 +147,7 @@ class OwnAttempts:
 async def messages_of_all_attempts(
     committer: Committer, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
 ) -> list[TaskCommit] | None:
-    """Returns the message of each task's one committed attempt, for a driver that lost them; None for a decided job.
-
-    Raises:
-        ConfigurationError: Messages are given, or the number of tasks is not.
-        TaskCommitsRequiredError, TaskMissingError: Not exactly one attempt of each task committed.
-    """
+    """Returns the message of each task's one committed attempt, for a driver that lost them; None for a decided job."""
     if task_commits is not None or tasks is None:
         raise ConfigurationError(
             "from_attempts takes the number of the job's tasks, and no messages",
@@ -184,10 +172,7 @@ _PAUSE_A_LISTING: Final = 20
 
 
 async def report_committed_tasks(context: StageContext, is_open: Callable[[], bool]) -> None:
-    """Reports the number of committed tasks every few seconds, until the job has no listener or is not open.
-
-    A listing that fails is logged and not reported. Cost: one listing each time.
-    """
+    """Reports the number of committed tasks every few seconds, by one listing each, while the job is open and heard."""
     context = fresh_statistics(context)
     runtime, pause = context.runtime, LISTING_INTERVAL_S
     while True:
@@ -395,10 +380,8 @@ class Job(OneProcess):
         self._attempts.forget(task, attempt)
 
     async def recover_task(self, task: int, attempt: int) -> TaskCommit:
-        """Returns the message of a committed task attempt, for a driver that lost it (MapReduce's ``recoverTask``).
-
-        Raises:
-            TaskError: The attempt did not commit.
+        """Returns the message of a committed attempt that the driver lost (MapReduce's ``recoverTask``); else
+        `TaskError`.
         """
         self._check_process("recover_task")
         context = fresh_statistics(self._context)
@@ -505,7 +488,6 @@ class Job(OneProcess):
         return self._report
 
     def _check_repeated(self, report: JobReport, messages: list[TaskCommit] | None, tasks: int | None) -> None:
-        """Refuses a second commit that asks for other tasks than the first one committed."""
         named = None if messages is None else _attempts_of(messages)
         asked = tasks if named is None or tasks is not None else len(named)
         other_attempts = None not in (named, self._winners) and named != self._winners
@@ -547,12 +529,9 @@ class Job(OneProcess):
         *,
         from_attempts: bool = False,
     ) -> CommitPlan:
-        """Returns what `commit` would do now; changes nothing.
+        """Returns what `commit` would do now, with the same arguments; changes nothing.
 
-        Args:
-            task_commits: As for `commit`; None with `delivery="message"` takes this Job's own messages.
-            tasks: As for `commit`.
-            from_attempts: As for `commit`.
+        With `delivery="message"` and no `task_commits` it takes this Job's own messages.
 
         Raises:
             TaskCommitsRequiredError, TaskMissingError: As `commit`.

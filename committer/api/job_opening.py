@@ -138,12 +138,9 @@ def attach_job(
 
     Args:
         job: Its spec, or its destination together with `job_id`.
-        job_id: Its id, with a destination.
         config: The places of reports and kept records, `absolute_roots`, and the rate of calls from this
             process; all other options are those of the setup. For a job that Hadoop set up, all options.
-        storage_options: Options of the store.
-        progress: As for `open_job`.
-        listeners: As for `open_job`.
+        progress: As for `open_job`; so are `listeners`.
 
     Raises:
         JobNotFoundError: There is no such job, or it is over.

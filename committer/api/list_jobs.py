@@ -81,8 +81,7 @@ class JobInfo(Shown, frozen=True, kw_only=True):
 async def list_jobs(
     dest: Destination, *, storage_options: Mapping[str, object] | None = None, config: ConfigLike | None = None
 ) -> list[JobInfo]:
-    """Lists the jobs that left something below a destination, by id: one listing, and up to four calls a job,
-    on a local disk five.
+    """Lists the jobs that left something below a destination, by id: one listing, and up to five calls a job.
 
     Where files wait in uploads, and Hadoop keeps its jobs' records among the output, the destination is listed
     too; a job of Hadoop's costs up to six calls there, and one a job attempt. Jobs that were committed and

@@ -45,13 +45,10 @@ async def load_record(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> AnyRecord:
-    """Reads one record of any kind: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
-    opened, intent, decision, outcome, entry, list of uploads.
+    """Reads one record of any kind, up to `config.record_size_limit`.
 
-    Args:
-        uri: Its URI or path.
-        storage_options: Options of the store.
-        config: Limits its size (`record_size_limit`).
+    Kinds: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup, opened, intent, decision,
+    outcome, entry, list of uploads.
 
     Raises:
         RecordError: It is none of them, or damaged; names file and member.

@@ -109,8 +109,7 @@ def open_task(
 
     Args:
         spec: The job, from ``job.spec``.
-        task: The task's number, from 0.
-        attempt: The attempt's number, from 0.
+        task: The task's number, from 0; so is `attempt`.
         storage_options: Options of the store, resolved in this process.
 
     Raises:

@@ -31,10 +31,7 @@ __all__ = ["PublishAccount", "PublishChunk", "PublishPool", "publish_chunk"]
 async def publish_part(context: StageContext, action: PublishAction, chunk: PublishChunk) -> PublishAccount:
     """Publishes the files of a chunk; changes nothing if the job has another decision, or ended.
 
-    A failure is reported in the account, and the driver looks at every file of such a chunk itself.
-
-    Raises:
-        RecordError: The chunk was damaged on its way, or another release made it.
+    A failure is reported in the account: the driver looks at every file of such a chunk itself.
     """
     if chunk.sealed:
         context = replace(context, layout=sealed_layout(context))
@@ -60,9 +57,8 @@ async def publish_part(context: StageContext, action: PublishAction, chunk: Publ
 
 
 async def _check_decided(context: StageContext, state: CommitState) -> None:
-    """Checks that the chunk's decision exists, and that no driver ended the job.
-
-    A worker that is suspended after this check is one more stale driver of the job.
+    """Checks that the chunk's decision exists and no driver ended the job; later changes meet a stale driver's
+    rules.
     """
     store, layout = context.store, context.layout
     decision, outcome = await both(read_record(store, layout.decision, DecisionHead), read_outcome(store, layout))

@@ -67,17 +67,13 @@ async def recover(
     later job wrote `_SUCCESS`.
 
     Args:
-        dest: The job's destination.
-        job_id: Its id.
         rollback: Roll a decided commit back instead of finishing it; abort an undecided job.
         force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what
             a listing finds although no driver began to.
         config: The places of reports and kept records, `absolute_roots`, and the rate of calls from this
             process. All other options are those of the setup: a stored record may not name a place outside the
             destination (G10).
-        storage_options: Options of the store.
-        progress: As for `open_job`.
-        listeners: Called with each event of progress.
+        progress: As for `open_job`; `listeners` are called with each event of progress.
 
     Raises:
         JobNotFoundError: There is no such job, and no report of it.
@@ -196,14 +192,9 @@ async def settle(
     of `cleanup` and some 20 more, and one for each driver that began to commit it.
 
     Args:
-        dest: The job's destination.
-        job_id: Its id.
         older_than: Also end an undecided job whose newest record is older than this (seconds, or a timedelta).
         force: The driver of an undecided job is known to be dead.
-        config: As for `recover`.
-        storage_options: Options of the store.
-        progress: As for `open_job`.
-        listeners: Called with each event of progress.
+        config: As for `recover`; so are `progress` and `listeners`.
 
     Returns:
         The report if the job is committed; None if the id is free to run. Once a later job wrote `_SUCCESS`, a
@@ -265,11 +256,7 @@ async def check_settlement(
     config: ConfigLike | None = None,
     storage_options: Mapping[str, object] | None = None,
 ) -> Standing:
-    """Returns the state of the job that `settle` would end; changes nothing.
-
-    Raises:
-        JobExistsError: As `settle`.
-    """
+    """Returns the state of the job that `settle` would end, or raises its `JobExistsError`; changes nothing."""
     async with AsyncExitStack() as stack:
         asked = _asked(dest, job_id, older_than, storage_options, force=force)
         store, destination, age_s = await stack.enter_async_context(asked)

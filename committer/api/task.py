@@ -39,8 +39,7 @@ from committer.stores.base import FileStatus
 class TaskNames:
     """The names that one task attempt has used. It refuses names that preflight would refuse.
 
-    Args:
-        kept_at: Returns a staged name's path until the job commits; None if the name does not matter.
+    `kept_at` returns a staged name's path until the job commits; None if the name does not matter.
     """
 
     def __init__(self, context: StageContext, kept_at: Callable[[str], StorePath | None]) -> None:
@@ -51,21 +50,12 @@ class TaskNames:
         self._parents: dict[str, str] = {}
 
     def take(self, name: str) -> str:
-        """Reserves a name relative to the destination; returns it as it is published.
-
-        Raises:
-            InvalidPathError: No destination could hold it, or it is reserved.
-            TaskError: It was used before, or is a directory of another file.
-        """
+        """Reserves a name relative to the destination; returns it as it is published."""
         return self._take(check_file_name(name))[0]
 
     def take_absolute(self, path: str | os.PathLike[str] | StorePath) -> tuple[str, str]:
         """Reserves an absolute path below one of the job's roots; returns it, and the file's name within the
         attempt.
-
-        Raises:
-            InvalidPathError: It is relative, of another store, below none of the roots, or reserved.
-            TaskError: It was used before, or is a directory of another file.
         """
         layout = self._context.layout
         try:
@@ -142,8 +132,7 @@ class TaskAttempt(OneProcess):
     Another process opens a task attempt of its own: `open_task`.
 
     Attributes:
-        task: The task's number.
-        attempt: The attempt's number.
+        task: The task's number; so `attempt` is the attempt's.
         nonce: Random part of every path of this run, so that two runs of one attempt never share a file.
         directory: The task attempt directory.
     """
@@ -321,10 +310,6 @@ class TaskAttempt(OneProcess):
 
     def count(self, name: str, n: int = 1) -> None:
         """Adds to a statistic of this attempt, such as rows written; a winner's becomes part of the job's.
-
-        Args:
-            name: The statistic's name in reports and `_SUCCESS`.
-            n: How much to add.
 
         Raises:
             TaskError: The attempt is over.

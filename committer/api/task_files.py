@@ -446,7 +446,7 @@ def opened_on_loop(
 ) -> BlockingTaskFile:
     """Opens a blocking file on the running loop, or, from a thread of `asyncio.to_thread`, on the attempt's loop.
 
-    The name is reserved on a loop, without awaiting, so that no two threads reserve one at once.
+    The name is reserved on a loop, without awaiting: so no two threads reserve one at once.
     """
     try:
         here = asyncio.get_running_loop()

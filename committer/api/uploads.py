@@ -74,10 +74,8 @@ async def list_uploads(
     ``dataset10`` is not below ``dataset1``. Uploads of running jobs are included: nothing tells them apart.
 
     Args:
-        dest: The directory.
         older_than: Only those begun longer ago than this (seconds, or a timedelta), by this machine's clock.
         sizes: Also ask for the parts of each: a call for each upload and 1,000 of its parts.
-        storage_options: Options of the store.
         config: Concurrency and rate.
 
     Raises:
@@ -120,10 +118,8 @@ async def abort_uploads(
     until the store reports that it is gone: parts that were under way can outlive the first call.
 
     Args:
-        dest: The directory.
         older_than: Only those begun longer ago than this (seconds, or a timedelta), by this machine's clock.
         force: Whatever their age: the caller vouches that no job runs there.
-        storage_options: Options of the store.
         config: Concurrency and rate.
 
     Raises:
@@ -154,17 +150,7 @@ async def abort_these(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> UploadsReport:
-    """Aborts exactly the given uploads, which `list_uploads` found and a user agreed to abort.
-
-    Args:
-        dest: The directory they are below.
-        chosen: The uploads.
-        storage_options: Options of the store.
-        config: Concurrency and rate.
-
-    Raises:
-        UnsupportedError: The store has no uploads.
-    """
+    """Aborts exactly the given uploads, which `list_uploads` found and a user agreed to abort."""
     config = config_of(config) or CommitterConfig()
     store = await _open(StorePath.of(dest), storage_options, config)
     try:
@@ -225,7 +211,6 @@ async def _find(store: PacedStore, directory: StorePath, older_than: timedelta |
 
 
 async def _measured(store: PacedStore, upload: UploadInfo) -> UploadInfo | None:
-    """Returns the upload with its parts and size; None if it is gone."""
     parts = size = 0
     try:
         async for part in store.list_parts(upload.path, upload.upload_id):

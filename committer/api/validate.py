@@ -50,11 +50,8 @@ class Findings:
 
 
 class Looks:
-    """Checks of files, many at once.
-
-    Args:
-        destination: A record may name nothing outside, except below the caller's `absolute_roots`.
-        config: Those roots, and the concurrency.
+    """Checks of files, many at once; a record may name nothing outside the destination and the caller's
+    `absolute_roots`.
 
     Attributes:
         missing: URIs of files that do not exist.
@@ -101,7 +98,6 @@ class ListedFiles:
 
     Attributes:
         uri: The list; empty if none may be read.
-        compared: Whether all of it was compared.
         names: The files it names, by URI. Close it at the end.
         remark: Why it was not compared, and what to give so that it is.
     """
@@ -176,19 +172,16 @@ class ValidationReport(Shown, frozen=True, kw_only=True):
 
     Attributes:
         ok: Whether nothing is missing, wrong or extra.
-        missing: URIs of committed files that do not exist; at most 10,000.
-        wrong: Files that differ from their record, with the reason; at most 10,000.
-        extra: URIs of files that the job did not write; at most 10,000. Known only if the destination was empty
-            before it.
+        missing: URIs of committed files that do not exist; at most 10,000, as in the next two. Each has a
+            count.
+        wrong: Files that differ from their record, with the reason.
+        extra: URIs of files that the job did not write. Known only if the destination was empty before it.
         job_id: The job that `_SUCCESS` describes.
         files: Number of files that were compared.
         committed: Number of files that the job committed.
         complete: Whether every file of the job could be compared: `_SUCCESS` names at most a hundred.
         file_list: URI of the complete list that was compared; empty if none was.
         remark: Why the complete list of the job was not compared, and what to give so that it is.
-        missing_count: Number of missing files.
-        wrong_count: Number of wrong files.
-        extra_count: Number of extra files.
     """
 
     ok: bool
@@ -290,7 +283,6 @@ def _named_files(marker: SuccessData, destination: StorePath) -> list[tuple[str,
 
 
 def _own_places(config: CommitterConfig, listed: ListedFiles) -> set[StorePath]:
-    """Returns the directories of reports and lists, which are no output."""
     texts = (config.summary_report_directory, config.diagnostics_manifest_directory, config.file_list_directory)
     places = {StorePath.of(text) for text in texts if text}
     return places | ({StorePath.from_uri(listed.uri).parent} if listed.uri else set())
@@ -329,12 +321,8 @@ async def _look_for_written_past(store: Store, destination: StorePath, wrong: Fi
 
 
 async def read_marker(store: Store, destination: StorePath, config: CommitterConfig, *, operation: str) -> SuccessData:
-    """Reads the `_SUCCESS` of a destination: one call.
-
-    Raises:
-        JobNotFoundError: There is none.
-        DestinationNotFoundError: The destination does not exist, or its bucket or container.
-        RecordError: It cannot be read, or is empty.
+    """Reads the `_SUCCESS` of a destination: one call. Raises `JobNotFoundError` without one, `RecordError` if
+    damaged.
     """
     path = destination / SUCCESS
     try:
@@ -366,10 +354,7 @@ class _Tree:
         self._own = own
 
     async def not_among(self, names: Repeats) -> Findings:
-        """Returns files that the job did not write: compared by hashes, with a second listing if some differ.
-
-        Only files of both listings count; beyond those that a report names, files of the first one.
-        """
+        """Returns files that the job did not write: compared by hashes, with a second listing if some differ."""
         found = Findings()
         async with Repeats() as standing:
             async for uris in self._visible():

@@ -68,18 +68,15 @@ async def list_winners(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> Winners:
-    """Returns the files that count at a destination by its `_SUCCESS`: the only right way to read output of
-    `stocator`.
+    """Returns the files that count at a destination by its `_SUCCESS`: the only right way to read `stocator`'s
+    output.
 
     For other committers, if `_SUCCESS` names every file, or a complete list below the destination (or in
     `config.file_list_directory`). Nothing is listed: one call, one for 100,000 files of a list, and with
     `check` one look a file. Files outside the destination are accepted only below `config.absolute_roots`.
 
     Args:
-        dest: The destination.
         check: Check that each file exists, with the committed length.
-        storage_options: Options of its store.
-        config: See above.
 
     Raises:
         JobNotFoundError: There is no `_SUCCESS`.

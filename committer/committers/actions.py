@@ -73,8 +73,8 @@ class RenameAction(PublishAction):
 
 
 async def _sync(context: StageContext, directories: Iterable[StorePath]) -> None:
-    """Syncs destination directories to disk, after that of the superseded files: a power loss leaves a file in
-    both places, not in neither.
+    """Syncs destination directories to disk, superseded files first: a power loss leaves a file in both, not in
+    neither.
     """
     if not context.durable:
         return
@@ -146,7 +146,6 @@ async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
 
 
 async def _left(state: CommitState) -> set[str]:
-    """Returns the directories of the files that were moved aside."""
     left = directories_of(state.blocking) | await state.targets.directories()
     return left | await state.superseded.directories()
 

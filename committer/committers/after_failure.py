@@ -116,7 +116,6 @@ def _is_over(call: JobCall, now: Position) -> bool:
 
 
 def _is_of_another_decision(call: JobCall, now: Position) -> bool:
-    """Returns whether the stored decision differs from the one that this driver carries out."""
     carried = call.decision
     if carried is None or carried.decision != "commit":
         return False

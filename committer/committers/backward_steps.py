@@ -168,9 +168,7 @@ async def close_job(context: StageContext) -> None:
 
 
 async def remove_rest(call: JobCall, position: Position) -> Led:
-    """Removes what a dead removal or a closed setup left; keeps an ended job's directory if cleanup is left to
-    others.
-    """
+    """Removes what a dead removal or a closed setup left; an ended job may leave cleanup to others."""
     context, decision = call.context, position.decision
     if position.found is not None:
         await refuse_links(context.store, position.found, operation="cleanup")

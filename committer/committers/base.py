@@ -39,16 +39,15 @@ _log = job_logger("committer.committers")
 class Committer(ABC):
     """Base class of committers: where tasks write, what they record, and which action publishes the files.
 
-    A subclass defines these three (docs/writing-a-committer.md). The rest is shared: the job-commit core decides,
-    publishes by the action and writes outcomes, so that any driver can continue after another one died.
+    A subclass defines these three (docs/writing-a-committer.md). The job-commit core decides, publishes by the
+    action and writes outcomes, so that any driver can continue after another one died.
 
     Hadoop: ``OutputCommitter``, whose methods have their counterparts here under Python names.
 
     Attributes:
         name: The committer's name in options and records.
         needs: Capabilities that the store must have, each with a description.
-        action: How the job's files become visible.
-        listed_layout: Where a job with delivery by listing keeps its files; by message the layout is `JobLayout`.
+        listed_layout: The layout of jobs with delivery by listing; by message it is `JobLayout`.
         unsafe: The guarantee that this committer does not give, in a few words; empty for the others.
         is_commit_repeatable: Whether another driver can finish a job commit that died.
         is_recovery_supported: Whether a driver that lost a task's message can recreate it.
@@ -64,13 +63,7 @@ class Committer(ABC):
 
     @abstractmethod
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
-        """Returns the files of one run of a task attempt.
-
-        Args:
-            context: The job, with the attempt's own statistics.
-            identity: Which run of which attempt.
-            directory: The task attempt directory.
-        """
+        """Returns the files of one run of a task attempt; `context` has the attempt's own statistics."""
 
     def forms(self, spec: JobSpec) -> RecordForms:
         """Returns the format of the job's records; by default task manifests."""
@@ -135,11 +128,7 @@ class Committer(ABC):
             await AbortTask(context).run(request)
 
     async def recover_task(self, context: StageContext, task: int, attempt: int) -> TaskCommit:
-        """Recreates the message of a committed attempt from its record: at most 2 calls.
-
-        Raises:
-            TaskError: The attempt did not commit, or another attempt's commit replaced its record.
-        """
+        """Recreates the message of a committed attempt from its record, else raises `TaskError`: at most 2 calls."""
         layout, store = context.layout, context.store
         attempt_id = layout.task_attempt_id(task, attempt)
         candidates = [layout.manifest(task)]
@@ -170,7 +159,6 @@ class Committer(ABC):
         Raises:
             TaskCommitsRequiredError: Several attempts of a task committed.
             TaskMissingError: A task did not commit, or a task committed that the job does not have.
-            TaskError: A record was removed after it was listed.
         """
         layout = context.layout
         messages: dict[int, TaskCommit] = {}

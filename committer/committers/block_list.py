@@ -44,10 +44,9 @@ class BlockListAction(UploadAction):
 
 
 class BlockListCommitter(Committer):
-    """Committer for Azure storage accounts without hierarchical namespace.
+    """Committer for Azure storage accounts without hierarchical namespace; Hadoop has no such committer.
 
-    Tasks send blocks under each file's final name; job commit writes its block list in one call. Hadoop has no
-    such committer; the records are this engine's.
+    Tasks send blocks under each file's final name; job commit writes its block list in one call.
     """
 
     name = "block-list"

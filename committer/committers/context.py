@@ -34,9 +34,7 @@ async def open_context(
 ) -> StageContext:
     """Builds the context of one job in this process and checks its paths; no store call.
 
-    Args:
-        store: The store of the destination, without limits.
-        owned: Whether closing the context's store closes this one.
+    `store` has no limits yet; `owned` tells whether closing the context's store closes it.
     """
     if not spec.committer:
         spec = msgspec.structs.replace(spec, committer=suited_committer(store).name)

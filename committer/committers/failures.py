@@ -54,9 +54,7 @@ def definite_refusal(error: CommitterError) -> Refusal | None:
 
 
 def as_one(error: CommitterError) -> CommitterError:
-    """Merges failures into one error of their closest common class, so that a caller can catch it although two
-    workers met it.
-    """
+    """Merges failures into one error of their closest common class, which a caller can catch."""
     if not isinstance(error, MultipleError):
         return error
     first = error.causes[0]
@@ -301,9 +299,7 @@ _CLAUSE: Final = re.compile(rf"(; )?`[^`]*` {_ENDS}")
 
 @asynccontextmanager
 async def naming_the_end(context: StageContext) -> AsyncIterator[None]:
-    """Adds the call that aborts an undecided job to errors of an attached job's commit: one listing on such an
-    error.
-    """
+    """Adds the call that aborts an undecided job to errors of an attached job's commit: one listing each."""
     try:
         yield
     except _OF_THE_OUTPUT as error:

@@ -35,10 +35,8 @@ _LOOKS: Final = 5
 class FoundJob(NamedTuple):
     """A directory of a job's id, as its records describe it.
 
-    Attributes:
-        found: The entries of the directory.
-        live: Whether the setup record exists and the job was opened; True for a job of Hadoop's.
-        kept: Whether only the job's outcome is left, and kept.
+    `live` tells whether the setup record exists and the job was opened (always for Hadoop's); `kept` whether
+    only the outcome is left.
     """
 
     spec: JobSpec
@@ -55,11 +53,9 @@ async def find_job(
     config: CommitterConfig | None,
     half: bool = False,
 ) -> JobSpec:
-    """Returns the spec of a job that is live or keeps its outcome: a listing, and 3 calls for each directory of
-    the id.
+    """Returns the spec of a job that is live or keeps its outcome: a listing, and 3 calls a directory of the id.
 
     Args:
-        opened: The store of the destination, without limits.
         config: Its places outside the destination count; for a job without setup record all of it.
         half: Also finds a job that was never opened, or whose removal died.
     """
@@ -128,9 +124,8 @@ async def find_setup(opened: Store, known: JobSpec, *, config: CommitterConfig |
 
 
 async def find_layout(store: Store, dest: StorePath, job_id: str) -> JobLayout:
-    """Returns the layout of a job by its id: a listing, and 3 calls for each of several directories.
-
-    The job that is live or keeps its outcome comes first; without a directory it is a job of Hadoop's.
+    """Returns the layout of a job by its id, a live one first: a listing, and 3 calls for each of several
+    directories.
     """
     bare = layout_for(store, dest, job_id)
     try:
@@ -150,9 +145,7 @@ async def find_layout(store: Store, dest: StorePath, job_id: str) -> JobLayout:
 
 
 async def find_jobs(store: Store, dest: StorePath, job_id: str, *, config: CommitterConfig | None) -> list[FoundJob]:
-    """Reads each directory of a job's id, except those being made or removed. At most one is live or keeps its
-    outcome.
-    """
+    """Reads each directory of a job's id, except those being made or removed; at most one is live or kept."""
     layout = layout_for(store, dest, job_id)
     try:
         names = await list_job_directories(store, layout.temporary, job_id)
@@ -213,8 +206,8 @@ async def _read_hadoops(
 ) -> FoundJob | None:
     """Reads the directory of a job that Hadoop set up, or that a driver of this engine claimed from it.
 
-    Without a setup record the highest job attempt counts. Where writes create directories, a task that writes after its
-    job's cleanup leaves almost the same: there only a record or a task attempt of Hadoop's makes a job (1 call more).
+    Without a setup record the highest job attempt counts. Where writes create directories, a late task leaves
+    almost the same: there only a record or a task attempt of Hadoop's makes a job (1 call more).
     """
     layout = layout_for(store, dest, job_id)
     try:

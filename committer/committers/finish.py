@@ -50,9 +50,7 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
 
 
 async def clean_up(context: StageContext) -> tuple[bool, list[str]]:
-    """Removes task output, but not the records of the job's end; returns whether to remove the job, and uploads
-    left alone.
-    """
+    """Removes task output; returns whether the job is to be removed, and uploads left alone."""
     try:
         if context.config.cleanup_skipped:
             # Pending uploads cost money, and no listing of files shows them.
@@ -108,13 +106,9 @@ async def finish_committed(
     action: PublishAction,
     ended: Ended | None = None,
 ) -> Finished:
-    """Takes all steps after `outcome=committed`. Idempotent; a failure here leaves a committed job.
+    """Takes all steps after `outcome=committed`, idempotently; `ended` saves reads of what this driver knows.
 
-    Args:
-        ended: What this driver's `EndJob` found; the rest is read from the store.
-
-    Raises:
-        CommitterError: With `outcome="committed"`: the output is complete; `recover` finishes the rest.
+    An error has `outcome="committed"`: the output is complete, and `recover` finishes the rest.
     """
     job = _Committed(context, state, published)
     with saying_what_is_left(context):
@@ -145,11 +139,7 @@ class _Committed:
         self.kept = KeptList()
 
     async def look(self, ended: Ended | None) -> None:
-        """Reads what this driver does not know of the job's end.
-
-        Raises:
-            JobNotFoundError: Another driver took the last steps and removed the job.
-        """
+        """Reads what this driver does not know of the job's end."""
         context, decision = self._context, self._state.decision
         outcome, alone = (ended.outcome, ended.alone) if ended is not None else (None, None)
         if outcome is None:
@@ -210,10 +200,7 @@ async def _remove_emptied_directories(context: StageContext, state: CommitState)
 
 
 async def _keep_records(context: StageContext) -> None:
-    """Copies the job's records to the diagnostics directory; logs a failure.
-
-    As in Hadoop, but nothing is deleted there: a directory of that name may be another user's.
-    """
+    """Copies the job's records to the diagnostics directory; deletes nothing there, unlike Hadoop; logs a failure."""
     layout, store, other = context.layout, context.store, None
     try:
         directory = StorePath.of(context.config.diagnostics_manifest_directory)

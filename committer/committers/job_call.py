@@ -41,7 +41,6 @@ class JobCall:
     """State of one call for one job.
 
     Args:
-        context: The job, with the configuration that holds until a decision is read.
         force: The caller vouches that no other driver is alive, or that a listing counts.
         deciding: Inputs of the decision, if the caller commits the job.
 
@@ -53,7 +52,6 @@ class JobCall:
         refusal: The definite refusal for which the job is rolled back.
         aborted: Whether this driver cleaned up after a decision against the job.
         publishing: Whether this call began to publish, and the job has not ended.
-        started: When the call began, on the runtime's clock.
         proved: Whether this process has probed the store.
         overtaken: The failure before the decision or after the outcome, if another driver advanced the job.
     """
@@ -121,8 +119,8 @@ class JobCall:
     async def keep_old_files(self, state: CommitState) -> None:
         """Copies the lists of old files to this driver's disk, on stores where no fence stops its delayed moves.
 
-        Another driver may roll the job back and clean up meanwhile, with the decision's side files: then only
-        this driver knows what it moved aside. No call if there are few files; else one a side file.
+        Another driver may roll the job back and remove the side files: then only this driver knows what it
+        moved aside. No call if there are few files; else one a side file.
         """
         can = self.context.store.capabilities
         if can.atomic_directory_rename or not can.atomic_file_rename:
@@ -164,9 +162,9 @@ class JobCall:
     async def prove_abilities(self) -> None:
         """Probes the store once, and refuses one that cannot publish or roll back.
 
-        A disk's missing abilities show only in a trial; the process that set the job up tried already. On
-        stores where a write creates its parents nothing is tried: their capabilities are known, and the trial
-        could recreate the directory of a job that another driver cleans up.
+        A disk's missing abilities show only in a trial, which setup made in its process. Where a write creates
+        its parents nothing is tried: a trial could recreate the directory of a job that another driver cleans
+        up.
         """
         context = self.context
         if self.proved or context.store.capabilities.implicit_parents:
@@ -180,10 +178,8 @@ class JobCall:
         self.proved = True
 
     async def prove_batches(self, state: CommitState) -> None:
-        """Probes whether old files may be deleted in batches, if they are more than one call takes.
-
-        Only a driver that meets a job after its outcome has not probed yet. After a failed trial files are
-        deleted one by one.
+        """Probes whether many old files may be deleted in batches: a driver that meets a committed job has not
+        probed yet.
         """
         context = self.context
         can = context.store.capabilities
@@ -198,9 +194,8 @@ class JobCall:
                 await context.store.probe(context.layout.job_attempt_directory)
 
     async def prove_joined(self) -> None:
-        """Probes the store for a job that Hadoop set up, and refuses one that cannot publish or roll back.
-
-        Hadoop's committer needs less of a store: without the probe, another job's file could be replaced.
+        """Probes the store for a job that Hadoop set up: its committer needs less, and could replace another
+        job's file.
         """
         if self.proved or not self.context.spec.hadoop or not self.action.needs:
             return

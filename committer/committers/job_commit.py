@@ -95,11 +95,8 @@ class Turn:
 
         The driver has deleted its entry, so it excludes no other job meanwhile. The intent of its next try
         shows that it is alive. Each try has a new driver name: a delayed delete of an entry or intent must not
-        hit the next one. Each look costs one listing, and up to 3 calls an entry.
-
-        Raises:
-            DestinationBusyError: `busy_timeout` is over, counted from the first try; or the withdrawal was not
-                complete.
+        hit the next one. Each look costs one listing, and up to 3 calls an entry. Raises `busy` after
+        `busy_timeout`.
         """
         context = self._call.context
         limit = context.config.busy_timeout or 0.0
@@ -164,18 +161,15 @@ class JobCommit:
         return report
 
     async def abort(self) -> bool:
-        """Decides against the job and removes it; returns whether it did.
-
-        Raises:
-            JobDecidedError: The job is decided to be committed; nothing was deleted.
+        """Decides against the job and removes it; returns whether it did. Raises `JobDecidedError` for a
+        decided job.
         """
         with audit(ji=self._context.layout.job_id), self._context.statistics.timed(names.JOB_STAGE_ABORT):
             return await _bring_to_end(JobCall(self._context, self._action, Wish.ABORT)) is not None
 
     async def check_recover(self, *, rollback: bool, force: bool) -> None:
-        """Raises what `recover` would raise from the job's position; changes nothing.
-
-        Not foreseen is what only a trial shows, and what would refuse the commit of an undecided job.
+        """Raises what `recover` would, except what only a trial or the commit of an undecided job shows;
+        changes nothing.
         """
         call = self._recovery(rollback=rollback, force=force)
         position = await call.look()

@@ -38,10 +38,7 @@ def refuse_unwritable_list(config: CommitterConfig) -> None:
 
 
 async def refuse_unwritable_places(context: StageContext) -> None:
-    """Refuses a job whose summary report or file list could not be written.
-
-    Writes and deletes an empty file in each directory: 3 calls a directory, none if the config names none.
-    """
+    """Refuses a job whose summary report or file list cannot be written: 3 calls a directory, for an empty file."""
     config = context.config
     asked = {text: name for name in _REPORT_PLACES if (text := getattr(config, name))}
     for text, name in asked.items():
@@ -94,10 +91,8 @@ class KeptList(NamedTuple):
 
 
 async def keep_list(context: StageContext, state: CommitState, *, fresh: bool) -> KeptList:
-    """Writes the list if the job asks for one; never raises a `CommitterError`.
-
-    Args:
-        fresh: Whether the job's records still exist; else another driver wrote the list, and it is looked up.
+    """Writes the list if the job asks for one, else finds another driver's (not `fresh`); never raises a
+    `CommitterError`.
     """
     config, layout = context.config, context.layout
     if not config.file_list_directory:

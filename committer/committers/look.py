@@ -20,12 +20,7 @@ _LOOKS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The standing of a job, and the records that prove it.
-
-    Attributes:
-        found: The entries of its directory; None if that is gone or was not listed.
-        ended: What this driver's `EndJob` found; None if another driver ended the job.
-    """
+    """The standing of a job, and the records that prove it; `ended` is what this driver's `EndJob` found."""
 
     standing: Standing
     found: JobDirectory | None = None
@@ -39,10 +34,6 @@ async def look_where_it_stands(context: StageContext) -> Position:
 
     The setup record is read last: a removal deletes it first. If it vanished since the listing everything is
     read again: the rest may be of a job that has ended since.
-
-    Raises:
-        RecordError: A record is damaged.
-        JobStateError: The directory changed at each of several looks.
     """
     for _look in range(_LOOKS):
         position = await _look_once(context)

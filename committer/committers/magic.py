@@ -76,9 +76,8 @@ def attempt_directory(layout: JobLayout) -> StorePath:
 
 
 def task_attempt_directory(layout: JobLayout, attempt_id: str) -> StorePath:
-    """Returns the directory where all runs of a task attempt record their files until it commits.
-
-    Hadoop's task commit and abort read and delete everything below its `__base`, by the attempt's id alone.
+    """Returns the directory where a task attempt's runs record files; Hadoop's commit and abort delete all in
+    its `__base`.
     """
     return attempt_directory(layout) / "tasks" / attempt_id
 
@@ -89,10 +88,10 @@ def run_directory(layout: JobLayout, attempt_id: str, nonce: str) -> StorePath:
 
 
 async def places_of_records(context: StageContext) -> list[StorePath]:
-    """Lists what names uploads in a job's magic directory: pending sets, attempts' directories, this engine's lists.
+    """Lists what names uploads in a job's magic directory: one listing, and three a job attempt.
 
     Of every job attempt: a later one of Hadoop's commits nothing of an earlier one, and one cleanup deletes
-    both. One listing, and three a job attempt.
+    both.
     """
     found: list[StorePath] = []
     for attempt in await children_of(context.store, attempts_directory(context.layout)):
@@ -147,9 +146,7 @@ class MessageForms(ManifestForms):
         super().__init__("magic", like_s3a=True)
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
-        """Returns the magic directory, where tasks that write by S3A's magic paths (Spark's own writers) leave
-        records; no call.
-        """
+        """Returns the magic directory, where Spark's own writers leave records by S3A's magic paths; no call."""
         return [FileStatus(attempts_directory(context.layout).parent, True, 0)]
 
 
@@ -262,10 +259,9 @@ _log = job_logger("committer.committers")
 
 
 class MagicCommitter(Committer):
-    """S3A's magic committer: a file is uploaded to its destination, and job commit completes the upload.
+    """S3A's magic committer, for stores with uploads and without renames: job commit completes open uploads.
 
-    For stores with uploads and without renames: Amazon S3 and compatible ones. By listing all that tasks leave
-    is in Hadoop's form, so that Java's tasks and drivers can take part; by message nothing is.
+    By listing all that tasks leave is in Hadoop's form, so that Java's tasks and drivers can take part.
     """
 
     name = "magic"
@@ -285,7 +281,7 @@ class MagicCommitter(Committer):
     async def newest_hadoop_attempt(self, store: Store, layout: JobLayout) -> int | None:
         """Returns the newest job attempt that a task of Hadoop's committed to: two listings.
 
-        Late tasks of this engine leave almost the same, but name their records by the job's id, Hadoop by
+        Late tasks of this engine leave almost the same, but name their records by the job's id, not
         MapReduce's.
         """
         try:

@@ -24,9 +24,8 @@ _NEEDS: Final = {
 
 
 class ManifestCommitter(Committer):
-    """Hadoop's manifest committer, with decisions and outcomes from which any driver can continue.
-
-    For stores that rename a file atomically without replacing: local disks, ADLS Gen2, and stores of your own.
+    """Hadoop's manifest committer, for stores that rename a file atomically without replacing; any driver can
+    continue.
     """
 
     name = "manifest"

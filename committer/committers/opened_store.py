@@ -27,9 +27,7 @@ def paced(
 ) -> PacedStore:
     """Wraps a store with limits that all jobs of the process share on its endpoint, and counts for one job or task.
 
-    Args:
-        owned: Whether closing it closes the store.
-        claim: Limits already claimed by another view of the same opened store.
+    `claim` has the limits of another view of the same opened store.
     """
     if claim is None:
         rate = config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
@@ -90,10 +88,9 @@ def fresh_statistics(context: StageContext) -> StageContext:
 
 
 def as_new_driver(context: StageContext) -> StageContext:
-    """Returns the same job as a new driver, for another try to commit it.
+    """Returns the same job as a new driver for another try, with the setup's statistics, as in Hadoop's reports.
 
-    A delayed request of an earlier try must not hit a record of this one. The statistics begin with the job's
-    setup, as in Hadoop's reports.
+    A delayed request of an earlier try must not hit a record of this one.
     """
     fresh = replace(fresh_statistics(context), driver=current_runtime().nonce())
     fresh.statistics.merge(context.statistics.snapshot().only(names.JOB_STAGE_SETUP))

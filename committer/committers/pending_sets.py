@@ -49,9 +49,6 @@ def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskM
     """Converts a pending set to a task manifest; its files' paths are not checked yet (G10).
 
     A file that another engine sent has no stamp: its etag proves it, which S3 computes from those of its parts.
-
-    Raises:
-        RecordError: It cannot be committed, or is of another job or bucket.
     """
     layout, source = context.layout, str(path)
     record = decode_pending_set(data, source=source)
@@ -134,11 +131,7 @@ def pending_of(context: StageContext, identity: AttemptIdentity, file: WrittenFi
 
 
 def target_of(layout: JobLayout, pending: PendingCommit) -> StorePath:
-    """Returns the path of a recorded upload's file, not checked yet (G10).
-
-    Raises:
-        InvalidPathError: It is of another bucket, or its key is no path.
-    """
+    """Returns the path of a recorded upload's file, not checked yet (G10); refuses another bucket's."""
     destination, key = layout.destination, pending.destinationKey
     if pending.bucket != destination.authority:
         raise InvalidPathError(f"its bucket {pending.bucket!r} is not {destination.authority!r}", path=ascii(key))
@@ -161,9 +154,8 @@ def entry_of_pending(pending: PendingCommit) -> UploadEntry:
 
 
 def composite_etag(etags: tuple[str, ...]) -> str | None:
-    """Returns the etag that S3 gives a file of these parts: MD5 of their MD5s, and their number.
-
-    None if a part's etag is no MD5 (some encryptions): then nothing proves the file.
+    """Returns the etag that S3 gives a file of these parts (MD5 of MD5s, number); None if one is no MD5
+    (encryption).
     """
     if not all(map(_MD5.match, etags)):
         return None
@@ -207,8 +199,7 @@ _log = job_logger("committer.stages")
 async def uploads_of_set(context: StageContext, record: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
     """Yields path and id of the uploads that a pending set names: one read.
 
-    Damaged records, and paths outside destination and roots (G10), are skipped with a warning: such an upload
-    stays, and ``committer uploads list`` shows it.
+    Damaged records, and paths outside destination and roots (G10), are skipped with a warning.
     """
 
     def decode(data: bytes) -> Sequence[PendingCommit]:

@@ -52,13 +52,8 @@ from committer.stores.helpers import walk
 
 
 class Room(NamedTuple):
-    """The existing files that a job replaces.
-
-    Attributes:
-        superseded: Old files to remove.
-        links: Refusals because of links on the way to them.
-        refusal: The problem and the next step if other writers' metadata forbids the job; None otherwise.
-        metadata: Names of other writers' summary files that the job makes stale.
+    """The existing files that a job replaces; `refusal` is problem and next step if other writers' metadata
+    forbids the job.
     """
 
     view: DestinationView
@@ -103,10 +98,10 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
 async def _add_summaries(
     context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
 ) -> list[str]:
-    """Adds stale summary files of directories that the job changes to the old files; returns their names.
+    """Adds stale summary files of changed directories to the old files; one listing a symlink manifest's directory.
 
     Excludes no other job: of two jobs that add files at once, the first to publish removes a summary that both
-    found. Cost: one listing for each directory of a symlink manifest.
+    found.
     """
     fold = NameFolding(context.store.capabilities).fold
     found = {name: status for name, status in view.summaries.items() if fold(name.rpartition("/")[0]) not in listed}
@@ -126,11 +121,7 @@ async def _add_summaries(
 async def _leave_out(
     superseded: Superseded, view: DestinationView, folding: NameFolding, *, listed_apart: bool
 ) -> None:
-    """Removes from the old files those that a file at the same name replaces.
-
-    Args:
-        listed_apart: Whether old files were listed before the names of new ones were known.
-    """
+    """Removes old files that a file at the same name replaces; `listed_apart` if new names were not known before."""
     async with Matches[bool](bool) as replaced:
         await replaced.note(folding.fold_all([*view.blocking]), [True] * len(view.blocking))
         if listed_apart and superseded.facts:
@@ -140,10 +131,7 @@ async def _leave_out(
 
 
 async def _links_named(context: StageContext, written: Collection[str]) -> list[str]:
-    """Returns refusals for links on the way to superseded directories that the job does not write to.
-
-    Old files behind such a link belong to another directory. At most one call, and one a root.
-    """
+    """Returns refusals for links on the way to superseded directories: files behind a link are another directory's."""
     layout, fold = context.layout, NameFolding(context.store.capabilities).fold
     gone_through = {fold(directory) for directory in with_ancestors(sorted(written), layout.roots)}
     named = [name for name in context.config.superseded_directories if fold(name) not in gone_through]
@@ -165,9 +153,7 @@ async def _links_named(context: StageContext, written: Collection[str]) -> list[
 async def _make_way(
     context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
 ) -> None:
-    """Inspects directories that files will replace; on stores without real directories the files below become
-    old ones.
-    """
+    """Inspects directories that files replace; without real directories the files below become old ones."""
     standing = sorted(view.targets.directories)
     if not standing or context.config.existing_target != "replace":
         return
@@ -182,13 +168,7 @@ _FEW_STEPS = 3
 
 @dataclass(slots=True)
 class Prepared:
-    """Everything known before the decision.
-
-    Attributes:
-        view: The existing entries of the destination.
-        superseded: Old files to remove.
-        metadata: Names of other writers' summary files that the job makes stale and removes.
-    """
+    """Everything known before the decision; `superseded` are old files to remove, `metadata` stale summary files."""
 
     loaded: LoadedRecords
     files: PlannedFiles
@@ -209,8 +189,7 @@ async def find_refs(
 ) -> list[RecordRef]:
     """Returns the winning records: those that messages name, or that a listing finds.
 
-    Messages cost no call: `check_attempt_records` checks later that their records exist. Refuses a wrong number
-    of tasks, and records in a place that the caller did not name; for `taking` see `RecordForms.list_records`.
+    Messages cost no call: `check_attempt_records` checks later that their records exist.
     """
     refuse_records_out_of_sight(context)
     refs = refs_of_messages(context, task_commits) if task_commits is not None else None
@@ -249,9 +228,6 @@ async def prepare(
         copy_records: Copy records to side files of the decision.
         prove: Probes the store; called if replaced files would be kept by hard links.
         excludes: Exclude other jobs whose scopes meet: the caller commits.
-
-    Raises:
-        DestinationBusyError: A job with a meeting scope is committing.
     """
     loaded = await LoadRecords(context, copies=copy_records).run(refs)
     try:
@@ -325,7 +301,6 @@ async def _look_at_destination(
 
 
 async def _refuse_reused_names(view: DestinationView, superseded: Superseded, conflicts: Conflicts) -> None:
-    """Refuses to delete old files by names that a program may use again."""
     names = [name for name in view.blocking if not is_used_once(name)]
     async for facts in superseded.facts.batches():
         names.extend(fact.path for fact in facts if not is_used_once(fact.path))
@@ -370,8 +345,7 @@ def _roots_written(context: StageContext, loaded: LoadedRecords) -> tuple[str, .
 async def promotions_of(context: StageContext, prepared: Prepared) -> list[Promotion]:
     """Returns the directories to rename as a whole; none if that saves no calls, or is not allowed.
 
-    By default without attempts whose writers may still be writing: programs that were given a path, other
-    engines' tasks.
+    By default without attempts that may still be written: by programs with a path, or by another engine.
     """
     wanted, layout, store = context.config.promote_directories, context.layout, context.store
     loaded, absent = prepared.loaded, prepared.view.absent

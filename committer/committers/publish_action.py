@@ -13,14 +13,10 @@ from committer.stages.undo.roll_back import RollBack
 
 
 class PublishAction(ABC):
-    """Base class of publish actions.
+    """Base class of publish actions, which make files visible from the decision up to the outcome; without state.
 
-    The job-commit core decides, ends, recovers and cleans up; the action does what is in between. Each method
-    may run again, or beside another driver of the same job, and then does what is left to do. It holds no state
-    of a job.
-
-    Attributes:
-        needs: Capabilities that a probe can show to be missing, as in `Committer.needs`.
+    Each method may run again, or beside another driver of the same job, and then does what is left to do.
+    `needs` are capabilities that a probe can show to be missing, as in `Committer.needs`.
     """
 
     needs: Mapping[str, str] = {}

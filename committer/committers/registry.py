@@ -35,11 +35,7 @@ _registered: dict[str, type[Committer]] = {}
 
 
 def register_committer(kind: type[Committer]) -> None:
-    """Registers a committer class under its name in this process; each process of its jobs must do so.
-
-    Raises:
-        ValueError: A committer of this library has that name.
-    """
+    """Registers a committer class under its name in this process; each process of its jobs must do so."""
     if kind.name in BUILT_IN:
         raise ValueError(f"a committer of this library is called {kind.name!r}")
     _registered[kind.name] = kind
@@ -56,11 +52,7 @@ def is_known(name: str) -> bool:
 
 
 def committer_for(name: str) -> Committer:
-    """Returns the committer of that name.
-
-    Raises:
-        UnsupportedError: There is none.
-    """
+    """Returns the committer of that name, else raises `UnsupportedError`."""
     if not isinstance(name, str):
         raise UnsupportedError(
             f"a committer is asked for by its name, not by a {type(name).__name__}",

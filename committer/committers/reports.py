@@ -42,8 +42,6 @@ class SaveReport(Stage[SuccessData, None]):
     """Stage that writes `summary-<job id>.json`. A failure is logged: it never changes a job's end.
 
     Args:
-        store: The report directory's store, which need not be the job's.
-        directory: The report directory; created when missing.
         only_if_absent: Keep an existing report: an abort must not hide why a commit failed.
 
     Preconditions: none.
@@ -126,10 +124,8 @@ def report_of(
 
 
 async def check_reported(context: StageContext) -> bool:
-    """Returns whether a removed job was committed, by its report: 1 or 2 calls, changes nothing.
-
-    Raises:
-        JobNotFoundError: No report of the job exists.
+    """Returns whether a removed job was committed, by its report (1 or 2 calls); raises `JobNotFoundError`
+    without one.
     """
     found = await _find_report(context)
     if found is None:
@@ -181,17 +177,9 @@ async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundErro
 async def report_of_finished(
     context: StageContext, started: float, kept: JobOutcome | None, *, decided: bool
 ) -> JobReport:
-    """Builds the report of a removed job from its summary, else from its own `_SUCCESS`, else from a kept outcome.
+    """Builds the report of a removed job: a kept outcome proves a commit; else its summary, else its own `_SUCCESS`.
 
-    A job with a kept outcome committed, whatever the others say.
-
-    Args:
-        started: When the call began, on the runtime's clock.
-        kept: The outcome that the job keeps, if any.
-        decided: Whether a commit decision was seen: then no record says how far the job came.
-
-    Raises:
-        JobNotFoundError: There is no report of this job.
+    Raises `JobNotFoundError` without any; `decided` tells that a commit decision was seen.
     """
     layout = context.layout
     if kept is None:

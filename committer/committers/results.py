@@ -22,8 +22,6 @@ class JobReport(Shown, frozen=True, kw_only=True):
 
     Attributes:
         success: Whether all of its output is at the destination.
-        job_id: The job's id.
-        committer: The committer's name.
         files_committed: Number of files that the job published.
         bytes_committed: Their bytes.
         directories_created: Number of directories that it created at the destination.
@@ -32,8 +30,7 @@ class JobReport(Shown, frozen=True, kw_only=True):
         statistics: Counts and durations under Hadoop's names, of tasks and job together.
         filenames: URIs of at most a hundred of the files; of all of them with `stocator`.
         uploads_left: Paths of at most a hundred pending uploads at the destination that began since the job was
-            set up.
-            They were left alone, since they may be another job's: no list and no name says that they are this
+            set up, and that no list or name assigns to it: they were left alone, since they may be another
             job's.
         file_list: URI of the complete list of its files, which `files` reads; empty if none was asked for
             (`CommitterConfig.file_list_directory`), or none could be written.
@@ -56,21 +53,14 @@ class JobReport(Shown, frozen=True, kw_only=True):
     file_list_problem: str = ""
 
     def files(self, *, storage_options: Mapping[str, object] | None = None) -> AsyncIterator[CommittedFile]:
-        """Yields every file that the job committed: ``async for file in report.files(): ...``; see
-        `committed_files`.
-        """
+        """Yields every committed file: ``async for file in report.files(): ...``; see `committed_files`."""
         return committed_files(self, storage_options=storage_options)
 
 
 def refuse_other_tasks(
     report: JobReport, destination: StorePath | str, asked: int | None, *, other_attempts: bool = False
 ) -> None:
-    """Refuses a commit of a committed job that asks for other tasks than the job has; no store call.
-
-    Args:
-        asked: Number of tasks of the commit; None if unknown.
-        other_attempts: Whether the commit names other attempts than those committed.
-    """
+    """Refuses a commit of a committed job that asks for other tasks than the job has; no store call."""
     # The report of a job that Java committed may not tell.
     committed = report.statistics.counters.get(names.COMMITTER_TASKS_COMPLETED)
     if not other_attempts and (None in (asked, committed) or asked == committed):
@@ -110,18 +100,13 @@ class CommitPlan(Shown, frozen=True, kw_only=True):
 async def committed_files(
     report: JobReport, *, storage_options: Mapping[str, object] | None = None
 ) -> AsyncIterator[CommittedFile]:
-    """Yields every file that a job committed, from its complete list: ``async for file in
-    committed_files(report): ...``.
+    """Yields every committed file from the complete list: ``async for file in committed_files(report): ...``.
 
-    100,000 files are in memory at a time; each such part costs one call.
-
-    Args:
-        report: The job's report; `JobReport.files` is the same.
-        storage_options: Options of the store that holds the list.
+    100,000 files are in memory at a time; each such part costs one call. `JobReport.files` is the same.
 
     Raises:
-        ConfigurationError: No list was written, see `JobReport.file_list_problem`; or it is Parquet, and
-            pyarrow is missing.
+        ConfigurationError: No list was written, see `JobReport.file_list_problem`; or pyarrow is missing for
+            Parquet.
         StoreNotFoundError: The list is gone.
         RecordError: It is damaged, or its totals differ from what was committed.
     """

@@ -29,17 +29,7 @@ class Standing(StrEnum):
 
 
 class Seen(NamedTuple):
-    """The records found in a job's directory.
-
-    Attributes:
-        anything: Whether it has any entry.
-        setup: Whether the setup record exists, looked for after the others.
-        opened: The content of `opened`; None if it does not exist.
-        intent: Whether a driver's intent exists.
-        decision: The decision; None if it does not exist.
-        outcome: The outcome; None if it does not exist.
-        kept: Whether the record of a kept outcome exists.
-    """
+    """The records found in a job's directory; the setup record is looked for after the others."""
 
     anything: bool = False
     setup: bool = False

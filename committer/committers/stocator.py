@@ -43,7 +43,7 @@ from committer.stores.uploads import UPLOADS
 def attempt_name(name: str, run: str) -> str:
     """Returns the object name of a file: ``a=1/p-0.csv`` -> ``a=1/p-0-attempt_<job>_m_000000_0-<nonce>.csv``.
 
-    Stocator's form, with the nonce added, so that two runs of one attempt id never share a name.
+    Stocator's form, with the nonce added: two runs of one attempt id never share a name.
     """
     return unique_name(name, run)
 
@@ -88,10 +88,7 @@ async def delete_objects(context: StageContext, paths: Iterable[StorePath]) -> N
 
 
 async def losing_runs(context: StageContext, runs: list[StorePath]) -> list[StorePath]:
-    """Returns the runs whose output does not count; none unless the job's end is known.
-
-    Three reads, and one for each winning task attempt that ran more than once.
-    """
+    """Returns the runs whose output does not count: three reads, and one for each winner that ran more than once."""
     setup, decision, outcome = await _fate(context)
     if setup is None:
         return []
@@ -175,11 +172,7 @@ class DirectForms(ManifestForms):
     names_all: bool = True
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
-        """Finds the objects of runs that lost.
-
-        One listing and 3 reads; for each such run one listing, a read for each part of its list, and a look for
-        each object.
-        """
+        """Finds the objects of runs that lost: one listing, 3 reads, and for each run its list and a look an object."""
         found: list[FileStatus] = []
         runs = await self.upload_lists(context)
         lost = await losing_runs(context, runs) if runs else []
@@ -319,8 +312,7 @@ class DirectAction(UploadAction):
 class RollBackObjects(RollBackUploads):
     """Stage that rolls a job back: creates the outcome, then deletes each winner's object if it is still the same.
 
-    No fence is needed: no driver makes a file visible, and a task attempt that continues writes under names of
-    its own.
+    No fence is needed: no driver makes a file visible, and a task attempt writes under names of its own.
 
     Cost: 2 calls a file; some 20 for `_SUCCESS`.
     """
@@ -337,13 +329,12 @@ class RollBackObjects(RollBackUploads):
 
 
 class StocatorCommitter(Committer):
-    """Committer that follows IBM Stocator: a file is an object at the destination as soon as its task closes
-    it. Unsafe.
+    """Committer that follows IBM Stocator: a closed file is an object at the destination at once. Unsafe.
 
-    For object stores: one put a file, nothing is renamed or completed later. The cost: a reader who lists the
+    For object stores: one put a file, nothing is renamed or completed later. But a reader who lists the
     destination sees files before the job is decided, those of failed attempts until a cleanup, and those of
-    earlier jobs. Only `_SUCCESS` tells which count: it names every file of the last job that committed, and
-    `committer.committed_files` reads it. Decision, outcome, recovery and rollback are those of every committer.
+    earlier jobs. Only `_SUCCESS` tells which count: it names every file of the last committed job, for
+    `committer.committed_files`.
     """
 
     name = "stocator"
@@ -363,11 +354,8 @@ class StocatorCommitter(Committer):
         return DirectFiles(context, identity)
 
     def choices(self, config: CommitterConfig) -> CommitterConfig:
-        """Refuses options that it cannot honour.
-
-        Raises:
-            UnsupportedError: A conflict mode would take running jobs' files for old ones; without `_SUCCESS`
-                nothing tells which files count; without cleanup those that do not count would stay.
+        """Refuses conflict modes, which would take running jobs' files for old ones, and no `_SUCCESS` or no
+        cleanup.
         """
         if config.conflict_mode != "append":
             _refuse(

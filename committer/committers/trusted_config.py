@@ -16,10 +16,7 @@ from committer.stages.base import StageContext
 
 
 def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> CommitterConfig:
-    """Returns a stored configuration, with the caller's places outside the destination (G10).
-
-    Rate and waiting time are the caller's too, if given: the store's limits may have changed.
-    """
+    """Returns a stored configuration with the caller's places outside the destination (G10), rate and waiting time."""
     paced_by = stored if given is None or (given.io_rate, given.azure_io_rate) == (None, None) else given
     return msgspec.structs.replace(
         stored,
@@ -41,13 +38,7 @@ def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> Co
 def refuse_roots_not_given(
     layout: JobLayout, stored: CommitterConfig, *, rollback: bool = False, force: bool = False
 ) -> None:
-    """Refuses a job that publishes below roots which the caller did not give (G10).
-
-    Args:
-        stored: The decision's configuration, with the roots that are written to.
-        rollback: Whether the job is to be rolled back; for the advice.
-        force: As given to `recover`; for the advice.
-    """
+    """Refuses a job that publishes below roots which the caller did not give (G10)."""
     missing = [root for root in stored.absolute_roots if not _is_given(layout, root)]
     if missing:
         recover = call(
@@ -68,9 +59,8 @@ def refuse_roots_not_given(
 
 
 def refuse_records_out_of_sight(context: StageContext) -> None:
-    """Refuses a job with task records in a place that the caller did not name (G10); no call.
-
-    An empty listing elsewhere would look like a job whose tasks wrote nothing.
+    """Refuses task records in a place that the caller did not name (G10): a listing elsewhere would be empty;
+    no call.
     """
     layout, told = context.layout, context.spec.records_at
     if not told or layout.keeps_elsewhere:

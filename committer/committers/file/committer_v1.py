@@ -53,8 +53,8 @@ _TRIES = 10
 class FileCommitterV1(FileOutputCommitter):
     """Committer that follows FileOutputCommitter's algorithm 1, for stores that rename directories atomically.
 
-    By listing, all that tasks leave is in Hadoop's layout, so that Java's tasks and drivers can take part. By message
-    nothing is: a message names one attempt, and Hadoop's layout knows only tasks.
+    By listing, Java's tasks and drivers can take part. By message they cannot: Hadoop's layout knows no
+    attempts.
     """
 
     name = "file-v1"
@@ -191,9 +191,7 @@ class FileCommitterV1(FileOutputCommitter):
 
 
 async def _whose(context: StageContext, layout: CommittedLayout, task: int, attempt: int, record: bytes) -> str | None:
-    """Returns the nonce of the run that committed; empty without a record, as for Hadoop's; None for another
-    attempt's.
-    """
+    """Returns the nonce of the run that committed; "" without a record (Hadoop's); None for another attempt's."""
     for child in await children_of(context.store, layout.attempts):
         run = layout.parse_attempt_record(child.path.name)
         if run is not None and run[0] == task:

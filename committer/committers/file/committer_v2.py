@@ -66,15 +66,14 @@ _ROUNDS = 5
 class MergeTask(Stage[TaskOutput, TaskCommit]):
     """Stage that renames each file to its destination, where readers see it, then saves the task's record.
 
-    With `existing_target="replace"` an old file or directory is replaced, as always in Hadoop. Else it is refused,
-    unless an earlier attempt of the same task left it.
+    With `existing_target="replace"` an old file or directory is replaced, as always in Hadoop. Else it is
+    refused, unless an earlier attempt of the same task left it.
 
     Preconditions: every file is closed; the job exists and is undecided.
-    Postconditions: every file is at its destination; the record under the task's or the attempt's name lists them.
-    Failure modes: with `outcome="partial"` or `"unknown"` some files are at the destination and stay there, whatever
-    becomes of the task and the job. This makes the algorithm unsafe.
-    Cost: one listing a directory, one write, one rename a file, and that of `CommitTask`; with `task_cleanup` one call
-    more.
+    Postconditions: every file is at its destination; the task's or attempt's record lists them.
+    Failure modes: with `outcome="partial"` or `"unknown"` some files are at the destination and stay there.
+    Cost: one listing a directory, one write, one rename a file, that of `CommitTask`; one call for
+    `task_cleanup`.
     Hadoop: ``FileOutputCommitter.commitTask``, ``mergePaths``.
     """
 
@@ -411,10 +410,8 @@ class FileCommitterV2(FileOutputCommitter):
     async def commit_job(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> JobReport:
-        """Commits the job, with `CommitterConfig.commit_attempts` tries after failed store calls, each as a new
-        driver.
-
-        Hadoop: ``FileOutputCommitter.commitJob``, which repeats after every failure.
+        """Commits the job with `CommitterConfig.commit_attempts` tries, each as a new driver (as Hadoop's
+        `commitJob`).
         """
         messages = None if task_commits is None else list(task_commits)
         attempts = context.config.commit_attempts

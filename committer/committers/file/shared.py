@@ -18,10 +18,9 @@ from committer.stores.helpers import children_of
 async def holds_output_of_jobs(
     store: Store, destination: StorePath, directory_name: DirectoryName, jobs: Collection[DirectoryName]
 ) -> bool:
-    """Returns whether a child of `_temporary` is an application attempt's and holds only output of jobs in `jobs`.
+    """Returns whether a child of `_temporary` is an application attempt's and holds only output of `jobs`.
 
-    No call for a name that is no number, or if there is no other job; else two listings, and a call for each
-    job.
+    No call for a name that is no number, or without other jobs; else two listings, and a call for each job.
     """
     name = directory_name.job_id
     if not name.isdecimal() or all(job.job_id.isdecimal() for job in jobs):

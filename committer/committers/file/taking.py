@@ -149,8 +149,8 @@ async def _put_each_back(context: StageContext, layout: CommittedLayout) -> None
 async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
     """Takes the directory of each committed task; returns their names.
 
-    It ends when it found nothing to take between two equal listings of what was taken: then no other driver
-    took or gave back in between.
+    It ends when two equal listings of what was taken enclose one without more: no driver took or gave back
+    meanwhile.
     """
 
     async def move(item: tuple[str, StorePath]) -> None:
@@ -201,9 +201,8 @@ async def _left_to_take(context: StageContext, layout: CommittedLayout, taken: s
 
 
 async def _make_tasks(context: StageContext, layout: CommittedLayout) -> None:
-    """Creates the directory `tasks` again, after a driver gave back what it had taken.
-
-    Where parents are created too, it may be inside a later job's directory: so the driver checks the job again.
+    """Creates `tasks` again after a return, and checks the job: the new parents may be inside a later job's
+    directory.
     """
     try:
         await check_job_stands(context, operation="take_tasks")
@@ -232,9 +231,7 @@ async def _replaced(context: StageContext, layout: CommittedLayout) -> dict[str,
 
 
 async def _last(context: StageContext, layout: CommittedLayout, task: str, paths: list[StorePath]) -> StorePath:
-    """Returns the directory that committed last, by its attempt's record. A delayed rename can move a later
-    commit aside.
-    """
+    """Returns the directory that committed last by its record: a delayed rename can move a later commit aside."""
     said: dict[bytes, float] = {}
     for child in await children_of(context.store, layout.attempts):
         run = layout.parse_attempt_record(child.path.name)
@@ -268,8 +265,8 @@ class FileForms(ManifestForms):
     names_directories: bool = False
 
     async def read(self, context: StageContext, path: StorePath) -> bytes:
-        """Reads a record: one listing for each directory of a task, one read for a copy. Equal bytes mean an
-        equal directory.
+        """Reads a record: one listing for each directory of a task, one read for a copy. Equal bytes mean equal
+        files.
         """
         layout = layout_of(context)
         if not layout.is_directory_of_task(path):

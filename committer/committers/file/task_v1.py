@@ -43,22 +43,20 @@ class _Ready:
 
 
 class CommitFileTask(Stage[TaskOutput, TaskCommit]):
-    """Stage that renames a task attempt's directory to its task's name. Of several committing attempts the last
-    wins.
+    """Stage that renames a task attempt's directory to its task's name; of several attempts the last wins.
 
-    The directory's content is what the task commits, for Hadoop's driver too. So unfinished files are deleted
-    first, and finished files must be as they were closed. A driver writes its intent before it takes
-    directories; a task looks for one after its rename. So one of the two sees the other: a commit that returns
-    is part of the job.
+    The directory's content is what the task commits, for Hadoop's driver too: unfinished files are deleted
+    first. A driver writes its intent before it takes directories; a task looks for one after its rename. So one
+    of the two sees the other: a commit that returns is part of the job.
 
     Preconditions: every file is closed; the job exists, and no driver commits it.
-    Postconditions: the directory has the task's name; a record under the attempt's name tells whose it is. An
-    earlier commit of the task was moved aside. With `durability="fsync"` all survives a power loss.
+    Postconditions: the directory has the task's name; the attempt's record tells whose it is; earlier commits
+    are aside.
     Failure modes: the attempt did not commit; or, with `outcome="unknown"`, it may have.
-    Cost: one listing a directory, four looks at the job, one write, one rename; after an earlier commit two
-    renames more.
-    Hadoop: ``FileOutputCommitter.commitTask``, which deletes the earlier directory first: for a moment neither
-    exists.
+    Cost: one listing a directory, four looks at the job, one write, one rename; two more renames after an
+    earlier commit.
+    Hadoop: ``FileOutputCommitter.commitTask``, which deletes the earlier directory first: a moment without
+    either.
     """
 
     name = statistic = names.TASK_STAGE_COMMIT
@@ -245,9 +243,8 @@ class AbortFileTask(AbortTask):
     async def _take_back(self, value: AbortRequest, layout: CommittedLayout, attempt_id: str, told: bytes) -> None:
         """Removes a task's commit, if it is the one that a record describes.
 
-        It is first moved to where a job commit still finds it, and compared there. A job commit that begins
-        then takes all of it, or the second rename removes it: it is never deleted where a job commit could take
-        half.
+        It is first moved to where a job commit still finds it, and compared there: a job commit never finds
+        half of it.
         """
         task, token = layout.task_id(value.task), self.context.runtime.nonce()
         committed, aside = layout.manifests / task, layout.replaced(task, token)

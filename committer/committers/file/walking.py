@@ -19,8 +19,8 @@ async def manifest_of_directory(
 ) -> TaskManifest:
     """Builds the task manifest of a directory.
 
-    Empty directories are included, as in Hadoop's merge, except reserved ones: libraries that take the task
-    directory for a job's create those.
+    Empty directories count, as in Hadoop's merge; reserved ones do not: some libraries take this for a job's
+    directory.
     """
     layout = context.layout
     task = task_name or directory.name

@@ -99,10 +99,7 @@ def placed_layout(spec: JobSpec) -> PlacedLayout | None:
 
 
 class PlacedForms(ManifestForms):
-    """Record format of pending sets in the caller's place, where Hadoop's tasks and drivers look for them.
-
-    A decision rests on copies at the destination. If the caller did not name the place, it is not read.
-    """
+    """Record format of pending sets in the caller's place, which is not read unless the caller named it."""
 
     names_directories = False
 
@@ -141,12 +138,7 @@ class PlacedForms(ManifestForms):
 
 
 async def join_hadoop(committer: Committer, context: StageContext, needs: Mapping[str, str]) -> StageContext:
-    """Claims a job that Hadoop set up: some 12 calls when first joined, else about 9.
-
-    Raises:
-        JobNotFoundError: It does not exist.
-        JobStateError: It was joined with another committer or place.
-    """
+    """Claims a job that Hadoop set up: some 12 calls when first joined, else about 9."""
     layout, config = context.layout, committer.choices(context.config)
     spec = msgspec.structs.replace(context.spec, hadoop=False, records_at=layout.manifests.uri, config=config)
     context = replace(context, config=config)
@@ -184,13 +176,10 @@ _NEEDS: Final[Mapping[str, str]] = {
 class StagingCommitter(Committer):
     """Base class of the staging committers, for stores with uploads and without renames.
 
-    A task attempt keeps its files on a disk of its machine; its commit sends them, and saves a record of the
-    uploads, which job commit completes. The records are this engine's, in the job's directory; or by listing
-    Hadoop's, in a place that the caller names, where Java's tasks and drivers can take part. Decision and
-    outcome are always at the destination.
-
-    Attributes:
-        scope: The scope of conflict modes, unless the caller gives one.
+    A task attempt keeps its files on a disk of its machine; its commit sends them, and job commit completes the
+    uploads. By listing the records may be Hadoop's, in a place that the caller names, where Java's tasks and
+    drivers can take part. Decision and outcome are always at the destination. `scope` is the default scope of
+    conflict modes.
     """
 
     scope: SupersededScope
@@ -261,11 +250,8 @@ class StagingCommitter(Committer):
         return replace(made, records=context.records)
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
-        """Claims the job for this engine by a setup record.
-
-        Raises:
-            ConfigurationError: The caller did not name the place of its task records.
-            JobNotFoundError: It does not exist.
+        """Claims the job for this engine by a setup record; refuses if the caller did not name the place of
+        task records.
         """
         if not context.layout.keeps_elsewhere:
             raise _no_place(context)
@@ -346,10 +332,9 @@ class DirectoryCommitter(StagingCommitter):
 
 
 class PartitionedCommitter(StagingCommitter):
-    """S3A's committer `partitioned`: conflict modes concern each partition that is written to.
+    """S3A's committer `partitioned`: conflict modes concern each directory that receives files, with all below it.
 
-    A partition is a directory that receives files, with all below it; files directly in the destination are
-    always added.
+    Files directly in the destination are always added.
     """
 
     name = "partitioned"

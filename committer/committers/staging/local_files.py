@@ -54,13 +54,9 @@ class DiskState(NamedTuple):
 
 
 class DiskWriter(FileWriter):
-    """Writer of a file on a disk of this machine, open only while a block is written: a task may write
-    thousands at once.
+    """Writer of a file on this machine's disk, open only while a block is written: a task may write thousands.
 
-    Args:
-        path: Where the file is kept.
-        target: The file's destination, for errors.
-        runtime: Where threads come from.
+    `target` is the file's destination, for errors.
     """
 
     def __init__(self, path: str, target: StorePath, runtime: Runtime) -> None:
@@ -101,12 +97,7 @@ class DiskWriter(FileWriter):
 
 
 async def state_of(path: str, target: StorePath, runtime: Runtime) -> DiskState:
-    """Returns the current state of a file.
-
-    Raises:
-        VanishedError: It is gone.
-        TaskError: It is no regular file, or cannot be read.
-    """
+    """Returns the current state of a file; refuses a missing or irregular one."""
 
     def look() -> DiskState:
         found = os.lstat(path)
@@ -118,12 +109,7 @@ async def state_of(path: str, target: StorePath, runtime: Runtime) -> DiskState:
 
 
 async def blocks_of(path: str, state: DiskState, target: StorePath, runtime: Runtime) -> AsyncIterator[bytes]:
-    """Yields the content of a file, block by block.
-
-    Raises:
-        VanishedError: It is gone.
-        TaskError: It has changed since `state` was taken, or cannot be read.
-    """
+    """Yields the content of a file, block by block; refuses a file that changed since `state` was taken."""
     offset = 0
     while True:
         block = await _on_disk(runtime, partial(_read, path, state, offset), target)
@@ -206,11 +192,9 @@ def _remove(path: str) -> None:
 
 
 class LocalFiles(AttemptFiles):
-    """Files on a disk of this machine, uploaded when the task commits. Opening one costs one call, a look at
-    the job.
+    """Files on this machine's disk, uploaded when the task commits. Opening one costs one call, a look at the job.
 
-    A task commit sends each file to an upload that stays open. Uploads that begin together share one list. So
-    an attempt that fails earlier has sent nothing.
+    Uploads that begin together share one list. An attempt that fails before its commit has sent nothing.
     """
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:

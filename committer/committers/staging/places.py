@@ -35,11 +35,7 @@ _TRIES: Final = 10
 
 
 def make_run(config: CommitterConfig, layout: JobLayout, run: str) -> str:
-    """Creates the directory of one run of a task attempt where there is most free space; returns its path.
-
-    Raises:
-        TaskError: No directory can be created.
-    """
+    """Creates the directory of one run of a task attempt where there is most free space; returns its path."""
     failures: list[OSError] = []
     try:
         bases = sorted(_bases(config), key=_room_in, reverse=True)
