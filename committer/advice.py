@@ -1,7 +1,6 @@
 """Calls and pages that errors advise.
 
-An error names a complete call of the asyncio API in backticks; `blocking` and `committer.cli.text` translate
-it.
+An error names a complete call of the asyncio API in backticks; `blocking` and `committer.cli.text` translate it.
 """
 
 from __future__ import annotations

@@ -32,8 +32,7 @@ class DriverProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         host: Name of its machine.
         boot: Boot id of the kernel, and the namespaces in which process ids and start times mean the same.
-        pid: Its process id. A Python process that Spark's JVM started names the JVM; one on an executor names
-            none.
+        pid: Its process id. A Python process that Spark's JVM started names the JVM; one on an executor names none.
         started: When it started, in clock ticks after the boot.
         user: Name of its user.
         program: Name of its program, never with arguments.

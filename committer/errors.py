@@ -178,8 +178,7 @@ class JobUndecidedError(JobStateError):
     """No driver began to commit the job, so there is nothing to recover.
 
     Attributes:
-        delivery: How task commits reach the job's driver, ``listing`` or ``message``, and so how it can be
-            committed.
+        delivery: How task commits reach the job's driver, ``listing`` or ``message``, and so how it can be committed.
     """
 
     def __init__(self, message: str, *, delivery: str = "listing", operation: str = "", **told: Unpack[_Told]) -> None:
@@ -347,9 +346,8 @@ class StoreConflictError(StoreError):
 class StoreUploadNotFoundError(StoreError):
     """No such upload is pending; the call itself did nothing.
 
-    The upload was completed (by an earlier request whose response was lost, or by another driver), or aborted
-    (by another process or a lifecycle rule). S3's ``NoSuchUpload`` does not tell which; stamp and length of the
-    file do.
+    The upload was completed (by an earlier request whose response was lost, or by another driver), or aborted (by
+    another process or a lifecycle rule). S3's ``NoSuchUpload`` does not tell which; stamp and length of the file do.
     """
 
 

@@ -87,8 +87,7 @@ def check_relative(name: str) -> None:
     """Refuses a relative name that no store can hold.
 
     Raises:
-        InvalidPathError: It is no text, is empty or absolute, or has an empty, ``.`` or ``..`` segment or a
-            NUL.
+        InvalidPathError: It is no text, is empty or absolute, or has an empty, ``.`` or ``..`` segment or a NUL.
     """
     if not isinstance(name, str):
         raise InvalidPathError(

@@ -1,10 +1,9 @@
 """Loggers and audit contexts that name the job, task attempt and stage.
 
 Hadoop sends these with each request (``ji``, ``ta``, ``st``); here they are context variables, which every task
-started inside the block inherits. All loggers are below ``committer``. INFO: a job is opened, decided,
-published, ended, recovered, rolled back, aborted, removed by a cleanup. DEBUG: stages and task attempts.
-WARNING: a store that asks to slow down, calls that are sent again many times, and leftovers. Errors are raised,
-never only logged.
+started inside the block inherits. All loggers are below ``committer``. INFO: a job is opened, decided, published,
+ended, recovered, rolled back, aborted, removed by a cleanup. DEBUG: stages and task attempts. WARNING: a store that
+asks to slow down, calls that are sent again many times, and leftovers. Errors are raised, never only logged.
 """
 
 from __future__ import annotations

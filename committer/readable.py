@@ -23,8 +23,8 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 def clean(value: object) -> str:
     r"""Text that cannot move a cursor, change a colour, reorder or break a line.
 
-    A control character, a bidirectional mark, a line separator and half of a surrogate pair are written as Python
-    writes them (``\x1b``, ``\u202e``). A backslash stays as it is.
+    A control character, a bidirectional mark, a line separator and half of a surrogate pair are written as
+    Python writes them (``\x1b``, ``\u202e``). A backslash stays as it is.
     """
     text = str(value)
     if text.isascii() and text.isprintable():

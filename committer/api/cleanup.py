@@ -418,8 +418,7 @@ async def cleanup(
         MultipleError: With `force` also if the last steps of the job `job_id` failed for a reason that may
         pass: it was not removed.
         ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
-        JobDecidedError: The job `job_id` is decided to be committed and has not ended, or its last steps are
-            not done.
+        JobDecidedError: The job `job_id` is decided to be committed and has not ended, or its last steps are not done.
         OutcomeKeptError: The job `job_id` committed, and its outcome is kept. Nothing was changed.
         JobNotFoundError: There is no such job.
         StoreLinkError: A link is in the place of `_temporary`, or of a directory or record of the job `job_id`.

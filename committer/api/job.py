@@ -419,9 +419,8 @@ class Job(OneProcess):
         Raises:
             TaskCommitsRequiredError: Other attempts committed too, and no messages name the winners; or with
                 `from_attempts` several attempts of a task committed. The job stays undecided.
-            TaskMissingError: The tasks that committed differ from those asked for, `task_commits` leaves out a
-                task that committed in this Job, or an earlier commit decided the job with other tasks (see
-                `outcome`).
+            TaskMissingError: The tasks that committed differ from those asked for, `task_commits` leaves out a task
+                that committed in this Job, or an earlier commit decided the job with other tasks (see `outcome`).
             PreflightError, TargetExistsError, DestinationBusyError: Nothing was published.
             JobDecidedError: The job was aborted.
             JobRolledBackError: It was decided, then rolled back.

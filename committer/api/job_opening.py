@@ -57,9 +57,8 @@ def open_job(
             return values, whose commit then names the winners.
         config: The job's options: a `CommitterConfig`, or a mapping by field, as every function takes them.
         storage_options: Options of the store.
-        progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every
-            five seconds, on standard error; a callable gets each event, on the event loop, and must return at
-            once.
+        progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
+            seconds, on standard error; a callable gets each event, on the event loop, and must return at once.
         listeners: Called with each event of the job's progress. With these or `progress`, one listing every
             five seconds counts the committed tasks until the job ends or is closed.
 
@@ -67,8 +66,7 @@ def open_job(
         JobExistsError: The id is in use at this destination.
         UnsupportedError: The store cannot do what the committer needs.
         InvalidPathError: The destination is inside a directory where other jobs work.
-        ConfigurationError: An argument cannot be honoured, or a report that `config` asks for cannot be
-            written.
+        ConfigurationError: An argument cannot be honoured, or a report that `config` asks for cannot be written.
     """
     if delivery not in ("listing", "message"):
         raise ConfigurationError(

@@ -70,9 +70,8 @@ async def recover(
         rollback: Roll a decided commit back instead of finishing it; abort an undecided job.
         force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what
             a listing finds although no driver began to.
-        config: The places of reports and kept records, `absolute_roots`, and the rate of calls from this
-            process. All other options are those of the setup: a stored record may not name a place outside the
-            destination (G10).
+        config: The places of reports and kept records, `absolute_roots`, and the rate of calls from this process. All
+            other options are those of the setup: a stored record may not name a place outside the destination (G10).
         progress: As for `open_job`; `listeners` are called with each event of progress.
 
     Raises:
@@ -183,10 +182,9 @@ async def settle(
 ) -> JobReport | None:
     """Ends what an earlier run of a job id left, and reports whether that id is committed.
 
-    Call it before `open_job` for a job that may run again under its id. A job that is decided to be committed
-    is finished, as by `recover`; an undecided one is aborted and removed, as by `cleanup`. Drivers of a job are
-    the process that set it up, and each process that began to commit it. A process that only joined it is not
-    known.
+    Call it before `open_job` for a job that may run again under its id. A job that is decided to be committed is
+    finished, as by `recover`; an undecided one is aborted and removed, as by `cleanup`. Drivers of a job are the
+    process that set it up, and each process that began to commit it. A process that only joined it is not known.
 
     Cost: that of `recover`: 8 to 19 calls, by store, if no job of the id exists. For an undecided one the calls
     of `cleanup` and some 20 more, and one for each driver that began to commit it.
@@ -204,8 +202,7 @@ async def settle(
     Raises:
         JobExistsError: It is undecided, and its driver runs or may run: not of this machine, boot and
             container, or not recorded. Nothing was changed.
-        ConfigurationError: `older_than` is no age; or the job publishes below `absolute_roots` that were not
-            given.
+        ConfigurationError: `older_than` is no age; or the job publishes below `absolute_roots` that were not given.
         OutcomeUnknownError: See `next_step`; nothing was deleted.
         CommitterError: A decided job cannot be finished now, as `recover` says.
     """

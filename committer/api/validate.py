@@ -172,8 +172,7 @@ class ValidationReport(Shown, frozen=True, kw_only=True):
 
     Attributes:
         ok: Whether nothing is missing, wrong or extra.
-        missing: URIs of committed files that do not exist; at most 10,000, as in the next two. Each has a
-            count.
+        missing: URIs of committed files that do not exist; at most 10,000, as in the next two. Each has a count.
         wrong: Files that differ from their record, with the reason.
         extra: URIs of files that the job did not write. Known only if the destination was empty before it.
         job_id: The job that `_SUCCESS` describes.
@@ -209,15 +208,14 @@ async def validate(
     """Compares a destination with what its job committed: names, lengths, and in a destination that was empty,
     totals.
 
-    If the job wrote a complete list (`CommitterConfig.file_list_directory`), below the destination or in the
-    directory that `config` names again, every file is compared with that: one look a file, and one call for
-    100,000 of them. Else one look for each file that `_SUCCESS` names (at most a hundred). Files outside the
-    destination are checked only below `config.absolute_roots`. If the destination was empty before the job (and
-    nothing was written elsewhere), also one listing a directory, which finds extra files, and without a list
-    compares number and bytes of the files that `_SUCCESS` does not name. Memory stays flat: names are compared
-    by their hashes, on disk if there are many. If `_SUCCESS` names Hadoop's manifest committer and no committed
-    file, existing files are reported as wrong: it vouches for none of them (see
-    `names_manifest_committer_in_vain`).
+    If the job wrote a complete list (`CommitterConfig.file_list_directory`), below the destination or in the directory
+    that `config` names again, every file is compared with that: one look a file, and one call for 100,000 of them.
+    Else one look for each file that `_SUCCESS` names (at most a hundred). Files outside the destination are checked
+    only below `config.absolute_roots`. If the destination was empty before the job (and nothing was written
+    elsewhere), also one listing a directory, which finds extra files, and without a list compares number and bytes of
+    the files that `_SUCCESS` does not name. Memory stays flat: names are compared by their hashes, on disk if there
+    are many. If `_SUCCESS` names Hadoop's manifest committer and no committed file, existing files are reported as
+    wrong: it vouches for none of them (see `names_manifest_committer_in_vain`).
 
     Raises:
         JobNotFoundError: There is no `_SUCCESS`.
@@ -291,10 +289,9 @@ def _own_places(config: CommitterConfig, listed: ListedFiles) -> set[StorePath]:
 def names_manifest_committer_in_vain(marker: SuccessData) -> bool:
     """Returns whether a `_SUCCESS` of Hadoop's manifest committer counts no file.
 
-    With only the committer factory set, tasks of Spark's default commit protocol write straight to the
-    destination; the manifest committer finds nothing and reports success (observed with Spark 4.3.0 and
-    ``csv``, ``json``, ``text``, ``orc``). A job without output leaves the same. This engine's own reports are
-    excluded.
+    With only the committer factory set, tasks of Spark's default commit protocol write straight to the destination;
+    the manifest committer finds nothing and reports success (observed with Spark 4.3.0 and ``csv``, ``json``,
+    ``text``, ``orc``). A job without output leaves the same. This engine's own reports are excluded.
     """
     committed = files_committed(marker)
     return (

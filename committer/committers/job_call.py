@@ -162,9 +162,8 @@ class JobCall:
     async def prove_abilities(self) -> None:
         """Probes the store once, and refuses one that cannot publish or roll back.
 
-        A disk's missing abilities show only in a trial, which setup made in its process. Where a write creates
-        its parents nothing is tried: a trial could recreate the directory of a job that another driver cleans
-        up.
+        A disk's missing abilities show only in a trial, which setup made in its process. Where a write creates its
+        parents nothing is tried: a trial could recreate the directory of a job that another driver cleans up.
         """
         context = self.context
         if self.proved or context.store.capabilities.implicit_parents:

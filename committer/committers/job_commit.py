@@ -93,10 +93,9 @@ class Turn:
     async def wait(self, busy: DestinationBusyError, step: Step, position: Position) -> Led:
         """Waits until no live job that refused this one has an entry; returns this job's new position.
 
-        The driver has deleted its entry, so it excludes no other job meanwhile. The intent of its next try
-        shows that it is alive. Each try has a new driver name: a delayed delete of an entry or intent must not
-        hit the next one. Each look costs one listing, and up to 3 calls an entry. Raises `busy` after
-        `busy_timeout`.
+        The driver has deleted its entry, so it excludes no other job meanwhile. The intent of its next try shows that
+        it is alive. Each try has a new driver name: a delayed delete of an entry or intent must not hit the next one.
+        Each look costs one listing, and up to 3 calls an entry. Raises `busy` after `busy_timeout`.
         """
         context = self._call.context
         limit = context.config.busy_timeout or 0.0

@@ -90,8 +90,7 @@ def run_directory(layout: JobLayout, attempt_id: str, nonce: str) -> StorePath:
 async def places_of_records(context: StageContext) -> list[StorePath]:
     """Lists what names uploads in a job's magic directory: one listing, and three a job attempt.
 
-    Of every job attempt: a later one of Hadoop's commits nothing of an earlier one, and one cleanup deletes
-    both.
+    Of every job attempt: a later one of Hadoop's commits nothing of an earlier one, and one cleanup deletes both.
     """
     found: list[StorePath] = []
     for attempt in await children_of(context.store, attempts_directory(context.layout)):
@@ -281,8 +280,7 @@ class MagicCommitter(Committer):
     async def newest_hadoop_attempt(self, store: Store, layout: JobLayout) -> int | None:
         """Returns the newest job attempt that a task of Hadoop's committed to: two listings.
 
-        Late tasks of this engine leave almost the same, but name their records by the job's id, not
-        MapReduce's.
+        Late tasks of this engine leave almost the same, but name their records by the job's id, not MapReduce's.
         """
         try:
             attempts = [child.path.name async for child in store.list(attempts_directory(layout)) if child.is_directory]

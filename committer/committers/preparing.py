@@ -100,8 +100,7 @@ async def _add_summaries(
 ) -> list[str]:
     """Adds stale summary files of changed directories to the old files; one listing a symlink manifest's directory.
 
-    Excludes no other job: of two jobs that add files at once, the first to publish removes a summary that both
-    found.
+    Excludes no other job: of two jobs that add files at once, the first to publish removes a summary that both found.
     """
     fold = NameFolding(context.store.capabilities).fold
     found = {name: status for name, status in view.summaries.items() if fold(name.rpartition("/")[0]) not in listed}

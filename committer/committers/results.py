@@ -29,13 +29,11 @@ class JobReport(Shown, frozen=True, kw_only=True):
         duration_s: Seconds the call took.
         statistics: Counts and durations under Hadoop's names, of tasks and job together.
         filenames: URIs of at most a hundred of the files; of all of them with `stocator`.
-        uploads_left: Paths of at most a hundred pending uploads at the destination that began since the job was
-            set up, and that no list or name assigns to it: they were left alone, since they may be another
-            job's.
+        uploads_left: Paths of at most a hundred pending uploads at the destination that began since the job was set
+            up, and that no list or name assigns to it: they were left alone, since they may be another job's.
         file_list: URI of the complete list of its files, which `files` reads; empty if none was asked for
             (`CommitterConfig.file_list_directory`), or none could be written.
-        file_list_problem: Why the list that was asked for could not be written. The job is committed all the
-            same.
+        file_list_problem: Why the list that was asked for could not be written. The job is committed all the same.
     """
 
     success: bool
@@ -105,8 +103,7 @@ async def committed_files(
     100,000 files are in memory at a time; each such part costs one call. `JobReport.files` is the same.
 
     Raises:
-        ConfigurationError: No list was written, see `JobReport.file_list_problem`; or pyarrow is missing for
-            Parquet.
+        ConfigurationError: No list was written, see `JobReport.file_list_problem`; or pyarrow is missing for Parquet.
         StoreNotFoundError: The list is gone.
         RecordError: It is damaged, or its totals differ from what was committed.
     """

@@ -331,10 +331,9 @@ class RollBackObjects(RollBackUploads):
 class StocatorCommitter(Committer):
     """Committer that follows IBM Stocator: a closed file is an object at the destination at once. Unsafe.
 
-    For object stores: one put a file, nothing is renamed or completed later. But a reader who lists the
-    destination sees files before the job is decided, those of failed attempts until a cleanup, and those of
-    earlier jobs. Only `_SUCCESS` tells which count: it names every file of the last committed job, for
-    `committer.committed_files`.
+    For object stores: one put a file, nothing is renamed or completed later. But a reader who lists the destination
+    sees files before the job is decided, those of failed attempts until a cleanup, and those of earlier jobs. Only
+    `_SUCCESS` tells which count: it names every file of the last committed job, for `committer.committed_files`.
     """
 
     name = "stocator"

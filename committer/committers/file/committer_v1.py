@@ -53,8 +53,7 @@ _TRIES = 10
 class FileCommitterV1(FileOutputCommitter):
     """Committer that follows FileOutputCommitter's algorithm 1, for stores that rename directories atomically.
 
-    By listing, Java's tasks and drivers can take part. By message they cannot: Hadoop's layout knows no
-    attempts.
+    By listing, Java's tasks and drivers can take part. By message they cannot: Hadoop's layout knows no attempts.
     """
 
     name = "file-v1"

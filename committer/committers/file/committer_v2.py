@@ -72,8 +72,7 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
     Preconditions: every file is closed; the job exists and is undecided.
     Postconditions: every file is at its destination; the task's or attempt's record lists them.
     Failure modes: with `outcome="partial"` or `"unknown"` some files are at the destination and stay there.
-    Cost: one listing a directory, one write, one rename a file, that of `CommitTask`; one call for
-    `task_cleanup`.
+    Cost: one listing a directory, one write, one rename a file, that of `CommitTask`; one call for `task_cleanup`.
     Hadoop: ``FileOutputCommitter.commitTask``, ``mergePaths``.
     """
 

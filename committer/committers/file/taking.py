@@ -149,8 +149,7 @@ async def _put_each_back(context: StageContext, layout: CommittedLayout) -> None
 async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
     """Takes the directory of each committed task; returns their names.
 
-    It ends when two equal listings of what was taken enclose one without more: no driver took or gave back
-    meanwhile.
+    It ends when two equal listings of what was taken enclose one without more: no driver took or gave back meanwhile.
     """
 
     async def move(item: tuple[str, StorePath]) -> None:

@@ -55,8 +55,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
     Failure modes: the attempt did not commit; or, with `outcome="unknown"`, it may have.
     Cost: one listing a directory, four looks at the job, one write, one rename; two more renames after an
     earlier commit.
-    Hadoop: ``FileOutputCommitter.commitTask``, which deletes the earlier directory first: a moment without
-    either.
+    Hadoop: ``FileOutputCommitter.commitTask``, which deletes the earlier directory first: a moment without either.
     """
 
     name = statistic = names.TASK_STAGE_COMMIT

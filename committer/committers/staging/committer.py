@@ -177,9 +177,8 @@ class StagingCommitter(Committer):
     """Base class of the staging committers, for stores with uploads and without renames.
 
     A task attempt keeps its files on a disk of its machine; its commit sends them, and job commit completes the
-    uploads. By listing the records may be Hadoop's, in a place that the caller names, where Java's tasks and
-    drivers can take part. Decision and outcome are always at the destination. `scope` is the default scope of
-    conflict modes.
+    uploads. By listing the records may be Hadoop's, in a place that the caller names, where Java's tasks and drivers
+    can take part. Decision and outcome are always at the destination. `scope` is the default scope of conflict modes.
     """
 
     scope: SupersededScope
