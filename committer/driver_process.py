@@ -59,7 +59,7 @@ class DriverProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def this_driver(hidden: Collection[str] = ()) -> DriverProcess:
-    """Describes the process that drives a job which this process sets up or commits, without the `hidden` parts.
+    """Describes the driver process of this process's jobs, without the `hidden` parts.
 
     Reads `/proc` unless `is_known`: not for an event loop then.
     """

@@ -169,17 +169,11 @@ class JobStateError(JobError):
 
 
 class JobDecidedError(JobStateError):
-    """The job is decided the other way: it is committed and cannot be aborted, or is aborted and cannot be
-    committed.
-    """
+    """The job is decided the other way: to be committed, so it cannot be aborted, or the contrary."""
 
 
 class JobUndecidedError(JobStateError):
-    """No driver began to commit the job, so there is nothing to recover.
-
-    Attributes:
-        delivery: How task commits reach the job's driver, ``listing`` or ``message``, and so how it can be committed.
-    """
+    """No driver began to commit the job; `delivery` (``listing`` or ``message``) tells how it can be committed."""
 
     def __init__(self, message: str, *, delivery: str = "listing", operation: str = "", **told: Unpack[_Told]) -> None:
         super().__init__(message, operation=operation, **told)
@@ -236,9 +230,7 @@ class PreflightError(JobError):
 
 
 class TargetExistsError(PreflightError):
-    """A file or directory exists at the path of a file, and the job may not replace it: by its options, or
-    because another job works in that directory.
-    """
+    """A file or directory exists at the path of a file, and the job may not replace it."""
 
 
 class ValidationError(JobError):
@@ -291,9 +283,8 @@ class StoreNotFoundError(StoreError):
 
 
 class DestinationNotFoundError(StoreError):
-    """The bucket, the container or the destination does not exist.
-
-    Not a `StoreNotFoundError`: a mistyped destination must not be taken for an empty one.
+    """The bucket, the container or the destination does not exist: no `StoreNotFoundError`, since it may be
+    mistyped.
     """
 
 
@@ -312,8 +303,7 @@ class StoreIsADirectoryError(StoreError):
 class StoreLinkError(StoreError):
     """A symbolic link exists where a job has its directories and records; it was not followed.
 
-    This engine creates none there: another user did, or a task by hand. The link and its target were not
-    changed: look at both, and remove the link by hand.
+    This engine creates none there: another user did, or a task. Look at link and target, and remove the link by hand.
     """
 
     @classmethod
@@ -365,7 +355,7 @@ class StorePermissionError(StoreError):
 
 
 class StoreCrossDeviceError(StoreError):
-    """A rename would leave its volume; nothing was done. It is never turned into a copy.
+    """A rename would leave its volume; nothing was done, and it is never turned into a copy.
 
     Also if a deleted directory contains a mount point: then what is mounted, at `path`, was not changed.
     """

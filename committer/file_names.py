@@ -31,9 +31,8 @@ def check_file_name(name: str) -> str:
     """Returns `name` if it may be the destination of a file, relative to the job's destination.
 
     Raises:
-        InvalidPathError: It is empty, absolute, has an empty, ``.`` or ``..`` segment or a NUL, is not valid
-            Unicode, or has a reserved segment: ``_SUCCESS`` as its first, or a working directory at any depth
-            (see `working_directory_in`), since jobs may write to directories below.
+        InvalidPathError: A store cannot hold it (see `check_relative`), it is not valid Unicode, or it has a reserved
+            segment: ``_SUCCESS`` as its first, or a working directory at any depth, since jobs may write below.
     """
     check_relative(name)
     reserved = _reserved_in(name)
@@ -56,15 +55,10 @@ def is_file_name(name: object) -> bool:
 def check_absolute_name(name: str, roots: Collection[str]) -> str:
     """Returns `name`, an absolute path, if it may be the destination of a file outside the job's destination.
 
-    Names are reserved at every depth there: other jobs may write to any directory below a root.
-
-    Args:
-        name: Absolute, not escaped.
-        roots: Absolute paths, none of them below another.
-
     Raises:
-        InvalidPathError: It is strictly below none of `roots`, has an empty, ``.`` or ``..`` segment or a NUL,
-            is not valid Unicode, or has a segment below its root that is ``_SUCCESS`` or a working directory.
+        InvalidPathError: It is strictly below none of `roots` (none of which is below another), a store cannot
+            hold it, or a segment below its root is ``_SUCCESS`` or a working directory: other jobs may write to
+            any directory there.
     """
     check_relative(name[1:])
     root = root_of(name, roots)
@@ -84,10 +78,8 @@ def check_absolute_name(name: str, roots: Collection[str]) -> str:
 
 
 def check_relative(name: str) -> None:
-    """Refuses a relative name that no store can hold.
-
-    Raises:
-        InvalidPathError: It is no text, is empty or absolute, or has an empty, ``.`` or ``..`` segment or a NUL.
+    """Refuses a name that no store can hold: no text, empty, absolute, with an empty, ``.`` or ``..`` segment
+    or a NUL.
     """
     if not isinstance(name, str):
         raise InvalidPathError(
@@ -131,9 +123,8 @@ def root_of(name: str, roots: Collection[str]) -> str | None:
 
 
 def working_directory_in(name: str) -> str:
-    """Returns the first segment of a path that is a committer's working directory; empty without one.
-
-    The one rule for what belongs to jobs: ``_temporary``, ``__magic`` and ``__magic_job-*``, at any depth.
+    """Returns the first segment that is a committer's working directory, the one rule for what belongs to jobs;
+    or "".
     """
     found = _WORKING_DIRECTORY.search(name) if "_" in name else None
     return found[1] if found is not None else ""
@@ -168,16 +159,12 @@ def is_reserved(name: str) -> bool:
 
 
 def may_be_reserved(names: list[str]) -> bool:
-    """Returns whether any of many relative names may be `is_reserved`; False is certain, without a look at each
-    name.
-    """
+    """Returns whether any of many relative names may be `is_reserved`, without a look at each; False is certain."""
     return "\n_" in (text := "\n".join(("", *names))) or "/_" in text
 
 
 def working_part(path: str) -> int:
-    """Finds the first working directory in an absolute path: the index of its slash, or -1. No link should be
-    below it.
-    """
+    """Finds the first working directory in an absolute path: the index of its slash, or -1."""
     found = _WORKING_DIRECTORY.search(path) if "/_" in path else None
     return found.start() if found is not None else -1
 
@@ -217,13 +204,9 @@ def unescape_path_name(text: str) -> str:
 
 
 def partition_directory(partition: Iterable[tuple[str, str | None]]) -> str:
-    """Returns the directory name of a partition, such as ``year=2026/at=10%3A00``; columns and values are escaped.
+    """Returns the escaped directory name of a partition, such as ``year=2026/at=10%3A00``, outermost column first.
 
-    Args:
-        partition: Column and value, outermost first. None and the empty string both read back as null.
-
-    Raises:
-        InvalidPathError: A column has no name.
+    None and the empty string both read back as null.
     """
     names = []
     for column, value in partition:

@@ -65,15 +65,7 @@ _HADOOP_JOB_ID = re.compile(r"job_([A-Za-z0-9]+_\d+)\Z")
 
 
 def check_job_id(job_id: object, operation: str = "open_job", shown_by: str = "") -> str:
-    """Returns `job_id` if it can name a job.
-
-    Args:
-        operation: The call that it was given to.
-        shown_by: The call that lists existing ids; empty for a new job.
-
-    Raises:
-        ConfigurationError: It does not match ``[A-Za-z0-9][A-Za-z0-9._-]{0,127}``.
-    """
+    """Returns `job_id` if it can name a job, else raises `ConfigurationError`; `shown_by` is a call that lists ids."""
     if not isinstance(job_id, str) or not is_job_id(job_id):
         raise ConfigurationError(
             f"a job id is 1 to 128 of A-Z a-z 0-9 . _ - and starts with a letter or digit, not {job_id!r}",
@@ -143,8 +135,6 @@ class JobLayout:
     `_place_own`, and sets `beside_prefix`, `record_suffix` and `record_kind`.
 
     Args:
-        destination: The directory the job writes to.
-        job_id: The job's id.
         job_attempt: Hadoop's job attempt number; 0 except for jobs that Hadoop set up.
         roots: Directories outside the destination, in the same store, that the caller lets the job write to.
         setup: The nonce of the setup: `JobSpec.setup`.
@@ -153,7 +143,6 @@ class JobLayout:
         beside_prefix: Prefix of the name of a job's directory among the output, before the job's id; empty
             without one.
         record_suffix: Suffix of the name of a record under its task's name.
-        record_kind: What such a record is called.
         hidden: Prefix of the names of other files beside records without a suffix.
         keeps_elsewhere: Whether records are in a place that the caller named, perhaps on another store.
         record_root: The job's directory in that place; None if records are at the destination.
@@ -175,10 +164,6 @@ class JobLayout:
         removed: The name of `job_directory` before it is deleted.
         roots: Their absolute paths, without those below another.
         beside: The job's directory among the output, which Hadoop's committer may have made; None without one.
-
-    Raises:
-        InvalidPathError: A root is relative, or of another store.
-        ConfigurationError: The setup's name cannot be part of a path.
     """
 
     beside_prefix: ClassVar[str] = ""
@@ -277,9 +262,7 @@ class JobLayout:
         return layout
 
     def target(self, name: str) -> StorePath:
-        """Returns the path of a name: below the destination, or an absolute path of its store; "" is the
-        destination.
-        """
+        """Returns the path of a name: below the destination (itself for ""), or an absolute path of its store."""
         if name[:1] == "/":
             return StorePath(self.destination.scheme, self.destination.authority, name)
         return self.destination / name if name else self.destination
@@ -289,11 +272,7 @@ class JobLayout:
         return path.relative_to(self.destination) if path.is_under(self.destination) else path.path
 
     def absolute(self, place: str | os.PathLike[str] | StorePath) -> str:
-        """Returns the absolute path of a URI of the destination's store, or of a path in it.
-
-        Raises:
-            InvalidPathError: It is relative, or of another store.
-        """
+        """Returns the absolute path of a URI of the destination's store, or of a path in it; refuses any other."""
         destination = self.destination
         if isinstance(place, StorePath):
             path = place
@@ -372,9 +351,7 @@ class JobLayout:
         return (task, attempt, nonce) if self.attempt_record(task, attempt, nonce).name == name else None
 
     def temporary_of(self, record: StorePath, driver: str) -> StorePath | None:
-        """Returns the path where a driver writes a record before its rename; None for a job of Hadoop's: the
-        store chooses.
-        """
+        """Returns the path where a driver writes a record first; None for a job of Hadoop's: the store chooses."""
         return self.drivers / f"{record.name}-{driver}.tmp" if self.setup_name else None
 
     def intent(self, driver: str) -> StorePath:
@@ -408,7 +385,5 @@ class JobLayout:
         return f"{self.job_id}-{hashlib.sha256(str(self.destination).encode(errors='surrogatepass')).hexdigest()[:12]}"
 
     def summary(self, report_directory: StorePath) -> StorePath:
-        """Returns the path of the job's summary report: Hadoop's name, which a job of another destination may
-        have too.
-        """
+        """Returns the path of the summary report: Hadoop's name, which a job of another destination may share."""
         return report_directory / f"summary-{self.job_id}.json"

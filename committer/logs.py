@@ -21,13 +21,7 @@ _audit: ContextVar[Mapping[str, str]] = ContextVar("committer_audit", default=_N
 
 @contextmanager
 def audit(*, ji: str | None = None, ta: str | None = None, st: str | None = None) -> Iterator[None]:
-    """Sets audit keys for a block; a key not given keeps its value.
-
-    Args:
-        ji: The job's id.
-        ta: The task attempt's id.
-        st: The stage, or a finer name of the work.
-    """
+    """Sets the ids of job and task attempt, and the stage, for a block; a key not given keeps its value."""
     before = _audit.get()
     given = {key: value for key, value in (("ji", ji), ("ta", ta), ("st", st)) if value is not None}
     _audit.set({**before, **given})
@@ -60,11 +54,8 @@ class _JobLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 def job_logger(name: str) -> Logger:
-    """Returns a logger whose records have the attributes ``job``, ``task`` (the task attempt's id) and ``stage``.
+    """Returns a logger whose records have ``job``, ``task`` (the attempt's id) and ``stage`` of the audit context.
 
-    They are those of the current audit context, empty outside of one; ``extra=`` wins over them.
-
-    Args:
-        name: Its name, such as ``committer.api.job``.
+    Outside of one they are empty; ``extra=`` wins over them.
     """
     return _JobLogger(logging.getLogger(name), {})

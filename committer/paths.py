@@ -40,11 +40,7 @@ def encode_uri_path(path: str) -> str:
 
 
 def decode_uri_path(path: str) -> str:
-    """Undoes `encode_uri_path`; accepts non-ASCII text both raw and escaped.
-
-    Raises:
-        InvalidPathError: It has a bad escape, escapes that are not UTF-8, or a character that must be escaped.
-    """
+    """Undoes `encode_uri_path`, also of raw non-ASCII text; raises `InvalidPathError` for what Java would refuse."""
     if _has_illegal(path, _PLAIN_OR_ESCAPE):
         raise InvalidPathError("a URI holds a character that must be escaped", path=ascii(path))
     if "%" not in path:
@@ -58,7 +54,7 @@ def decode_uri_path(path: str) -> str:
 
 
 def split_uri(text: str) -> tuple[str, str, str]:
-    """Splits a URI into scheme (in lower case), authority and path; a missing scheme or authority is empty.
+    """Splits a URI into scheme (in lower case), authority and path; scheme and authority may be empty.
 
     Raises:
         InvalidPathError: The scheme or the authority is malformed, or the authority has a password.
@@ -107,12 +103,8 @@ def without_tail(path: str, text: str) -> str:
 def normalised(path: str, text: str, *, above_root: bool = False) -> str:
     """Returns an absolute path without empty, ``.`` and ``..`` segments and without a trailing slash.
 
-    Args:
-        text: What it is part of, for errors.
-        above_root: Whether ``..`` at the root is the root, as on a local disk.
-
-    Raises:
-        InvalidPathError: It has a NUL, or climbs above the root.
+    `text`, of which it is a part, is for errors. With `above_root` ``..`` at the root is the root, as on a
+    local disk; else it is refused, as a NUL is.
     """
     if "\0" in path:
         raise InvalidPathError("a path holds a NUL", path=ascii(text), next_step="give a path without it")
@@ -281,11 +273,7 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
         return StorePath(self.scheme, self.authority, self.path.rpartition("/")[0] or "/")
 
     def __truediv__(self, name: str) -> StorePath:
-        """Joins a relative name of one or more segments, not decoded.
-
-        Raises:
-            InvalidPathError: It is empty, absolute, or has an empty, ``.`` or ``..`` segment or a NUL.
-        """
+        """Joins a relative name of one or more segments, not decoded; refuses what `check_relative` refuses."""
         check_relative(name)
         separator = "" if self.path == "/" else "/"
         return StorePath(self.scheme, self.authority, f"{self.path}{separator}{name}")
@@ -309,11 +297,7 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
         return self.path[1 if base.path == "/" else len(base.path) + 1 :]
 
     def depth_below(self, base: StorePath) -> int:
-        """Returns the number of segments below `base`: 0 for `base` itself, 1 for its children.
-
-        Raises:
-            InvalidPathError: This is neither `base` nor below it.
-        """
+        """Returns the number of segments below `base`: 0 for `base` itself, 1 for its children."""
         return 0 if self == base else self.relative_to(base).count("/") + 1
 
     def __str__(self) -> str:

@@ -21,10 +21,10 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def clean(value: object) -> str:
-    r"""Text that cannot move a cursor, change a colour, reorder or break a line.
+    r"""Returns text that cannot move a cursor, change a colour, reorder or break a line.
 
-    A control character, a bidirectional mark, a line separator and half of a surrogate pair are written as
-    Python writes them (``\x1b``, ``\u202e``). A backslash stays as it is.
+    Control characters, bidirectional marks, line separators and surrogates are escaped as Python does
+    (``\x1b``, ``\u202e``). A backslash stays as it is.
     """
     text = str(value)
     if text.isascii() and text.isprintable():
@@ -78,11 +78,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
         return {name: _value(getattr(self, name)) for name in self.__struct_fields__}
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Returns `to_dict` as JSON text in ASCII: names that are not valid Unicode are escaped.
-
-        Args:
-            indent: Spaces a level; None writes one line.
-        """
+        """Returns `to_dict` as JSON text in ASCII, where invalid Unicode is escaped; `indent` is in spaces a level."""
         return json.dumps(self.to_dict(), indent=indent)
 
     def __repr__(self) -> str:

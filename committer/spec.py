@@ -25,7 +25,6 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         destination: URI of the directory the job writes to, with percent escapes, as in records. Functions that
             take a destination take a plain path: `layout.destination`.
-        job_id: The job's id.
         committer: The committer's name; empty for the store's default, until the job is opened.
         delivery: How the driver learns of task commits: ``listing`` or ``message``.
         job_attempt: Hadoop's job attempt number.
@@ -103,11 +102,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview | str) -> JobSpec:
-        """Reads the output of `encode`.
-
-        Raises:
-            RecordError: It is not a spec.
-        """
+        """Reads the output of `encode`; raises `RecordError` for anything else."""
         try:
             spec = msgspec.json.decode(encoded(data), type=cls)
             check_job_id(spec.job_id)

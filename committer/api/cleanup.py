@@ -295,9 +295,7 @@ def _what_it_was(found: JobDirectory) -> str:
 
 
 async def _age_of_rest(context: StageContext, found: JobDirectory) -> float:
-    """Returns when a directory without records last changed; 0 if unknown. Where directories have no time,
-    files tell.
-    """
+    """Returns when a directory without records last changed; 0 if unknown. A directory may have no time."""
     if not found.children:
         return (await context.store.status(context.layout.job_directory)).modified or 0.0
     return await _newest_under(context.store, context.layout.job_directory)
@@ -414,9 +412,6 @@ async def cleanup(
             as well.
 
     Raises:
-        StoreUnavailableError, StoreThrottledError, StorePermissionError, StoreOutcomeUnknownError,
-        MultipleError: With `force` also if the last steps of the job `job_id` failed for a reason that may
-        pass: it was not removed.
         ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
         JobDecidedError: The job `job_id` is decided to be committed and has not ended, or its last steps are not done.
         OutcomeKeptError: The job `job_id` committed, and its outcome is kept. Nothing was changed.
@@ -424,6 +419,8 @@ async def cleanup(
         StoreLinkError: A link is in the place of `_temporary`, or of a directory or record of the job `job_id`.
             It was not followed; nothing was changed.
         DestinationNotFoundError: The destination does not exist, or its bucket or container.
+        StoreError, MultipleError: A call failed. With `force` also if the last steps of the job `job_id` failed
+        for a reason that may pass: it was not removed.
     """
     report = await _cleanup(
         dest,

@@ -51,9 +51,7 @@ from committer.stages.task.abort_task import AbortRequest
 
 
 class OwnAttempts:
-    """The task attempts that one Job opened in its process; `open` holds task and attempt of those that have
-    not ended.
-    """
+    """The task attempts that one Job opened in its process; `open` holds those that have not ended."""
 
     def __init__(self, layout: JobLayout) -> None:
         self.open: list[tuple[int, int]] = []
@@ -310,10 +308,8 @@ class Job(OneProcess):
         self._warn_if_left()
 
     def listen(self, listener: Listener) -> None:
-        """Adds a listener for progress, called on the event loop; it must return at once.
-
-        Raises:
-            ConfigurationError: It is an async function, which nothing would await.
+        """Adds a listener for progress, called on the event loop; it must return at once, so it is no async
+        function.
         """
         self._context.progress.listen(listener)
 
@@ -380,9 +376,7 @@ class Job(OneProcess):
         self._attempts.forget(task, attempt)
 
     async def recover_task(self, task: int, attempt: int) -> TaskCommit:
-        """Returns the message of a committed attempt that the driver lost (MapReduce's ``recoverTask``); else
-        `TaskError`.
-        """
+        """Returns the message of a committed attempt that the driver lost (MapReduce's ``recoverTask``)."""
         self._check_process("recover_task")
         context = fresh_statistics(self._context)
         with self._advising():

@@ -109,7 +109,8 @@ def open_task(
 
     Args:
         spec: The job, from ``job.spec``.
-        task: The task's number, from 0; so is `attempt`.
+        task: The task's number, from 0.
+        attempt: The attempt's number, from 0.
         storage_options: Options of the store, resolved in this process.
 
     Raises:

@@ -57,9 +57,7 @@ async def publish_part(context: StageContext, action: PublishAction, chunk: Publ
 
 
 async def _check_decided(context: StageContext, state: CommitState) -> None:
-    """Checks that the chunk's decision exists and no driver ended the job; later changes meet a stale driver's
-    rules.
-    """
+    """Checks that the chunk's decision exists and no driver ended the job."""
     store, layout = context.store, context.layout
     decision, outcome = await both(read_record(store, layout.decision, DecisionHead), read_outcome(store, layout))
     check_still_decided(context, decision, state.decision)

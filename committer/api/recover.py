@@ -113,9 +113,7 @@ async def check_recovery(
     config: ConfigLike | None = None,
     storage_options: Mapping[str, object] | None = None,
 ) -> None:
-    """Raises what `recover` would raise with the same arguments, as far as that is known without trying;
-    changes nothing.
-    """
+    """Raises what `recover` would raise, as far as that is known without trying; changes nothing."""
     async with _found(dest, job_id, config, storage_options) as context:
         await committer_for(context.spec.committer).check_recovery(context, rollback=rollback, force=force)
 

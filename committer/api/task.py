@@ -54,9 +54,7 @@ class TaskNames:
         return self._take(check_file_name(name))[0]
 
     def take_absolute(self, path: str | os.PathLike[str] | StorePath) -> tuple[str, str]:
-        """Reserves an absolute path below one of the job's roots; returns it, and the file's name within the
-        attempt.
-        """
+        """Reserves an absolute path below a root of the job; returns it, and the file's name within the attempt."""
         layout = self._context.layout
         try:
             if not isinstance(path, StorePath) and os.fspath(path).endswith("/"):
@@ -132,7 +130,8 @@ class TaskAttempt(OneProcess):
     Another process opens a task attempt of its own: `open_task`.
 
     Attributes:
-        task: The task's number; so `attempt` is the attempt's.
+        task: The task's number.
+        attempt: The attempt's number.
         nonce: Random part of every path of this run, so that two runs of one attempt never share a file.
         directory: The task attempt directory.
     """
@@ -192,11 +191,8 @@ class TaskAttempt(OneProcess):
     def open(self, name: str) -> TaskFile:
         """Opens a file to write: ``async with task.open("a=1/part-0.csv") as f: await f.write(b"...")``.
 
-        Costs one call, and one a directory that this attempt did not write to yet; the cost of closing does not
-        depend on the number of files.
-
-        Args:
-            name: The file's name, relative to the destination.
+        The name is relative to the destination. Costs one call, and one a directory that this attempt did not
+        write to yet.
 
         Raises:
             InvalidPathError: No destination could hold the name, or it is reserved.
@@ -210,12 +206,11 @@ class TaskAttempt(OneProcess):
         """Opens a file to write at an absolute path outside the destination, in the same store.
 
         ``async with task.open_absolute("file:///warehouse/custom/part-0.parquet") as f: await
-        f.write(b"...")``. The file is staged below the job's directory and published with the others, as Hive's
-        custom partition locations need it; Spark's name is ``newTaskTempFileAbsPath``. Costs as `open`.
+        f.write(b"...")``. The file is staged below the job's directory and published with the others, for
+        Hive's custom partition locations (Spark's ``newTaskTempFileAbsPath``). Costs as `open`.
 
         Args:
-            path: A URI of the destination's store, or an absolute path in it; below one of the job's
-                `CommitterConfig.absolute_roots`.
+            path: A URI or absolute path in the destination's store, below one of `CommitterConfig.absolute_roots`.
 
         Raises:
             InvalidPathError: It is relative, of another store, below none of the roots, or reserved.
@@ -226,11 +221,7 @@ class TaskAttempt(OneProcess):
         return self._open(destination, staged, absolute=destination)
 
     def open_absolute_blocking(self, path: str | os.PathLike[str] | StorePath) -> BlockingTaskFile:
-        """Opens the file of `open_absolute` for libraries that block, to be used as that of `open_blocking`.
-
-        Raises:
-            InvalidPathError, TaskError: As `open_absolute`.
-        """
+        """Opens the file of `open_absolute` for libraries that block, to be used as that of `open_blocking`."""
         return self._open_blocking(lambda: self.open_absolute(path))
 
     def _open(self, destination: str, staged: str, *, absolute: str) -> TaskFile:
@@ -268,19 +259,18 @@ class TaskAttempt(OneProcess):
         return opened_on_loop(self._loop, claim, self.directory)
 
     def work_path(self, name: str = "") -> str:
-        """Returns a path of this machine that any program can write to; files found there at task commit are
-        committed.
+        """Returns a path of this machine for any program to write to; task commit takes the files found there.
 
         Its directories are created at once (a system call or two). The commit scans the task attempt directory,
         and refuses links, pipes and the like: only regular files can be committed.
 
-        Close every file first, and wait for the programs that write them: data in a program's memory is not on
-        the disk, and the engine cannot see that a file is still being written. It would be committed short.
-        With `open` and `open_blocking` a file that is not closed keeps the attempt from being committed.
+        Close every file first, and wait for the programs that write them: the engine cannot see that a file is
+        still being written, and would commit it short. With `open` and `open_blocking` a file that is not
+        closed keeps the attempt from being committed.
 
         Args:
-            name: The file's name, relative to the destination; empty for the directory itself. A program that
-                writes no file at that name is logged when the attempt commits.
+            name: The file's name, relative to the destination; empty for the directory itself. A name without a
+                file is logged when the attempt commits.
 
         Raises:
             UnsupportedError: The store's files have no such paths.
@@ -309,11 +299,7 @@ class TaskAttempt(OneProcess):
             )
 
     def count(self, name: str, n: int = 1) -> None:
-        """Adds to a statistic of this attempt, such as rows written; a winner's becomes part of the job's.
-
-        Raises:
-            TaskError: The attempt is over.
-        """
+        """Adds to a statistic of this attempt, such as rows written; a winner's becomes part of the job's."""
         self._check_open("count")
         self._context.statistics.count(name, n)
 
@@ -321,11 +307,7 @@ class TaskAttempt(OneProcess):
 
     @property
     def task_commit(self) -> TaskCommit:
-        """The message that names this attempt as its task's winner, once it committed.
-
-        Raises:
-            TaskError: It did not commit.
-        """
+        """The message that names this attempt as its task's winner; a `TaskError` is raised before it committed."""
         if self._message is None:
             raise TaskError(
                 f"task {self.task} attempt {self.attempt} did not commit, so it has no message",

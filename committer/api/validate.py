@@ -50,13 +50,7 @@ class Findings:
 
 
 class Looks:
-    """Checks of files, many at once; a record may name nothing outside the destination and the caller's
-    `absolute_roots`.
-
-    Attributes:
-        missing: URIs of files that do not exist.
-        wrong: Files that differ from their record, with the reason.
-    """
+    """Checks of files, many at once: `missing` are URIs, `wrong` files that differ from their record."""
 
     def __init__(self, store: Store, destination: StorePath, config: CommitterConfig) -> None:
         self.store = store
@@ -97,7 +91,6 @@ class ListedFiles:
     """Comparison of a job's complete list with the destination.
 
     Attributes:
-        uri: The list; empty if none may be read.
         names: The files it names, by URI. Close it at the end.
         remark: Why it was not compared, and what to give so that it is.
     """
@@ -205,17 +198,16 @@ async def validate(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> ValidationReport:
-    """Compares a destination with what its job committed: names, lengths, and in a destination that was empty,
-    totals.
+    """Compares a destination with what its job committed: names and lengths, totals if it was empty before.
 
-    If the job wrote a complete list (`CommitterConfig.file_list_directory`), below the destination or in the directory
-    that `config` names again, every file is compared with that: one look a file, and one call for 100,000 of them.
-    Else one look for each file that `_SUCCESS` names (at most a hundred). Files outside the destination are checked
-    only below `config.absolute_roots`. If the destination was empty before the job (and nothing was written
-    elsewhere), also one listing a directory, which finds extra files, and without a list compares number and bytes of
-    the files that `_SUCCESS` does not name. Memory stays flat: names are compared by their hashes, on disk if there
-    are many. If `_SUCCESS` names Hadoop's manifest committer and no committed file, existing files are reported as
-    wrong: it vouches for none of them (see `names_manifest_committer_in_vain`).
+    If the job wrote a complete list (`CommitterConfig.file_list_directory`), below the destination or in the
+    directory that `config` names again, every file is compared with that: one look a file, and one call for
+    100,000 of them. Else one look for each file that `_SUCCESS` names (at most a hundred). Files outside the
+    destination are checked only below `config.absolute_roots`. If the destination was empty before the job (and
+    nothing was written elsewhere), also one listing a directory, which finds extra files, and without a list
+    compares number and bytes. Memory stays flat: names are compared by their hashes, on disk if there are many.
+    If `_SUCCESS` names Hadoop's manifest committer and no committed file, existing files are reported as wrong
+    (see `names_manifest_committer_in_vain`).
 
     Raises:
         JobNotFoundError: There is no `_SUCCESS`.
@@ -318,9 +310,7 @@ async def _look_for_written_past(store: Store, destination: StorePath, wrong: Fi
 
 
 async def read_marker(store: Store, destination: StorePath, config: CommitterConfig, *, operation: str) -> SuccessData:
-    """Reads the `_SUCCESS` of a destination: one call. Raises `JobNotFoundError` without one, `RecordError` if
-    damaged.
-    """
+    """Reads the `_SUCCESS` of a destination: one call. Raises `JobNotFoundError` without one."""
     path = destination / SUCCESS
     try:
         data = await store.read(path, limit=LIMITS["success"])

@@ -68,8 +68,7 @@ async def list_winners(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> Winners:
-    """Returns the files that count at a destination by its `_SUCCESS`: the only right way to read `stocator`'s
-    output.
+    """Returns the files that count at a destination by its `_SUCCESS`, as readers of `stocator`'s output must.
 
     For other committers, if `_SUCCESS` names every file, or a complete list below the destination (or in
     `config.file_list_directory`). Nothing is listed: one call, one for 100,000 files of a list, and with
@@ -81,8 +80,7 @@ async def list_winners(
     Raises:
         JobNotFoundError: There is no `_SUCCESS`.
         DestinationNotFoundError: The destination does not exist, or its bucket or container.
-        RecordError: `_SUCCESS` does not name the files: it is empty, of another form, or names only some of
-            them; or it names one outside.
+        RecordError: `_SUCCESS` is empty, of another form, does not name every file, or names one outside.
         ValidationError: A file that it names does not exist, or has another length.
     """
     destination = StorePath.of(dest)

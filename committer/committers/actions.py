@@ -73,9 +73,7 @@ class RenameAction(PublishAction):
 
 
 async def _sync(context: StageContext, directories: Iterable[StorePath]) -> None:
-    """Syncs destination directories to disk, superseded files first: a power loss leaves a file in both, not in
-    neither.
-    """
+    """Syncs destination directories after that of superseded files: a power loss leaves a file in both at worst."""
     if not context.durable:
         return
     await sync_directories(context, [context.layout.superseded])

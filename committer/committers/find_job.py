@@ -124,9 +124,7 @@ async def find_setup(opened: Store, known: JobSpec, *, config: CommitterConfig |
 
 
 async def find_layout(store: Store, dest: StorePath, job_id: str) -> JobLayout:
-    """Returns the layout of a job by its id, a live one first: a listing, and 3 calls for each of several
-    directories.
-    """
+    """Returns the layout of a job by its id, a live one first: a listing, and 3 calls if there are several."""
     bare = layout_for(store, dest, job_id)
     try:
         names = [name for name in await list_job_directories(store, bare.temporary, job_id) if not name.suffix]

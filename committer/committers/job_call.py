@@ -162,8 +162,9 @@ class JobCall:
     async def prove_abilities(self) -> None:
         """Probes the store once, and refuses one that cannot publish or roll back.
 
-        A disk's missing abilities show only in a trial, which setup made in its process. Where a write creates its
-        parents nothing is tried: a trial could recreate the directory of a job that another driver cleans up.
+        A disk's missing abilities show only in a trial, which the process that set the job up made. Where a
+        write creates its parents nothing is tried: a trial could recreate the directory of a job that another
+        driver cleans up.
         """
         context = self.context
         if self.proved or context.store.capabilities.implicit_parents:
@@ -177,9 +178,7 @@ class JobCall:
         self.proved = True
 
     async def prove_batches(self, state: CommitState) -> None:
-        """Probes whether many old files may be deleted in batches: a driver that meets a committed job has not
-        probed yet.
-        """
+        """Probes for batch deletes, if there are many old files: a driver of a committed job has not probed yet."""
         context = self.context
         can = context.store.capabilities
         most = can.max_batch_delete
@@ -193,9 +192,7 @@ class JobCall:
                 await context.store.probe(context.layout.job_attempt_directory)
 
     async def prove_joined(self) -> None:
-        """Probes the store for a job that Hadoop set up: its committer needs less, and could replace another
-        job's file.
-        """
+        """Probes the store for a job that Hadoop set up: Hadoop's committer needs less of a store."""
         if self.proved or not self.context.spec.hadoop or not self.action.needs:
             return
         await self.context.store.probe(self.context.layout.job_attempt_directory)

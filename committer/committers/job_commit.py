@@ -1,5 +1,4 @@
-"""The job-commit core: a loop that reads a job's position and takes the step of the state table, until the job
-is over.
+"""The job-commit core: reads a job's position and takes the step of the state table, until the job is over.
 
 After a failed step it reads the position again: another driver may have advanced the job; else the caller gets
 the error.
@@ -160,16 +159,12 @@ class JobCommit:
         return report
 
     async def abort(self) -> bool:
-        """Decides against the job and removes it; returns whether it did. Raises `JobDecidedError` for a
-        decided job.
-        """
+        """Decides against the job and removes it; returns whether it did. Refuses a job decided to be committed."""
         with audit(ji=self._context.layout.job_id), self._context.statistics.timed(names.JOB_STAGE_ABORT):
             return await _bring_to_end(JobCall(self._context, self._action, Wish.ABORT)) is not None
 
     async def check_recover(self, *, rollback: bool, force: bool) -> None:
-        """Raises what `recover` would, except what only a trial or the commit of an undecided job shows;
-        changes nothing.
-        """
+        """Raises what `recover` would raise, as far as that is known without trying; changes nothing."""
         call = self._recovery(rollback=rollback, force=force)
         position = await call.look()
         step = step_for(position.standing, call.wish)

@@ -91,9 +91,7 @@ class KeptList(NamedTuple):
 
 
 async def keep_list(context: StageContext, state: CommitState, *, fresh: bool) -> KeptList:
-    """Writes the list if the job asks for one, else finds another driver's (not `fresh`); never raises a
-    `CommitterError`.
-    """
+    """Writes the job's list, or if not `fresh` finds another driver's; never raises a `CommitterError`."""
     config, layout = context.config, context.layout
     if not config.file_list_directory:
         return KeptList()

@@ -76,9 +76,7 @@ def attempt_directory(layout: JobLayout) -> StorePath:
 
 
 def task_attempt_directory(layout: JobLayout, attempt_id: str) -> StorePath:
-    """Returns the directory where a task attempt's runs record files; Hadoop's commit and abort delete all in
-    its `__base`.
-    """
+    """Returns the directory of a task attempt's records; Hadoop's commit and abort delete all in its `__base`."""
     return attempt_directory(layout) / "tasks" / attempt_id
 
 

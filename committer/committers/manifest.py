@@ -24,9 +24,7 @@ _NEEDS: Final = {
 
 
 class ManifestCommitter(Committer):
-    """Hadoop's manifest committer, for stores that rename a file atomically without replacing; any driver can
-    continue.
-    """
+    """Hadoop's manifest committer, for stores that rename a file atomically without replacing."""
 
     name = "manifest"
     needs: Mapping[str, str] = _NEEDS

@@ -1,5 +1,4 @@
-"""Pending sets: task records of S3A's committers, by which tasks and drivers in Java and Python take part in
-one job.
+"""Pending sets: task records of S3A's committers, through which Java and Python take part in one job.
 
 The engine converts a set to a task manifest when it loads it; a decision rests on copies of that manifest.
 """
@@ -154,9 +153,7 @@ def entry_of_pending(pending: PendingCommit) -> UploadEntry:
 
 
 def composite_etag(etags: tuple[str, ...]) -> str | None:
-    """Returns the etag that S3 gives a file of these parts (MD5 of MD5s, number); None if one is no MD5
-    (encryption).
-    """
+    """Returns the etag that S3 gives a file of these parts (MD5 of their MD5s); None if one is no MD5."""
     if not all(map(_MD5.match, etags)):
         return None
     joined = b"".join(map(bytes.fromhex, etags))

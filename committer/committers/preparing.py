@@ -52,9 +52,7 @@ from committer.stores.helpers import walk
 
 
 class Room(NamedTuple):
-    """The existing files that a job replaces; `refusal` is problem and next step if other writers' metadata
-    forbids the job.
-    """
+    """The existing files that a job replaces; `refusal` is problem and next step for other writers' metadata."""
 
     view: DestinationView
     superseded: Superseded

@@ -124,9 +124,7 @@ def report_of(
 
 
 async def check_reported(context: StageContext) -> bool:
-    """Returns whether a removed job was committed, by its report (1 or 2 calls); raises `JobNotFoundError`
-    without one.
-    """
+    """Returns whether a removed job was committed, by its report, or raises `JobNotFoundError`: 1 or 2 calls."""
     found = await _find_report(context)
     if found is None:
         raise await _not_found(context, decided=False)

@@ -353,9 +353,7 @@ class StocatorCommitter(Committer):
         return DirectFiles(context, identity)
 
     def choices(self, config: CommitterConfig) -> CommitterConfig:
-        """Refuses conflict modes, which would take running jobs' files for old ones, and no `_SUCCESS` or no
-        cleanup.
-        """
+        """Refuses conflict modes, which would replace running jobs' files, and jobs without `_SUCCESS` or cleanup."""
         if config.conflict_mode != "append":
             _refuse(
                 f"conflict_mode={config.conflict_mode!r} goes by what stands at the destination, where tasks of "

@@ -59,9 +59,7 @@ def refuse_roots_not_given(
 
 
 def refuse_records_out_of_sight(context: StageContext) -> None:
-    """Refuses task records in a place that the caller did not name (G10): a listing elsewhere would be empty;
-    no call.
-    """
+    """Refuses task records in a place that the caller did not name (G10), instead of an empty listing; no call."""
     layout, told = context.layout, context.spec.records_at
     if not told or layout.keeps_elsewhere:
         return

@@ -91,12 +91,7 @@ def blocking(function: Callable[P, Awaitable[R]]) -> Callable[P, R]: ...
 @overload
 def blocking(function: Callable[P, Awaitable[R]], made: Callable[[R], T]) -> Callable[P, T]: ...
 def blocking(function: Callable[..., Any], made: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
-    """Builds the blocking form of a coroutine function, or of one that opens something.
-
-    Args:
-        function: The function of the asyncio API.
-        made: Converts its result on the loop, for example to a class of blocking objects.
-    """
+    """Builds the blocking form of a coroutine function; `made` converts its result on the loop, as to a class."""
 
     @like(function)
     def call(*args: Any, **keywords: Any) -> Any:

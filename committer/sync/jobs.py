@@ -53,12 +53,6 @@ class TaskAttempt(Blocking):
 
     Several threads may write files of one attempt. Each file is a binary file object, for pyarrow, pandas and
     the like too: `open_blocking` is the same as `open`.
-
-    Attributes:
-        task: The task's number.
-        attempt: The attempt's number.
-        nonce: Random part of every path of this run.
-        directory: The task attempt directory.
     """
 
     _refused = TaskError

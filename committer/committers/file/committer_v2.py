@@ -409,9 +409,7 @@ class FileCommitterV2(FileOutputCommitter):
     async def commit_job(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> JobReport:
-        """Commits the job with `CommitterConfig.commit_attempts` tries, each as a new driver (as Hadoop's
-        `commitJob`).
-        """
+        """Commits the job with `CommitterConfig.commit_attempts` tries, as Hadoop does, each as a new driver."""
         messages = None if task_commits is None else list(task_commits)
         attempts = context.config.commit_attempts
         for attempt in range(1, attempts):

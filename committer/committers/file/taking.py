@@ -149,7 +149,8 @@ async def _put_each_back(context: StageContext, layout: CommittedLayout) -> None
 async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
     """Takes the directory of each committed task; returns their names.
 
-    It ends when two equal listings of what was taken enclose one without more: no driver took or gave back meanwhile.
+    It ends with a look that finds nothing to take, between two equal listings of what was taken: then no other
+    driver took or gave back meanwhile.
     """
 
     async def move(item: tuple[str, StorePath]) -> None:
@@ -200,9 +201,7 @@ async def _left_to_take(context: StageContext, layout: CommittedLayout, taken: s
 
 
 async def _make_tasks(context: StageContext, layout: CommittedLayout) -> None:
-    """Creates `tasks` again after a return, and checks the job: the new parents may be inside a later job's
-    directory.
-    """
+    """Creates `tasks` again after a return, and checks the job: the path may be inside a later job's directory."""
     try:
         await check_job_stands(context, operation="take_tasks")
         await context.store.make_directory(layout.tasks, parents=False)
@@ -264,9 +263,7 @@ class FileForms(ManifestForms):
     names_directories: bool = False
 
     async def read(self, context: StageContext, path: StorePath) -> bytes:
-        """Reads a record: one listing for each directory of a task, one read for a copy. Equal bytes mean equal
-        files.
-        """
+        """Reads a record: one listing a directory of a task, or one read for a copy. Equal bytes mean equal files."""
         layout = layout_of(context)
         if not layout.is_directory_of_task(path):
             return await super().read(context, path)

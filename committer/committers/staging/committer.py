@@ -249,9 +249,7 @@ class StagingCommitter(Committer):
         return replace(made, records=context.records)
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
-        """Claims the job for this engine by a setup record; refuses if the caller did not name the place of
-        task records.
-        """
+        """Claims the job for this engine by a setup record; needs the caller's place of task records."""
         if not context.layout.keeps_elsewhere:
             raise _no_place(context)
         async with self.opened(context) as opened:
