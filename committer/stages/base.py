@@ -1,8 +1,4 @@
-"""The base class of stages, and the context that the stages of a job share.
-
-The base class does what no stage may forget: it marks progress and the audit context (`st`), times the stage under
-Hadoop's statistic name, and refuses a second run (``AbstractJobOrTaskStage`` in Hadoop).
-"""
+"""The base class of stages, the context that the stages of a job share, and the forms of task records."""
 
 from __future__ import annotations
 
@@ -33,12 +29,12 @@ from committer.stores.base import FileStatus, Store
 
 
 def cleanup_call(layout: JobLayout, *, force: bool = False) -> str:
-    """The call that removes what is left of a job."""
+    """Returns, as text, the call that removes the remains of a job."""
     return call("cleanup", str(layout.destination), job_id=layout.job_id, force=force)
 
 
 def giving_up(layout: JobLayout) -> str:
-    """What ends a job whose records are lost, or that can never be published whole, as a sentence."""
+    """Returns a sentence about how to end a job whose records are lost or whose files can never all be published."""
     return (
         f"{cleanup_call(layout, force=True)} ends the job: what it published stays; what it did not publish, and the "
         "old files that it moved aside, are deleted"
@@ -53,13 +49,8 @@ Out = TypeVar("Out")
 
 @dataclass(slots=True)
 class RecordRef:
-    """A record to load.
-
-    Attributes:
-        record: Relative to the job's directory.
-        digest: What it must be; None when a listing found it.
-        inline: Its bytes when a message carried them.
-        length: How many bytes it is said to have; 0 when neither a message nor a listing says.
+    """A record to load; `digest` is None if a listing found it, `inline` its content in a message, `length` 0 if
+    unknown.
     """
 
     record: str
@@ -69,19 +60,18 @@ class RecordRef:
 
 
 class RecordForms(ABC):
-    """The forms of what a committer records: what differs between committers in what tasks tell drivers.
-
-    Whatever its form, a driver reads a task's record as a task manifest, and its decision rests on that.
+    """The record format of a committer: how tasks tell drivers what they wrote, as records that decode to task
+    manifests.
 
     Attributes:
-        takes_records: Whether a job commit by listing first takes away what tasks committed.
-        names_directories: Whether records name the directories that files need, for a Java driver that trusts them.
-        visible_early: Whether tasks' files stand at the destination before their job is decided.
-        forward_only: Whether a decided job can never be taken back, because tasks replaced what stood there.
-        filenames_limit: How many files `_SUCCESS` names at most.
-        names_all: Whether it must name them all, so that a job with more is refused.
-        like_s3a: Whether `_SUCCESS` is written as S3A's committers do, else as Hadoop's manifest committer does.
-        hadoop_name: What `_SUCCESS` calls the committer; empty where Hadoop has none, then its own name.
+        takes_records: Whether a job commit by listing first moves the records away from where tasks commit.
+        names_directories: Whether records name the directories that files need; Java drivers rely on it.
+        visible_early: Whether tasks' files are at the destination before their job is decided.
+        forward_only: Whether a decided job cannot be rolled back, because tasks replaced existing files.
+        filenames_limit: The most files that `_SUCCESS` names.
+        names_all: Whether `_SUCCESS` must name all files; a job with more than the limit is refused.
+        like_s3a: Whether `_SUCCESS` has the form of S3A's committers instead of Hadoop's manifest committer.
+        hadoop_name: The committer's name in `_SUCCESS`; empty if Hadoop has no such committer.
     """
 
     takes_records: bool = False
@@ -95,99 +85,69 @@ class RecordForms(ABC):
 
     @abstractmethod
     def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
-        """The record of what a task attempt wrote.
-
-        Args:
-            context: The job, with the attempt's own statistics.
-            output: What it wrote.
-            directories: The directories that its files need.
-        """
+        """Encodes the record of a task attempt's output; `directories` are those that its files need."""
 
     @abstractmethod
     def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
-        """A record under a task's name, as a task manifest.
-
-        Raises:
-            RecordError: It is none.
-        """
+        """Decodes a record under a task's name to a task manifest, or raises `RecordError`."""
 
     @abstractmethod
     def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
-        """A record, or a copy of one, as an encoded task manifest: `data` itself where it is one.
-
-        Raises:
-            RecordError: It is none that could be committed.
+        """Converts a record, or a copy of one, to an encoded task manifest (`data` if it is one), or raises
+        `RecordError`.
         """
 
     @abstractmethod
     async def read(self, context: StageContext, path: StorePath) -> bytes:
-        """The record of a task, or a copy of one, from where it stands.
-
-        Raises:
-            StoreNotFoundError: None stands there.
-        """
+        """Reads the record of a task, or a copy of one; raises `StoreNotFoundError` if it does not exist."""
 
     @abstractmethod
     async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
-        """The records of a job by listing.
-
-        Args:
-            context: The job.
-            taking: Take them away from where tasks commit, where `takes_records`. May run again, or beside another
-                driver of the job.
-        """
+        """Lists a job's records; with `taking` moves them away from where tasks commit, if `takes_records`. Repeatable."""
 
     async def give_back(self, context: StageContext) -> None:
-        """Undoes what `list_records` took, for a job that stays undecided; nothing unless `takes_records`."""
+        """Restores the records that `list_records` moved, for a job that stays undecided."""
         return
 
     @abstractmethod
     async def outside(self, context: StageContext) -> list[FileStatus]:
-        """What the job has outside its own directory, and goes with it."""
+        """Lists what the job keeps outside its own directory; its removal deletes that, too."""
 
     @abstractmethod
     async def upload_lists(self, context: StageContext) -> list[StorePath]:
-        """Places that say which uploads the job's task attempts began; asked on stores with uploads only."""
+        """Returns the lists of uploads that the job's task attempts began; called on stores with uploads only."""
 
     @abstractmethod
     def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
-        """Whether a place that `upload_lists` found is of one of these tasks, or task attempts."""
+        """Whether a place that `upload_lists` found belongs to one of these tasks or task attempts."""
 
     @abstractmethod
     def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-        """The uploads that such a place, or a task's record, names, by path and id.
+        """Yields the uploads, by path and id, that such a place or a task's record names.
 
-        What is damaged, or lies neither below the destination nor below a root (G10), is passed over with a warning.
+        It skips, with a warning, damaged parts and uploads neither below the destination nor below a root (G10).
         """
 
     @abstractmethod
     def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:
-        """Places beside the lists in the job's directory that name uploads of a task attempt; no call."""
+        """Returns other places, outside the lists in the job's directory, that name an attempt's uploads; no call."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageContext:
-    """What the stages of one job, or of one task attempt, share. Frozen before the first stage runs.
+    """The state that the stages of one job, or of one task attempt, share.
 
     Attributes:
-        spec: The job.
-        layout: Where it lives.
-        listed_layout: The layout of jobs of Hadoop's at the store of which nothing but the id is known.
-        forms: What its committer's records look like.
+        listed_layout: The layout of Hadoop's jobs at the store of which only the id is known.
         store: The destination's store, paced and counted.
-        statistics: Where durations and counts go.
-        progress: Where progress goes.
-        driver: Random name of this driver, in every record it writes.
-        config: The choices in force (the decision's, once there is one).
-        runtime: Clock and randomness.
-        plain_records: Digests of the task records that this process proved to name nothing but plainly spelled paths
-            inside: when one of them is read again, its names are cut off without another look.
-        opened: Whether the job was opened, once that was read; empty before.
+        driver: Random name of this driver, in every record that it writes.
+        config: The configuration in force: the decision's, once there is one.
+        plain_records: Digests of task records whose names this process has checked already.
+        opened: `[True]` once this process opened the job or read that it was opened.
         entries: Entries of this job that this process created or saw (`committer.stages.decide.entries`).
-        proved: Whether this process tried what the store can do there: the one that set the job up did.
-        pool: Workers that publish the job's files for this driver; None where it publishes them itself.
-        records: The store of the records under tasks' names, opened, where the job keeps these elsewhere
-            (`JobLayout.keeps_elsewhere`); else None.
+        proved: Whether this process set the job up and so tested the store's capabilities there.
+        pool: Workers that publish the job's files for this driver; None if it publishes them itself.
+        records: The opened store of the records under tasks' names, if `JobLayout.keeps_elsewhere`.
     """
 
     spec: JobSpec
@@ -208,42 +168,42 @@ class StageContext:
     records: Store | None = None
 
     def holding(self, path: StorePath) -> Store:
-        """The store that holds a path of the job: that of the records under tasks' names may be another."""
+        """Returns the store of a path of the job; records under tasks' names may be on another store."""
         if self.records is not None and (path == self.layout.manifests or path.is_under(self.layout.manifests)):
             return self.records
         return self.store
 
     def timestamp(self) -> str:
-        """Now, as records spell it."""
+        """Returns the current time in the form of records."""
         return self.runtime.now().isoformat()
 
     async def process(self) -> DriverProcess:
-        """This driver's process, as far as records may name it."""
+        """Returns this driver's process, as far as records may name it."""
         look = partial(this_driver, self.config.driver_hidden)
         return look() if is_known() else await self.runtime.run_blocking(look)
 
     @property
     def durable(self) -> bool:
-        """Whether what is written must survive a power loss."""
+        """Whether what is written to the destination's store must survive a power loss."""
         return self.durable_on(self.store)
 
     def durable_on(self, store: Store) -> bool:
-        """The same of what is written to a store that may be another."""
+        """Whether what is written to `store` must survive a power loss."""
         return self.config.durability == "fsync" and store.capabilities.durable
 
     def recover_call(self, *, rollback: bool = False, force: bool = False) -> str:
-        """The call that a user makes whose job is decided but not ended."""
+        """Returns, as text, the call that finishes or rolls back a decided job."""
         roots = [str(self.layout.target(root)) for root in sorted(self.layout.roots)]
         config = {"absolute_roots": roots} if roots else None
         place = str(self.layout.destination)
         return call("recover", place, self.layout.job_id, rollback=rollback, force=force, config=config)
 
     def cleanup_call(self, *, force: bool = False) -> str:
-        """The call that a user makes whose job is over, with something left of it; or who gives the job up."""
+        """Returns, as text, the call that removes the remains of a finished job, or abandons the job."""
         return cleanup_call(self.layout, force=force)
 
     def taking_back(self) -> str:
-        """What takes a decided job back, as a sentence."""
+        """Returns a sentence about how to roll a decided job back."""
         if self.forms.forward_only:
             return "it cannot be taken back, for its tasks made its files visible"
         fenced = self.store.capabilities.fences_drivers
@@ -251,22 +211,22 @@ class StageContext:
         return f"{self.recover_call(rollback=True, force=not fenced)} takes the job back{alone}"
 
     def else_giving_up(self) -> str:
-        """What a user does who cannot mend the records of a decided job, as the end of a sentence."""
+        """Returns the end of a sentence about what to do if the records of a decided job cannot be repaired."""
         back = "" if self.forms.forward_only else f", or {self.taking_back()}"
         ways = f"then {self.recover_call()} finishes the job{back}"
         return f", {ways}; where that cannot be, {self.giving_up()}"
 
     def giving_up(self) -> str:
-        """What ends a decided job that can neither be finished nor taken back any more, and what that costs."""
+        """Returns a sentence about how to end a decided job that can be neither finished nor rolled back."""
         return giving_up(self.layout)
 
 
 class Stage(ABC, Generic[In, Out]):
-    """One step of a protocol. Make it, run it once.
+    """One step of a protocol, run once, timed and audited (``AbstractJobOrTaskStage`` in Hadoop).
 
     Attributes:
-        name: What progress, audit and reports call the stage (Hadoop's name where it has one).
-        statistic: The duration statistic it is timed under; empty when Hadoop has none for it.
+        name: The stage's name in progress, audit and reports; Hadoop's where it has one.
+        statistic: The duration statistic; empty if Hadoop has none for the stage.
     """
 
     name: str = ""
@@ -278,11 +238,7 @@ class Stage(ABC, Generic[In, Out]):
 
     @final
     async def run(self, value: In) -> Out:
-        """Runs the stage.
-
-        Raises:
-            JobStateError: It ran already.
-        """
+        """Runs the stage; a second run raises `JobStateError`."""
         if self._ran:
             raise JobStateError(f"stage {self.name} ran already", operation=self.name)
         self._ran = True
@@ -308,4 +264,4 @@ class Stage(ABC, Generic[In, Out]):
 
     @abstractmethod
     async def execute(self, value: In) -> Out:
-        """What the stage does."""
+        """Does the work of the stage."""

@@ -1,4 +1,4 @@
-"""Makes names survive a power loss, and sizes batches of store calls."""
+"""Syncs directories to disk, and splits work into batches of store calls."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ from committer.stores.helpers import exists
 async def sync_directories(
     context: StageContext, directories: Iterable[StorePath], *, missing_ok: bool = False
 ) -> None:
-    """Syncs directories when the job asked for it and the store needs it; one call each, else none.
-
-    Args:
-        context: The job.
-        directories: Whose entries are forced to the disk, in any order.
-        missing_ok: Pass over those that are gone.
-    """
+    """Syncs directories, one call each, if the job requires durability and the store needs it."""
     if not context.durable:
         return
     store = SYNC.required(context.store, "sync")
@@ -41,10 +35,9 @@ async def sync_directories(
 
 
 async def missing_directories(context: StageContext, directory: StorePath) -> list[StorePath]:
-    """Those of a directory and its parents that do not stand yet, deepest first; none where nothing needs syncing.
+    """Returns those of a directory and its parents that do not exist, deepest first; empty without durability.
 
-    The caller that makes them must sync the parent of each. One call a missing directory, and one more; without
-    durability no call.
+    The caller that creates them must sync the parent of each. One call per missing directory and one more.
     """
     missing: list[StorePath] = []
     if not context.durable:
@@ -57,25 +50,18 @@ async def missing_directories(context: StageContext, directory: StorePath) -> li
 
 T = TypeVar("T")
 
-# Files of one call where a store renames many at once, at most, and how many such calls it is given: as many as help
-# where renames are slow. How many run at a time is the store's to say.
+# Most files in one call that renames many, and such calls at a time: as many as help where renames are slow.
+# The store decides how many renames run at a time.
 _TOGETHER: Final = 128
 _CALLS_AT_ONCE: Final = 4
-# Children of a directory that are looked at together.
+# Most children of a directory in one batch.
 _LISTED_TOGETHER: Final = 1000
 
 
 async def run_together(
     items: Sequence[T], step: Callable[[Sequence[T]], Awaitable[None]], *, io_concurrency: int, operation: str
 ) -> None:
-    """Calls `step` with a part of the items at a time, in order; as many at once as the job allows calls in flight.
-
-    Args:
-        items: All of them.
-        step: What is done with a part.
-        io_concurrency: How many calls the job allows; a call for many items counts as that many.
-        operation: For errors.
-    """
+    """Calls `step` with batches of items; a call with many items counts as that many of `io_concurrency`."""
     together = max(1, min(_TOGETHER, io_concurrency // 2))
 
     async def part(start: int) -> None:
@@ -86,12 +72,7 @@ async def run_together(
 
 
 async def pages(store: Store, directory: StorePath) -> AsyncIterator[list[FileStatus]]:
-    """The children of a directory, a thousand at a time: one call.
-
-    Raises:
-        StoreNotFoundError: Nothing is there.
-        StoreNotADirectoryError: A file is there.
-    """
+    """Yields the children of a directory in batches of a thousand, with the errors of `Store.list`: one call."""
     some: list[FileStatus] = []
     async for child in store.list(directory):
         some.append(child)

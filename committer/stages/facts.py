@@ -1,4 +1,4 @@
-"""Facts that a decision rests on: collected before it, read back after it."""
+"""Facts that a decision rests on: collected before it, read from it and its side files afterwards."""
 
 from __future__ import annotations
 
@@ -20,17 +20,12 @@ from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
 
-# Side files that are read and decoded at once, some 20 MB each.
+# Side files that are read and decoded concurrently, some 20 MB each.
 _FILES_AT_ONCE: Final = 4
 
 
 class Facts(ABC):
-    """Facts of one kind, of which there may be millions, as often as wanted.
-
-    Attributes:
-        count: How many.
-        of_directories: How many of them tell of a directory.
-    """
+    """A collection of facts of one kind, possibly millions; `of_directories` counts those about directories."""
 
     count: int
     of_directories: int
@@ -40,10 +35,10 @@ class Facts(ABC):
 
     @abstractmethod
     def batches(self) -> AsyncIterator[list[Fact]]:
-        """All of them, in order, as many at a time as fit in a few megabytes."""
+        """Yields all facts in order, in batches of a few megabytes."""
 
     async def directories(self) -> set[str]:
-        """The directories of what they name; of a name at the destination itself the empty name."""
+        """Returns the parent directories of all names; the empty name for a name at the destination itself."""
         found: set[str] = set()
         async for facts in self.batches():
             found |= directories_of(facts)
@@ -51,17 +46,17 @@ class Facts(ABC):
 
 
 def directories_of(facts: Iterable[Fact]) -> set[str]:
-    """The directories of what some facts name."""
+    """Returns the parent directories of the names of some facts."""
     return {fact.path.rpartition("/")[0] for fact in facts}
 
 
 def count_directories(facts: Iterable[Fact]) -> int:
-    """How many facts tell of a directory."""
+    """Counts the facts that concern a directory."""
     return sum([fact.is_directory for fact in facts])
 
 
 class FactList(Facts):
-    """Facts that are kept in memory."""
+    """Facts in memory."""
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self._facts = list(facts)
@@ -69,23 +64,13 @@ class FactList(Facts):
         self.of_directories: int = count_directories(self._facts)
 
     async def batches(self) -> AsyncIterator[list[Fact]]:
-        """All at once."""
+        """Yields all facts in one batch."""
         if self._facts:
             yield self._facts
 
 
 class RecordedFacts(Facts):
-    """Facts of a decision that are read from its side files, one after the other: one call a file.
-
-    Args:
-        context: The job.
-        kind: Which.
-        files: The side files that hold them.
-        count: How many they hold.
-        first: Those that the decision holds itself.
-        directories: Their directories, where those are known.
-        of_directories: How many tell of a directory.
-    """
+    """Facts of one kind that are read from a decision's side files; `first` are those in the decision itself."""
 
     def __init__(
         self,
@@ -106,16 +91,14 @@ class RecordedFacts(Facts):
         self.of_directories: int = of_directories
 
     async def directories(self) -> set[str]:
-        """See `Facts.directories`: no call where they are known."""
+        """Returns the parent directories; no call if they are known."""
         if self._directories is None:
             self._directories = await super().directories()
         return self._directories
 
     async def batches(self) -> AsyncIterator[list[Fact]]:
-        """Those of a side file at a time.
-
-        Raises:
-            RecordError: A file is missing, or is not what the decision names.
+        """Yields the facts of one side file at a time, one call each; `RecordError` if a file does not match the
+        decision.
         """
         if self._first:
             yield self._first
@@ -128,14 +111,7 @@ class RecordedFacts(Facts):
 
 
 class ReadFacts(NamedTuple):
-    """What a decision rests on.
-
-    Attributes:
-        few: Facts of every other kind; identities and targets too, where the decision has them in no order.
-        superseded: Old files.
-        identities: Those of sources, in the order of the job's files.
-        targets: What stood at the destinations of files, in the order of these.
-    """
+    """The facts of a decision; identities and targets in the order of the job's files, or in `few` if they have none."""
 
     few: list[Fact]
     superseded: Facts
@@ -144,10 +120,9 @@ class ReadFacts(NamedTuple):
 
 
 async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
-    """What the decision rests on, in itself or in its side files, every fact looked at once: one call a side file.
+    """Reads and checks every fact of a decision: one call per side file.
 
-    Raises:
-        RecordError: A side file is missing, or is not what the decision names.
+    Raises `RecordError` if a side file does not match the decision, `StoreNotFoundError` if it is missing.
     """
     found: dict[str, list[Fact]] = {}
     old: dict[str, int] = {}
@@ -213,18 +188,14 @@ async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:
 
 
 def check_superseded(layout: JobLayout, name: str) -> None:
-    """Holds the name of an old file to what a driver that finishes the job holds it to.
-
-    Raises:
-        InvalidPathError: No decision may name it.
-    """
+    """Raises `InvalidPathError` if a decision may not contain the name of an old file."""
     roots = layout.roots
     if name == layout.destination.path:
         # An object store may hold an object with the destination's own name.
         return
     root = root_of(name, roots) if is_absolute(name) else None
     if root is not None:
-        # An old file may be called what no new one is: the `_SUCCESS` of a table in a directory below.
+        # An old file may have a name that new files may not: `_SUCCESS` of a table in a subdirectory.
         check_file_name(name[len(root) + 1 :])
     elif is_absolute(name):
         check_absolute_name(name, roots)
@@ -235,21 +206,17 @@ def check_superseded(layout: JobLayout, name: str) -> None:
 
 
 def are_plain(names: list[str]) -> bool:
-    """Whether many names are relative, and `check_superseded` lets each pass, by one look at all of them.
-
-    False says nothing: then each is looked at by itself.
-    """
+    """Whether many names are relative and pass `check_superseded`, by one test of all; False proves nothing."""
     text = "\n".join(("", *names, ""))
     odd = ("\n\n", "\n/", "/\n", "//", "\n.", "/.", "\n_", "/_", "\0")
     return text.isascii() and text.count("\n") == len(names) + 1 and not any(part in text for part in odd)
 
 
 def contained(context: StageContext, facts: list[Fact], source: StorePath) -> list[Fact]:
-    """The same facts. Each is acted upon, so it must stay below the destination, or below a root that the caller gave,
-    and out of other jobs' directories (G10).
+    """Returns the facts, or raises `RecordError` if one lies outside the destination and the given roots, or in a
+    job's directory.
 
-    Raises:
-        RecordError: One does not.
+    A driver acts on every fact, so a forged one must not lead it elsewhere (G10).
     """
     if not facts or are_plain([fact.path for fact in facts]):
         return facts
@@ -279,25 +246,21 @@ def _check_contained(context: StageContext, fact: Fact, source: StorePath) -> No
 
 
 FACTS_A_FILE: Final = 25_000
-"""Facts of a side file, some 100 bytes each there, and three times as much in memory."""
+"""Facts per side file: some 100 bytes each there, three times as much in memory."""
 
 FACTS_IN_MEMORY: Final = 50_000
-"""Facts that are kept; more go to the driver's disk, as they are going to stand in side files."""
+"""Facts kept in memory; more are spilled to the driver's disk, encoded as in side files."""
 
 
 class Lines(NamedTuple):
-    """The content of a side file, and how many facts it holds."""
+    """The encoded content of a side file and its number of facts."""
 
     data: bytes
     facts: int
 
 
 class NotedFacts(Facts):
-    """Facts as they are found. Call `close` at the end.
-
-    Attributes:
-        within: The directories of what they name.
-    """
+    """A growable collection of facts that spills to the driver's disk; call `close` at the end."""
 
     def __init__(self) -> None:
         self.count: int = 0
@@ -309,19 +272,15 @@ class NotedFacts(Facts):
 
     @property
     def in_memory(self) -> list[Fact] | None:
-        """The facts themselves, as long as they are few."""
+        """The facts if they are all in memory, else None."""
         return self._facts if self._spill is None else None
 
     async def directories(self) -> set[str]:
-        """See `Facts.directories`."""
+        """Returns `within`."""
         return self.within
 
     async def add(self, facts: list[Fact], directories: AbstractSet[str] = frozenset()) -> None:
-        """Notes some more, and their directories where they are asked for.
-
-        Raises:
-            CommitterError: The disk did not take them.
-        """
+        """Adds facts, and their parent directories if the caller wants `directories`."""
         self._facts += facts
         self.count += len(facts)
         self.of_directories += count_directories(facts)
@@ -330,14 +289,14 @@ class NotedFacts(Facts):
             self._spill = SpillFile(Lines)
         if self._spill is None or len(self._facts) < FACTS_A_FILE:
             return
-        # While one of those that find facts writes, the others wait: a list goes to the disk slower than it grows.
+        # Producers wait while one of them writes, so that memory does not grow faster than the disk takes it.
         async with self._writing:
             while len(self._facts) >= FACTS_A_FILE:
                 some, self._facts = self._facts[:FACTS_A_FILE], self._facts[FACTS_A_FILE:]
                 await self._spill.append(Lines(encode_facts(some), len(some)))
 
     async def lines(self) -> AsyncIterator[Lines]:
-        """What side files are to hold, a file at a time."""
+        """Yields the content of the side files, one file at a time."""
         if self._spill is not None:
             async for lines in self._spill.read():
                 yield lines
@@ -346,7 +305,7 @@ class NotedFacts(Facts):
             yield Lines(encode_facts(some), len(some))
 
     async def batches(self) -> AsyncIterator[list[Fact]]:
-        """Those of a side file at a time."""
+        """Yields the facts of one side file at a time."""
         if self._spill is not None:
             async for lines in self._spill.read():
                 yield decode_facts(lines.data, source="a temporary file")

@@ -1,4 +1,4 @@
-"""Names at a destination, or at an absolute path: ancestors, folding, and what a store can hold."""
+"""Functions on names at a destination or absolute paths: ancestors, folding, and what a store can hold."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ from committer.stores.base import Capabilities, FileStatus
 
 
 def with_ancestors(directories: Iterable[str], roots: AbstractSet[str] = frozenset()) -> set[str]:
-    """Directories and all their ancestors below the destination, or below the root they lie in.
-
-    Args:
-        directories: By name: relative to the destination, or absolute.
-        roots: Where absolute names start. They are left out, as the destination itself is.
-    """
+    """Returns directories and all their ancestors below the destination or, for absolute names, below a root."""
     found = set(directories) - roots
     for directory in tuple(found):
         parent = directory.rpartition("/")[0]
@@ -30,42 +25,36 @@ def with_ancestors(directories: Iterable[str], roots: AbstractSet[str] = frozens
 
 
 def ancestors(name: str) -> list[str]:
-    """The directories a relative name lies in, from the top down."""
+    """Returns the parent directories of a relative name, top down."""
     segments = name.split("/")[:-1]
     return ["/".join(segments[: depth + 1]) for depth in range(len(segments))]
 
 
 def is_hidden(name: str) -> bool:
-    """Whether readers of a table pass a name over: it starts with `_` or `.` and holds no `=`."""
+    """Whether readers of a table ignore a name: it starts with `_` or `.` and contains no `=`."""
     return name[:1] in ("_", ".") and "=" not in name
 
 
 class NameFolding:
-    """Gives names that a store takes for one the same text."""
+    """Folding of names: names that the store treats as equal become the same text."""
 
     def __init__(self, capabilities: Capabilities) -> None:
         self._case = capabilities.case_folding
         self._unicode = capabilities.unicode_folding
 
     def fold(self, name: str) -> str:
-        """The name as the store compares it."""
+        """Returns the name as the store compares it."""
         if self._case:
             name = name.casefold()
         return unicodedata.normalize("NFC", name) if self._unicode else name
 
     def fold_all(self, names: list[str]) -> list[str]:
-        """The names as the store compares them."""
+        """Returns the names as the store compares them."""
         return [self.fold(name) for name in names] if self._case or self._unicode else names
 
 
 def name_problem(name: str, capabilities: Capabilities, path_prefix_bytes: int) -> str | None:
-    """Why the store cannot hold a relative name; None when it can.
-
-    Args:
-        name: The relative name, already free of empty and dot segments.
-        capabilities: The store's.
-        path_prefix_bytes: Length of what precedes the name in a whole path.
-    """
+    """Returns why the store cannot hold a relative name; `path_prefix_bytes` is the length of the path before it."""
     limit = capabilities.max_name_bytes
     for segment in name.split("/"):
         if limit is not None and len(segment) * 4 > limit and len(segment.encode()) > limit:
@@ -83,10 +72,7 @@ def name_problem(name: str, capabilities: Capabilities, path_prefix_bytes: int) 
 
 
 def name_problems(names: list[str], capabilities: Capabilities, path_prefix_bytes: int) -> Iterator[str]:
-    """Why the store cannot hold some of many names, a sentence each; see `name_problem`.
-
-    One look at all of them proves nearly always that there is none: about 0.1 microseconds a name.
-    """
+    """Yields a sentence for each name that the store cannot hold. A test of all names at once: 0.1 microseconds a name."""
     if not names or _all_storable(names, capabilities, path_prefix_bytes):
         return
     for name in names:
@@ -112,10 +98,9 @@ def is_absolute(name: str) -> bool:
 
 
 def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:
-    """The job's own directory that something found below `above` is, or lies in; None where it is no job's.
+    """Returns the working directory of a job that a path found below `above` is or lies in; None if there is none.
 
-    A `_temporary` without directories of jobs is what jobs leave that are over, with entries or a report perhaps. A
-    magic directory says by its name whose it is.
+    A `_temporary` without job directories is a remnant of finished jobs, perhaps with entries or a report.
     """
     name = status.path.relative_to(above)
     if not working_directory_in(name):

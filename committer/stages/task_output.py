@@ -1,4 +1,4 @@
-"""What a task attempt wrote, as its stages hand it on."""
+"""Descriptions of a task attempt's output, passed between its stages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ from committer.records.pending_uploads import UploadEntry
 
 @dataclass(frozen=True, slots=True)
 class AttemptIdentity:
-    """Which run of which task attempt.
-
-    Attributes:
-        task: The task's number.
-        attempt: The attempt's number.
-        nonce: Random; part of every path of this run.
-    """
+    """The identity of one run of a task attempt; the random `nonce` is part of every path of the run."""
 
     task: int
     attempt: int
@@ -30,12 +24,11 @@ class WrittenFile:
 
     Attributes:
         name: Relative to the task attempt directory.
-        size: Bytes.
-        identity: As the store gave it once the file was closed.
-        synced: Whether its data survives a power loss already, where that was asked for.
-        absolute: The absolute path it goes to; empty where it goes to the same name below the destination.
-        upload: The upload it waits in, where nothing stands under its name.
-        version: What the store's conditions know it by (`FileStatus.version`).
+        identity: From the store, after the file was closed.
+        synced: Whether its data survives a power loss already, if that was requested.
+        absolute: Its absolute destination path; empty if it has the same name below the destination.
+        upload: Its pending upload, if the file does not exist under its name.
+        version: The version for the store's preconditions (`FileStatus.version`).
     """
 
     name: str
@@ -48,21 +41,18 @@ class WrittenFile:
 
     @property
     def destination(self) -> str:
-        """The name it is published under."""
+        """The name that it is published under."""
         return self.absolute or self.name
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """Everything a task attempt wrote.
+    """Everything that a task attempt wrote.
 
     Attributes:
-        identity: Which run of which attempt.
-        directory: The task attempt directory.
-        files: Its files, the oldest first.
-        directories: Directories to have at the destination, relative; parents of files need not be named.
-        by_path: Whether programs were given the path of the directory, so that only the caller knows that they write
-            no more.
+        files: Its files, oldest first.
+        directories: Relative directories to create at the destination; parents of files may be left out.
+        by_path: Whether programs got the directory's path, so that only the caller knows when they stop writing.
     """
 
     identity: AttemptIdentity
@@ -73,14 +63,10 @@ class TaskOutput:
 
 
 def oldest_first(files: Iterable[WrittenFile], begun: Iterable[tuple[StorePath, str]]) -> list[WrittenFile]:
-    """Uploads in the order in which they were begun, other files in the one they come in: that of their closing.
+    """Sorts uploads by their position in `begun`; other files keep their order, that of their closing.
 
-    An abort from elsewhere takes what the attempt has by then. If it takes anything that an attempt which goes on
-    commits, it takes the oldest, which a job commit looks at (`LoadRecords`).
-
-    Args:
-        files: What was written.
-        begun: Every upload of the attempt, by path and id, the oldest first.
+    An abort by another process aborts the uploads that exist by then. If the attempt goes on and commits, its
+    oldest upload is among them, and a job commit checks that one (`LoadRecords`).
     """
     order = {upload_id: number for number, (_path, upload_id) in enumerate(begun)}
     return sorted(files, key=lambda file: 0 if file.upload is None else order[file.upload.id])

@@ -1,4 +1,4 @@
-"""The lists in a job's directory that say which uploads its task attempts began: read, and what they name ended."""
+"""Reads the lists, in a job's directory, of the uploads that its task attempts began, and aborts uploads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = job_logger("committer.stages")
 
 
 async def end_uploads(context: StageContext, uploads: Iterable[tuple[StorePath, str]]) -> None:
-    """Ends uploads, by path and id, many at once: 2 calls each."""
+    """Aborts uploads, given by path and id, concurrently: 2 calls each."""
 
     async def end(upload: tuple[StorePath, str]) -> None:
         await end_upload(context.store, *upload)
@@ -29,10 +29,9 @@ async def end_uploads(context: StageContext, uploads: Iterable[tuple[StorePath, 
 
 
 async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-    """The uploads that the list of one run names, by path and id: one listing, and a read for each part of it.
+    """Yields the uploads, by path and id, that the list of one run names: one listing, and a read for each part.
 
-    What is damaged, or lies neither below the destination nor below a root (G10), is passed over with a warning: such
-    an upload stays, and ``committer uploads list`` shows it.
+    Damaged parts and uploads outside the destination and the roots (G10) are skipped with a warning and stay pending.
     """
     async for part in parts_of_list(context, run):
         for upload in contained(context, run, part):
@@ -40,7 +39,7 @@ async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator
 
 
 async def parts_of_list(context: StageContext, run: StorePath) -> AsyncIterator[UploadList]:
-    """The parts of the list of one run: one listing, and a read for each. What is damaged is passed over."""
+    """Yields the readable parts of the list of one run: one listing, and a read for each part."""
     store = context.store
     try:
         parts = sorted([child.path async for child in store.list(run) if not child.is_directory])
@@ -60,7 +59,7 @@ async def parts_of_list(context: StageContext, run: StorePath) -> AsyncIterator[
 
 
 def contained(context: StageContext, run: StorePath, part: UploadList) -> Iterator[ListedUpload]:
-    """What a part of a list names that lies below the destination, or below a root; the rest is warned of."""
+    """Yields the uploads of a part that lie below the destination or a root; warns of the others."""
     for upload in part.uploads:
         try:
             _check_contained(context, upload.name)
@@ -72,7 +71,7 @@ def contained(context: StageContext, run: StorePath, part: UploadList) -> Iterat
 
 def _check_contained(context: StageContext, name: str) -> None:
     if name == SUCCESS:
-        # What a rollback puts back is sent as an upload.
+        # A rollback restores the old marker by an upload.
         return
     if is_absolute(name):
         check_absolute_name(name, context.layout.roots)

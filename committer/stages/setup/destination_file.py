@@ -21,14 +21,14 @@ from committer.stores.helpers import status_or_none
 
 
 async def object_at_destination(context: StageContext) -> FileStatus | None:
-    """Finds an object with the destination's own name: one call; none for a bucket or on a store with directories."""
+    """Returns the status of an object with the destination's own name: one call, none with real directories."""
     destination = context.layout.destination
     if context.store.capabilities.directories or not destination.name:
         return None
     try:
         standing = await status_or_none(context.store, destination)
     except StorePermissionError:
-        # A policy may allow the objects below a name, and not the name itself.
+        # A policy may allow the objects below a name but not the name itself.
         return None
     return standing if standing is not None and not standing.is_directory else None
 
@@ -36,24 +36,17 @@ async def object_at_destination(context: StageContext) -> FileStatus | None:
 async def refuse_object(context: StageContext, operation: str) -> None:
     """Refuses a job if an object has the destination's own name and the job does not replace it: at most one call.
 
-    Readers of the destination would find that object instead of the job's files. A job that replaces the whole
-    destination supersedes the object. This check does not look at names above the destination.
-
-    Raises:
-        StoreNotADirectoryError: There is such an object.
+    Readers of the destination would find that object instead of the job's files.
     """
     if not context.config.replaces_destination and await object_at_destination(context) is not None:
         raise _error(context, operation, context.layout.destination, None)
 
 
 async def enclose_file(context: StageContext) -> bool:
-    """Replaces a file at the destination with a directory that holds the file, if the job replaces the destination.
+    """Replaces a file at the destination with a directory that contains it, if the job replaces the destination.
 
-    Readers of the directory still find the old data, and the commit supersedes the file. Local disks only. Cost: two
-    calls; with `durability="fsync"` two more.
-
-    Returns:
-        Whether the destination is a directory now; False where nothing was changed.
+    Readers of the directory still find the old data, and the commit supersedes the file. Local disks only. Two
+    calls; with `durability="fsync"` two more. Returns False if nothing was changed.
     """
     store, destination = context.store, context.layout.destination
     if not (context.config.replaces_destination and store.capabilities.local_paths):
@@ -72,10 +65,7 @@ async def enclose_file(context: StageContext) -> bool:
 
 
 async def file_in_the_way(context: StageContext, operation: str, cause: StoreError) -> StoreError:
-    """Builds the error of a job directory that cannot be created: looks for the file, from that directory upwards.
-
-    Where there is none any more it is a `StoreNotFoundError`: another driver put a directory in the file's place.
-    """
+    """Builds the error of a job directory that cannot be created: looks for the file in its path, bottom up."""
     place = context.layout.job_directory
     for _depth in range(place.path.count("/")):
         try:

@@ -1,4 +1,4 @@
-"""SetupJob: makes the job's directory under a name of its own, and opens the job."""
+"""Job setup: creates the job's directory under a unique name and opens the job."""
 
 from __future__ import annotations
 
@@ -43,42 +43,34 @@ from committer.stages.state.own_records import Drivers, is_open, read_drivers, r
 from committer.stores.helpers import children_of, create_exclusively, exists
 
 SETUP_BYTES: Final = 10
-"""Random bytes of a setup's nonce: among a million setups of one id two have the same with a chance of 1 in 10^12."""
+"""Random bytes of a setup's nonce: two of a million setups of one id collide with a chance of 1 in 10^12."""
 
 _TRIES: Final = 5
 
 
 class SetupJob(Stage[None, None]):
-    """Makes the job's directory under a name of its own, then opens the job unless another job of its id is live.
+    """The stage that creates the job's directory under a unique name and opens the job, if no other job of its id is
+    live.
 
-    A job is live while its setup record exists and its `opened` says open. Of two setups of an id at once, one writes
-    first: the other one's listing shows it. Then either that job is open already, and this one is refused; or both try
-    to create the same `opened` exclusively, "open" or "closed". So at most one job of an id is ever open. What a dead
-    setup left is closed, and blocks nothing.
+    A job is live while its setup record exists and its `opened` record says open. Of two concurrent setups of an id,
+    the listing of the later one shows the other's directory: either that job is open already and the later is
+    refused, or both try to create the same `opened` exclusively, as "open" or "closed". So at most one job of an id
+    is open. The directory of a dead setup is closed and blocks nothing.
 
-    Where directories are renamed in one step, the whole directory is made under another name and renamed to its own: no
-    delayed request of a setup names anything in the job's directory. Elsewhere the first request is the one that
-    creates the setup record; where its response is lost, this nonce is abandoned (`set_up` draws another), since the
-    request may still take effect at any time.
+    Where directories are renamed in one step, the directory is built under another name, then renamed: no delayed
+    request of a setup names anything in it. Elsewhere the first request creates the setup record. If its response is
+    lost, it may take effect at any time, so the driver abandons the nonce (`abandoned`) and `set_up` draws another.
 
-    Args:
-        context: The job.
-        needs: What the committer needs of the store: capabilities, each with what it is to say.
-
-    Attributes:
-        abandoned: Whether this nonce cannot be used: another setup or a cleanup closed the directory, or the response
-            to its first request was lost.
-
-    Preconditions: the store can what the committer needs.
-    Postconditions: the setup record, `opened` and the directories for task attempts and their records exist; the store
-    proved that a rename keeps identity. Nothing at the destination outside the job's directory changed: an old
-    `_SUCCESS` stays until the commit decision (Hadoop deletes it here). Roots outside the destination exist, and are on
-    its volume as far as that can be tried. With `durability="fsync"` the name of every directory made here survives a
-    power loss, those of the destination and its parents too.
-    Failure modes: any failure, and a cancellation, removes the directory that was made; where that fails too the error
-    says so, and a later cleanup removes it. `JobExistsError` where a job of the id is live or keeps its outcome.
-    Cost: about 11 calls in 7 round trips, and the store's probe beside them; 3 or 4 for each other directory of the id.
-    With `durability="fsync"` 6 more, and two a directory made above `_temporary`. For a root 4.
+    Preconditions: the store has the capabilities that the committer needs (`needs`: each with its text for an error).
+    Postconditions: the setup record, `opened` and the directories for task attempts and records exist; the store was
+    tested to keep identity through a rename. At the destination nothing else changed: an old `_SUCCESS` stays until
+    the decision (Hadoop deletes it here). Roots exist, on the destination's volume as far as that can be tested. With
+    `durability="fsync"` the name of every created directory survives a power loss, and so do those of the destination
+    and its parents.
+    Failure modes: a failure or a cancellation removes the directory; if that fails, too, the error says so and a
+    later cleanup removes it. `JobExistsError` if a job of the id is live or keeps its outcome.
+    Cost: about 11 calls in 7 round trips, besides the probe; 3 or 4 for each other directory of the id; 4 for each
+    root. With `durability="fsync"` 6 more, and two for each directory created above `_temporary`.
     Hadoop: ``SetupJobStage``.
     """
 
@@ -91,7 +83,7 @@ class SetupJob(Stage[None, None]):
         self.abandoned: bool = False
 
     async def execute(self, value: None) -> None:
-        """Makes, lists, opens."""
+        """Creates the directory, refuses other live jobs of the id, and opens the job."""
         layout = self.context.layout
         check_store(self.context, self._needs, operation=self.name)
         missing = await missing_directories(self.context, layout.temporary)
@@ -101,17 +93,17 @@ class SetupJob(Stage[None, None]):
             await self._make_directory()
             await self._refuse_others()
             await self._open()
-            # The probe may have found that the store can do less than it thought.
+            # The probe may have withdrawn a capability.
             check_store(self.context, self._needs, operation=self.name)
-            # What a task commits rests on every name above it. `_temporary` may be another job's, made a moment ago and
-            # not synced yet.
+            # Task commits rest on every name above them. Another job may have created `_temporary` just now
+            # without having synced it yet.
             made_in = {directory.parent for directory in missing}
             made_in.update((layout.drivers, layout.job_attempt_directory, layout.job_directory))
             made_in.update((layout.temporary, layout.destination))
             await sync_directories(self.context, made_in)
         except BaseException as error:
             if not self._began_to_make and isinstance(error, CommitterError) and error.outcome == "unchanged":
-                # A removal would fail as this call did, and advice about it would hide what is wrong.
+                # A removal would fail as this call did, and advice about it would hide the cause.
                 raise
             removed = await remove_failed_setup(self.context)
             if isinstance(error, CommitterError) and not self.abandoned:
@@ -135,12 +127,12 @@ class SetupJob(Stage[None, None]):
                 await self._make_first()
                 break
             except StoreNotFoundError:
-                # Another job that ends removes an empty `_temporary`.
+                # Another job removes an empty `_temporary` at its end.
                 if not tries_left:
                     raise
 
     async def _make_first(self) -> None:
-        """Makes the directory with all that is in it: at once where it is renamed, else the setup record first."""
+        """Creates the directory with its content, in one step if the store renames directories."""
         layout, store = self.context.layout, self.context.store
         renames = store.capabilities.directories and store.capabilities.atomic_directory_rename
         base = layout.building if renames else layout.job_directory
@@ -150,7 +142,7 @@ class SetupJob(Stage[None, None]):
             try:
                 await self._rename(base)
             except UnsupportedError:
-                # A disk says so only when it is tried; from now on the store's capabilities say it too.
+                # A disk shows this only when a rename is tried; from now on the store's capabilities say it, too.
                 await store.delete_directory(base, recursive=True)
                 await self._make_base(layout.job_directory)
                 await self._fill(layout.job_directory)
@@ -158,16 +150,16 @@ class SetupJob(Stage[None, None]):
             await self.context.holding(layout.manifests).make_directory(layout.manifests, parents=True)
 
     async def _fill(self, base: StorePath) -> None:
-        """Writes the setup record and makes the directories in `base`; the record first where no rename follows."""
+        """Writes the setup record and creates the directories in `base`; the record first if no rename follows."""
         layout, store = self.context.layout, self.context.store
         path, data, durable = base / layout.setup.name, await _setup_record(self.context), self.context.durable
         if base == layout.building:
-            # Before the rest: it may make the directory again that a cleanup took away, with what stood there.
+            # First, since the write may create the directory again that a cleanup removed with all its content.
             await store.put(path, data, durable=durable)
             await self._make_inside(base)
             return
         try:
-            # An exclusive put is not sent again once its answer is lost. A cleanup may have removed the record by then.
+            # An exclusive put is not repeated after a lost response: a cleanup may have removed the record by then.
             await store.put(path, data, exclusive=True, durable=durable)
         except BaseException as error:
             self.abandoned = isinstance(error, StoreOutcomeUnknownError)
@@ -180,7 +172,7 @@ class SetupJob(Stage[None, None]):
         store = self.context.store
         try:
             await store.make_directory(base, parents=True)
-            # Elsewhere that was no call.
+            # On other stores make_directory was no call.
             self._began_to_make = store.capabilities.directories
         except (StoreExistsError, StoreNotADirectoryError) as error:
             if not await enclose_file(self.context):
@@ -188,7 +180,6 @@ class SetupJob(Stage[None, None]):
             await store.make_directory(base, parents=True)
 
     async def _make_inside(self, base: StorePath) -> None:
-        """Makes the directories of the job in `base`, which is its directory or is renamed to it."""
         layout, store = self.context.layout, self.context.store
 
         def at(place: StorePath) -> StorePath:
@@ -221,12 +212,7 @@ class SetupJob(Stage[None, None]):
         await looking_again(rename)
 
     async def _refuse_others(self) -> None:
-        """Closes directories of the id that were never opened; refuses a job that is live or keeps its outcome.
-
-        Raises:
-            JobExistsError: Another job of the id is live, or keeps its outcome.
-            StoreError: The listing does not show what this driver has just made.
-        """
+        """Closes directories of the id that were never opened; refuses the setup if one is live or keeps its outcome."""
         layout, store = self.context.layout, self.context.store
         found = await list_job_directories(store, layout.temporary, layout.job_id)
         if DirectoryName(layout.job_id, layout.setup_name, "") not in found:
@@ -251,7 +237,7 @@ class SetupJob(Stage[None, None]):
         """Builds the error for an id in use, with the state of that job: up to 4 calls, and one for each intent."""
         layout, store = JobLayout(self.context.layout.destination, other.job_id, setup=other.setup), self.context.store
         drivers: Drivers = []
-        # What cannot be read, or went meanwhile, is left out.
+        # State that cannot be read, or was removed meanwhile, is left out.
         with suppress(CommitterError):
             found = await look_at_job(store, layout)
             state, _files, _kept = await read_state(store, found)
@@ -259,15 +245,14 @@ class SetupJob(Stage[None, None]):
         return exists_error(layout, state, operation=self.name, drivers=drivers)
 
     async def _was_removed(self) -> bool:
-        """Whether a cleanup removed the directory before the job was opened."""
         return not await exists(self.context.store, self.context.layout.setup)
 
     async def _state_of(self, other: DirectoryName) -> Literal["open", "committed"] | None:
-        """The state of another job of the id; None where that is over, or never was opened: then it is closed."""
+        """Returns the state of another job of the id; None if it is over, or was never opened and is closed now."""
         context = self.context
         store = context.store
         if not other.setup:
-            # A job of Hadoop's, or of what a Hadoop committer left.
+            # A job of Hadoop's, or remains of one.
             return "open"
         layout = JobLayout(context.layout.destination, other.job_id, setup=other.setup)
         children = {child.path.name for child in await children_of(store, layout.job_directory)}
@@ -275,7 +260,7 @@ class SetupJob(Stage[None, None]):
             opened = await is_open(store, layout) if layout.opened.name in children else None
             decided = {layout.decision.name, layout.outcome.name, layout.kept.name} & children
             if layout.setup.name not in children and not decided:
-                # A setup that writes its record from now on lists this job's directory after that.
+                # A setup that writes its record from now on lists afterwards, and sees this job's directory.
                 return None
             if opened is None and not decided:
                 wanted = JobOpened(state="closed", driver=context.driver, created=context.timestamp())
@@ -296,7 +281,7 @@ class SetupJob(Stage[None, None]):
                 if layout.kept.name in children and not (stands and ended):
                     return "committed"
                 return "open" if stands and opened else None
-            # It was removed since it was listed: its outcome may be kept.
+            # It was removed after the listing; it may keep its outcome.
             children = {child.path.name for child in await children_of(store, layout.job_directory)}
         return "open"
 
@@ -332,11 +317,11 @@ class SetupJob(Stage[None, None]):
         await run_workers(roots, lambda root: self._prove_root(root, attempt), workers=workers, operation=self.name)
 
     async def _prove_root(self, root: str, attempt: StorePath) -> None:
-        """Makes a root outside the destination, and tries to rename something into it.
+        """Creates a root outside the destination and tries to rename an empty directory into it.
 
-        Whether a directory is on another volume cannot be told from its name, nor from its device (bind mounts). What
-        is tried is an empty directory, so that no reader finds a file there before the job is decided. Where a store
-        cannot rename one, publishing finds out, and the job is taken back.
+        Neither name nor device (bind mounts) tells whether it is on another volume. No reader may find a file
+        there before the decision. Where a store cannot rename directories, publishing finds out, and the job is
+        rolled back.
         """
         layout, store = self.context.layout, self.context.store
         directory = layout.target(root)
@@ -350,7 +335,7 @@ class SetupJob(Stage[None, None]):
             try:
                 await store.rename_directory(source, probe)
             except (StoreOutcomeUnknownError, UnsupportedError, StoreExistsError):
-                # Then publishing finds out. One that stands there is of a job of this id that died in its setup.
+                # Publishing will find out. An existing probe is that of a job of this id that died in its setup.
                 pass
             finally:
                 await run_shielded(lambda: store.delete_directory(probe, recursive=False), bound_s=UNDO_BOUND_S)
@@ -382,19 +367,10 @@ async def _setup_record(context: StageContext) -> bytes:
 async def set_up(
     context: StageContext, needs: Mapping[str, str], known_as: Callable[[StageContext, JobSpec], StageContext]
 ) -> StageContext:
-    """Sets a job up, under another nonce where one is abandoned.
+    """Sets a job up and returns its context, with another nonce if one is abandoned.
 
-    Args:
-        context: The job.
-        needs: As for `SetupJob`.
-        known_as: Makes the context of the same job, of which more is known.
-
-    Returns:
-        The job as it was set up.
-
-    Raises:
-        ConfigurationError: `superseded_directories` names a directory outside the destination and all roots.
-        JobExistsError: A job of the id is live, or keeps its outcome.
+    Raises `ConfigurationError` if `superseded_directories` names a directory outside the destination and all
+    roots, and `JobExistsError` if a job of the id is live or keeps its outcome.
     """
     _refuse_superseded_directories(context.layout, context.config.superseded_directories)
     for tries_left in reversed(range(_TRIES)):
@@ -412,14 +388,7 @@ async def set_up(
 
 
 def exists_error(layout: JobLayout, state: JobState, *, operation: str, drivers: Drivers = ()) -> JobExistsError:
-    """Builds the error of a call that found a job of its id.
-
-    Args:
-        layout: A job of that id.
-        state: How it stands.
-        operation: The call.
-        drivers: The processes that set it up or began to commit it, if it is open.
-    """
+    """Builds the error for a job id that is in use; `drivers` set that job up or began to commit it, if it is open."""
     job, place = f"job {layout.job_id}", str(layout.destination)
     settle, forced = call("settle", place, layout.job_id), call("settle", place, layout.job_id, force=True)
     if state == "committed":
@@ -455,17 +424,15 @@ def _of_open(in_use: str, drivers: Drivers, settle: str, forced: str, *, settlin
 
 
 def hadoops_beside(layout: JobLayout) -> StorePath:
-    """Where a job of Hadoop's of the same id keeps what it has among the output."""
+    """Returns the directory where a Hadoop job of the same id keeps its data among the output."""
     return layout.destination / f"{layout.beside_prefix}{layout.job_id}"
 
 
 async def claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> None:
-    """Adds a setup record to the directory of a job that Hadoop set up, and what it lacks of a job of this engine.
+    """Adds a setup record and missing directories to the directory of a job that Hadoop set up: some 10 calls,
+    repeatable.
 
-    Some 10 calls. May run again, or beside another driver that does the same.
-
-    Raises:
-        JobExistsError: Another driver added one; nothing was changed but directories made.
+    Raises `JobExistsError` if another driver added its record first; this one created directories at most.
     """
     layout, store = context.layout, context.store
     check_store(context, needs, operation="attach_job")
@@ -478,7 +445,7 @@ async def claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> N
 
 
 async def finish_claim(context: StageContext) -> None:
-    """Makes what a driver did not that died when it claimed a job of Hadoop's: some 8 calls for an open job."""
+    """Finishes the claim of a Hadoop job whose driver died in between: some 8 calls for an open job."""
     found = await look_at_job(context.store, context.layout)
     if not (found.decided or found.ended) and found.set_up:
         with suppress(StoreNotFoundError):
@@ -508,16 +475,7 @@ def _refuse_superseded_directories(layout: JobLayout, names: Iterable[str]) -> N
 
 
 def check_store(context: StageContext, needs: Mapping[str, str], *, operation: str) -> None:
-    """Refuses a committer that the job's store cannot serve; no call.
-
-    Args:
-        context: The job.
-        needs: What the committer needs of the store: capabilities, each with what it is to say.
-        operation: What was called.
-
-    Raises:
-        UnsupportedError: The store lacks some of them.
-    """
+    """Raises `UnsupportedError` if the store cannot serve the job's committer; no call. `needs` is as for `SetupJob`."""
     can, spec = context.store.capabilities, context.spec
     missing = [text for ability, text in needs.items() if not getattr(can, ability)]
     if not missing and can.deletes_by_name and not (spec.config.unique_names and spec.setup):

@@ -1,4 +1,4 @@
-"""Looking at one job's directory: what stands there says what state the job is in."""
+"""Reads one job's directory: its children show the job's state."""
 
 from __future__ import annotations
 
@@ -25,13 +25,7 @@ JobState: TypeAlias = Literal["open", "committing", "committed", "aborted", "rol
 
 @dataclass(frozen=True, slots=True)
 class JobDirectory:
-    """The children of a job's directory, by name.
-
-    Attributes:
-        layout: Where the job lives.
-        children: What stands there.
-        beside: Whether what a job of Hadoop's keeps beside it stands.
-    """
+    """The children of a job's directory by name; `beside` says whether a Hadoop job's directory beside it exists."""
 
     layout: JobLayout
     children: dict[str, FileStatus]
@@ -39,79 +33,72 @@ class JobDirectory:
 
     @property
     def set_up(self) -> bool:
-        """Whether the setup record stands."""
+        """Whether the setup record exists."""
         return self.layout.setup.name in self.children
 
     @property
     def opened(self) -> bool:
-        """Whether it is settled whether the job was opened; of a job of Hadoop's it always is."""
+        """Whether the job was opened or closed; always true for a Hadoop job."""
         return self.layout.opened.name in self.children or not self.layout.setup_name
 
     @property
     def decided(self) -> bool:
-        """Whether a decision stands."""
+        """Whether a decision exists."""
         return self.layout.decision.name in self.children
 
     @property
     def ended(self) -> bool:
-        """Whether an outcome stands."""
+        """Whether an outcome exists."""
         return self.layout.outcome.name in self.children
 
     @property
     def kept(self) -> bool:
-        """Whether the record of a committed job stands that keeps its outcome."""
+        """Whether the outcome that a committed job keeps exists."""
         return self.layout.kept.name in self.children
 
     @property
     def keeps_outcome(self) -> bool:
-        """Whether the job is over, but for its outcome. `kept` is created beside all other records, then `setup` goes.
+        """Whether only the kept outcome remains. `kept` is created while all other records exist, then `setup` is
+        deleted.
 
-        A setup record that stands there later was created by a repeated request.
+        A setup record that exists later was created by a delayed request.
         """
         return self.kept and not (self.set_up and self.decided and self.ended)
 
     @property
     def intents(self) -> list[str]:
-        """Records of drivers that began to commit it."""
+        """Names of the records of drivers that began to commit the job."""
         return sorted(name for name in self.children if name.startswith(INTENT))
 
     @property
     def attempts(self) -> bool:
-        """Whether a job attempt of this engine, or of Hadoop's manifest committer, stands."""
+        """Whether a job attempt of this engine, or of Hadoop's manifest committer, exists."""
         return any(child.is_directory and name.isdecimal() for name, child in self.children.items())
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it holds things that neither this engine nor Hadoop's manifest committer put there."""
+        """Whether the content comes from neither this engine nor Hadoop's manifest committer."""
         own = any(name in RECORDS or name.startswith(INTENT) for name in self.children)
         return bool(self.children) and not (self.layout.setup_name or own or self.attempts)
 
     @property
     def newest(self) -> float:
-        """When the newest record was written, in seconds since the epoch; 0 where the store does not say."""
+        """The newest modification time of a child, in seconds since the epoch; 0 if the store has none."""
         return max((child.modified or 0.0 for child in self.children.values()), default=0.0)
 
 
 async def list_job_directories(store: Store, temporary: StorePath, job_id: str) -> list[DirectoryName]:
-    """The directories in `_temporary` that are named after a job's id, sorted: one listing.
-
-    Raises:
-        StoreNotFoundError: There is no `_temporary`.
-        StoreNotADirectoryError: A file stands in its place.
-    """
+    """Lists the directories in `_temporary` of a job's id, sorted, with the errors of `Store.list`: one call."""
     children = [child async for child in store.list(temporary) if child.is_directory or child.is_link]
     found = [DirectoryName.of(child.path.name) for child in children]
     return sorted(name for name in found if name.job_id == job_id)
 
 
 async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
-    """Lists a job's directory: one call, two where there is none; three where a job may keep things beside it, and no
-    setup record stands; two more where directories are not real, and it shows nothing else.
+    """Lists a job's directory, or raises `JobNotFoundError`: one call, two if it does not exist.
 
-    A job that Hadoop set up may have nothing there: what it keeps beside counts as its job attempt's.
-
-    Raises:
-        JobNotFoundError: There is none.
+    One more where a job may keep data beside it and no setup record exists (such data counts as the job attempt
+    of a Hadoop job); two more where directories are not real and the listing shows nothing else.
     """
     children: dict[str, FileStatus] = {}
     missing: StoreError | None = None
@@ -135,11 +122,9 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
 
 
 async def refuse_place(store: Store, layout: JobLayout, *, operation: str) -> None:
-    """Says why no job of any id can be where one was looked for in vain; at most three calls, none without directories.
+    """Raises `JobNotFoundError` if the destination does not exist, or it, `_temporary` or the job's directory is a file.
 
-    Raises:
-        JobNotFoundError: The destination does not exist, or a file stands in its place, in that of `_temporary` or of
-            the job's directory.
+    At most three calls, none without directories.
     """
     if not store.capabilities.directories:
         return
@@ -167,12 +152,9 @@ async def refuse_place(store: Store, layout: JobLayout, *, operation: str) -> No
 
 
 async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> None:
-    """Refuses a job where a link stands in the place of a directory or a record: at most one call.
+    """Raises `StoreLinkError` if a link is in the place of a directory or a record of the job: at most one call.
 
-    The store follows none; this is for those who want to know before they change anything.
-
-    Raises:
-        StoreLinkError: It names the link.
+    The store follows no such link; callers use this to know before they change anything.
     """
     if not store.capabilities.links:
         return
@@ -190,14 +172,9 @@ async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> 
 
 
 async def list_job_directory(store: Store, layout: JobLayout) -> list[FileStatus]:
-    """The children of a job's directory: one listing.
+    """Lists the children of a job's directory, with the errors of `Store.list`: one call.
 
-    Where directories are not real, those that a listing shows may have nothing in them any more: SeaweedFS keeps them
-    for a while when all that was below is deleted. So where there are no others, 2 calls more look for anything there.
-
-    Raises:
-        StoreNotFoundError: Nothing is there.
-        StoreNotADirectoryError: A file is.
+    Without real directories one more if it shows directories only: SeaweedFS lists empty ones for a while.
     """
     children = [child async for child in store.list(layout.job_directory)]
     if not store.capabilities.directories and all(child.is_directory for child in children):
@@ -206,11 +183,7 @@ async def list_job_directory(store: Store, layout: JobLayout) -> list[FileStatus
 
 
 async def other_job_stands(store: Store, layout: JobLayout) -> bool:
-    """Whether another job has a directory at the destination. One listing.
-
-    Raises:
-        StoreNotFoundError: No job has.
-    """
+    """Whether another job has a directory at the destination; `StoreNotFoundError` without `_temporary`. One listing."""
     async for child in store.list(layout.temporary):
         if (
             child.is_directory
@@ -222,9 +195,9 @@ async def other_job_stands(store: Store, layout: JobLayout) -> bool:
 
 
 async def stands_beside(store: Store, layout: JobLayout) -> bool:
-    """Whether anything is in what a job keeps beside, if only what marks it as a directory: two calls, if it keeps any.
+    """Whether the directory that a job keeps beside its own exists: two calls, if it keeps any.
 
-    Not by a listing of its children: SeaweedFS shows directories there that nothing is in any more.
+    A listing of its children cannot tell: SeaweedFS lists directories that are empty by now.
     """
     if layout.beside is None:
         return False
@@ -235,11 +208,7 @@ async def stands_beside(store: Store, layout: JobLayout) -> bool:
 
 
 async def join_job(store: Store, layout: JobLayout) -> JobDirectory:
-    """Lists the directory of a job of Hadoop's that the caller wants to go on with: one call.
-
-    Raises:
-        JobNotFoundError: There is none, or what stands there is no job.
-    """
+    """Lists the directory of a Hadoop job that the caller continues, or raises `JobNotFoundError`: one call."""
     found = await look_at_job(store, layout)
     if not (found.attempts or found.set_up or found.decided or found.ended):
         raise JobNotFoundError(

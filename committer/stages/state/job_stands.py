@@ -1,9 +1,7 @@
 """Checks whether a job still exists and is undecided.
 
-left to others.
-
-Hadoop's job setup makes the directory of the job attempt and no record (``SetupJobStage``); of its magic committer what
-task attempts keep beside is all there is.
+Hadoop's job setup creates the job attempt directory and no record (``SetupJobStage``); a job of its magic
+committer may consist only of what its task attempts keep beside the job's directory.
 """
 
 from __future__ import annotations
@@ -27,10 +25,7 @@ from committer.stores.helpers import children_of, exists
 
 
 def anchor_of(context: StageContext) -> StorePath | None:
-    """What stands as long as the job does; None where nothing is sure to.
-
-    The setup record; of a job of Hadoop's a directory, where directories are real.
-    """
+    """Returns the path that exists as long as the job does (its setup record, or a Hadoop job's directory), or None."""
     layout = context.layout
     if not context.spec.hadoop:
         return layout.setup
@@ -40,43 +35,40 @@ def anchor_of(context: StageContext) -> StorePath | None:
 
 
 def is_told_by_directory(context: StageContext) -> bool:
-    """Whether a directory is all that says that the job stands, so that a write into it would bring a job back."""
+    """Whether only a directory shows that the job exists, so that a write into it would bring a job back."""
     return context.spec.hadoop
 
 
 def is_told_elsewhere(context: StageContext) -> bool:
-    """Whether nothing at the destination says that the job stands: Hadoop set it up, and its records are elsewhere."""
+    """Whether nothing at the destination shows that a Hadoop job exists, because its records are elsewhere."""
     return context.spec.hadoop and context.layout.keeps_elsewhere
 
 
 def is_set_up(context: StageContext, found: JobDirectory) -> bool:
-    """Whether what stands in a job's directory says that the job was set up, and not cleaned up since."""
+    """Whether the content of a job's directory shows that the job was set up and not cleaned up since."""
     if found.set_up or is_told_elsewhere(context):
         return True
     return context.spec.hadoop and context.layout.job_attempt_directory.name in found.children
 
 
 async def make_tasks(context: StageContext) -> None:
-    """Makes the directory of the task attempt directories where job setup did not: one call then.
-
-    Hadoop's job setup leaves it to the first task; the job attempt directory is there.
-    """
+    """Creates the parent of a Hadoop job's task attempt directories, which Hadoop's job setup leaves to the first task."""
     if context.spec.hadoop:
         await context.store.make_directory(context.layout.tasks, parents=False)
 
 
 async def make_superseded(context: StageContext) -> None:
-    """Makes the directory that old files are moved to where job setup did not: one call then.
+    """Creates the directory for old files of a Hadoop job: one call.
 
-    Every other job's was made at setup. A driver that made it later could do so after a rollback took it away, and
-    another driver of the job would move an old file to where no driver looks for it.
+    Other jobs have it from their setup: a driver that created it later could do so after a rollback renamed it,
+    and another driver would move an old file to where no driver looks for it.
     """
     if context.spec.hadoop:
         await context.store.make_directory(context.layout.superseded, parents=False)
 
 
 def names_not_forced(context: StageContext) -> set[StorePath]:
-    """Directories above the task attempts' whose names job setup did not force to the disk, as Hadoop's never does."""
+    """Returns directories above the task attempts' whose names job setup did not sync; Hadoop's syncs none."""
     layout = context.layout
     if not context.spec.hadoop:
         return set()
@@ -85,17 +77,10 @@ def names_not_forced(context: StageContext) -> set[StorePath]:
 
 
 async def check_job_stands(context: StageContext, *, operation: str) -> JobDirectory:
-    """Refuses work for a job that is gone or decided: one call.
+    """Returns the job's directory, or raises `JobNotFoundError` or `JobDecidedError`: nothing written now can
+    become visible.
 
-    Of a job of Hadoop's whose records are elsewhere, and that no driver of this engine joined, 2 calls: the one, and
-    where the store of the records is open a look at their directory.
-
-    Returns:
-        What stands in the job's directory.
-
-    Raises:
-        JobNotFoundError: The job was never set up here, or was cleaned up.
-        JobDecidedError: The job is decided; nothing written now can become part of it.
+    One call; 2 for a Hadoop job whose records are elsewhere and that no driver of this engine joined.
     """
     layout = context.layout
     if is_told_elsewhere(context):
@@ -120,7 +105,6 @@ async def check_job_stands(context: StageContext, *, operation: str) -> JobDirec
 
 
 async def _look_elsewhere(context: StageContext, operation: str) -> JobDirectory:
-    """What stands in the directory of a job of Hadoop's, most often nothing."""
     layout = context.layout
     if context.records is not None and not await exists(context.records, layout.manifests):
         raise no_job_elsewhere(layout, operation)
@@ -131,7 +115,7 @@ async def _look_elsewhere(context: StageContext, operation: str) -> JobDirectory
 
 
 def no_job_elsewhere(layout: JobLayout, operation: str) -> JobNotFoundError:
-    """The error of a process that would take part in a job of Hadoop's whose records' directory does not stand."""
+    """Builds the error of a process that joins a Hadoop job whose directory of records does not exist."""
     return JobNotFoundError(
         f"there is no job {layout.job_id} of Hadoop's: {layout.manifests} does not stand",
         operation=operation,
@@ -144,15 +128,7 @@ def no_job_elsewhere(layout: JobLayout, operation: str) -> JobNotFoundError:
 def too_late(
     layout: JobLayout, how: str, *, operation: str, path: StorePath, causes: Sequence[BaseException] = ()
 ) -> JobStateError:
-    """The error of a task attempt that would commit while a driver commits its job.
-
-    Args:
-        layout: The job.
-        how: How late it is.
-        operation: What it did.
-        path: What it would commit.
-        causes: What told.
-    """
+    """Builds the error of a task attempt that would commit while a driver commits its job; `how` says how late it is."""
     return JobStateError(
         f"job {layout.job_id} is being committed: {how}",
         operation=operation,
@@ -163,9 +139,9 @@ def too_late(
 
 
 def may_vanish(context: StageContext) -> bool:
-    """Whether the setup record of the job can go while its directory stays, so that it is to be looked for again.
+    """Whether the setup record can be deleted while the job's directory stays, so that drivers must read it again.
 
-    Elsewhere a removal renames the directory, and every call that names it fails from then on.
+    Elsewhere a removal renames the directory, and every later call that names it fails.
     """
     can, config = context.store.capabilities, context.config
     return (
@@ -174,13 +150,9 @@ def may_vanish(context: StageContext) -> bool:
 
 
 async def has_setup(context: StageContext, found: JobDirectory | None = None) -> bool:
-    """Whether what says that the job is live stands: see `anchor_of`. No call where that was listed, else one.
+    """Whether the record that shows that the job is live exists (`anchor_of`): no call if `found` is given, else one.
 
-    The setup record counts beside `opened` alone: a repeated request can create it once more after a removal.
-
-    Args:
-        context: The job.
-        found: What stands in its directory, where that was listed.
+    The setup record counts only together with `opened`: a repeated request can create it again after a removal.
     """
     if found is not None:
         return is_set_up(context, found) and found.opened
@@ -192,10 +164,10 @@ async def has_setup(context: StageContext, found: JobDirectory | None = None) ->
 
 
 async def is_marked_over(context: StageContext, found: JobDirectory) -> bool:
-    """Whether a directory without setup record is left over: a late Java task makes its job's directory again.
+    """Whether a directory without setup record is a remnant that a late Java task created again. At most one call.
 
-    Only Hadoop's jobs have no setup record, and Hadoop's job setup deletes `_SUCCESS`; so one that names this job says
-    that it is over. At most one call.
+    Only Hadoop's jobs have no setup record, and Hadoop's job setup deletes `_SUCCESS`; so a `_SUCCESS` that
+    names this job proves that it is over.
     """
     if found.set_up:
         return False
@@ -204,11 +176,11 @@ async def is_marked_over(context: StageContext, found: JobDirectory) -> bool:
 
 
 async def is_hadoops(store: Store, layout: JobLayout) -> bool:
-    """Whether a job without records of this engine is Hadoop's, and not what late writes left of a job that is over.
+    """Whether a job without records of this engine is Hadoop's, not what delayed writes created after a job's end.
 
-    Where a write makes missing directories again, a task that outlived its job makes those of the job too. But what a
-    task attempt of this engine writes to has a nonce in its name, and each of Hadoop's task attempts has a directory
-    without one until the job's cleanup (``SetupTaskStage``). One call, where late writes are taken.
+    Where a write creates missing parents, a task that outlived its job creates the job's directories again. But
+    task attempts of this engine have a nonce in their directory's name, and each of Hadoop's has a directory
+    without one until the job's cleanup (``SetupTaskStage``). One call, where delayed writes succeed.
     """
     if store.capabilities.refuses_late_writes:
         return True

@@ -1,4 +1,4 @@
-"""Reading this engine's records of a job: setup, intent, decision, outcome. One call each."""
+"""Reads this engine's records of a job: setup, intent, decision, outcome. One call each."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Drivers: TypeAlias = Sequence[tuple[DriverProcess | None, DriverState]]
 """The processes that drive a job, as far as records name them, and whether each runs."""
 
 _SMALL_BYTES: Final = 1 << 20
-"""Records up to this length are read concurrently; longer ones one at a time, to bound memory."""
+"""Records up to this length are read concurrently, longer ones one at a time to bound memory."""
 
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
 
 
 @contextmanager
 def _naming_the_end(layout: JobLayout) -> Iterator[None]:
-    """Has the error of a record that is damaged name what ends its job, whatever else stands of it."""
+    """Adds to the error of a damaged record how to end its job."""
     try:
         yield
     except RecordError as error:
@@ -50,12 +50,7 @@ def _naming_the_end(layout: JobLayout) -> Iterator[None]:
 
 
 async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
-    """Reads the setup record: one call.
-
-    Raises:
-        StoreNotFoundError: There is none.
-        RecordError: It is not one.
-    """
+    """Reads the setup record (`StoreNotFoundError` if it does not exist, `RecordError` if it is another): one call."""
     with _naming_the_end(layout):
         setup = await _read(store, layout.setup, JobSetup)
         try:
@@ -66,11 +61,7 @@ async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
 
 
 async def read_record(store: Store, path: StorePath, kind: type[R]) -> R | None:
-    """Reads one of this engine's records, None when there is none: one call.
-
-    Raises:
-        RecordError: Something else is there.
-    """
+    """Reads one of this engine's records, None if it does not exist, `RecordError` if it is another: one call."""
     try:
         return await _read(store, path, kind)
     except StoreNotFoundError:
@@ -92,25 +83,25 @@ async def _read(store: Store, path: StorePath, kind: type[R]) -> R:
 
 
 async def read_decision(store: Store, layout: JobLayout) -> Decision | None:
-    """Reads the decision, None when there is none: one call."""
+    """Reads the decision, None if it does not exist: one call."""
     with _naming_the_end(layout):
         return await read_record(store, layout.decision, Decision)
 
 
 async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
-    """Reads the outcome, None when there is none: one call."""
+    """Reads the outcome, None if it does not exist: one call."""
     with _naming_the_end(layout):
         return await read_record(store, layout.outcome, JobOutcome)
 
 
 async def read_kept(store: Store, layout: JobLayout) -> JobOutcome | None:
-    """Reads the outcome that a committed job keeps, None when there is none: one call."""
+    """Reads the outcome that a committed job keeps, None if it does not exist: one call."""
     with _naming_the_end(layout):
         return await read_record(store, layout.kept, JobOutcome)
 
 
 async def is_open(store: Store, layout: JobLayout) -> bool | None:
-    """Whether the job was opened; None where that is not settled: one call. A job of Hadoop's needs no record of it."""
+    """Whether the job was opened; None if neither opened nor closed: one call. Hadoop's jobs count as open."""
     if not layout.setup_name:
         return True
     opened = await read_record(store, layout.opened, JobOpened)
@@ -118,18 +109,12 @@ async def is_open(store: Store, layout: JobLayout) -> bool | None:
 
 
 async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
-    """Reads the intent that a recovery goes by, None when no driver began to commit the job: one call an intent.
-
-    Of several drivers' the one that was written last, by their clocks: each try knows best which task attempts won.
-    """
+    """Reads the newest intent, by the drivers' clocks: the latest try knows best which task attempts won. One call each."""
     return max(await _read_intents(store, found), key=lambda intent: intent.created, default=None)
 
 
 async def read_drivers(store: Store, found: JobDirectory) -> Drivers:
-    """Reads the processes that set a job up or began to commit it, None for one not recorded: one call each.
-
-    Empty for a job without a setup record.
-    """
+    """Reads the processes that set a job up or began to commit it, None for one that was not recorded: one call each."""
     if not found.set_up:
         return []
     drivers = [(await read_setup(store, found.layout)).process]
@@ -148,10 +133,7 @@ async def _read_intents(store: Store, found: JobDirectory) -> list[Intent]:
 
 
 async def read_state(store: Store, found: JobDirectory) -> tuple[JobState, int | None, bool]:
-    """Reads the state of a job, the files that its decision publishes, and whether its outcome is kept: 0 to 2 calls.
-
-    A job without such records is open.
-    """
+    """Reads the job's state, the files that its decision publishes, and whether its outcome is kept: 0 to 2 calls."""
     decision = await read_decision(store, found.layout) if found.decided else None
     files = decision.files if decision is not None else None
     if found.keeps_outcome:

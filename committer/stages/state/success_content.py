@@ -1,4 +1,4 @@
-"""What `_SUCCESS` says of a job: written in Hadoop's form, and read."""
+"""Reads the content of `_SUCCESS` and interprets it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from committer.records.limits import LIMITS
 from committer.records.success import SuccessData, decode_success
 from committer.stages.base import StageContext
 
-# Ours among the diagnostics, which Hadoop prints as they are.
+# Keys of this engine among the diagnostics, which Hadoop prints as they are.
 WAS_EMPTY = "committer.destination.was.empty"
 DIRECTORIES_CREATED = "committer.directories.created"
 DECIDED_BY = "committer.decided.by"
 
 
 def named_uris(marker: SuccessData, destination: StorePath) -> list[str]:
-    """URIs of the files that a `_SUCCESS` or a report names; S3A names them by bare absolute paths."""
+    """Returns URIs of the files that a `_SUCCESS` or a report names; S3A names them by bare absolute paths."""
     return [
         name if ":" in name.partition("/")[0] else msgspec.structs.replace(destination, path=name).uri
         for name in marker.filenames
@@ -32,17 +32,17 @@ def named_uris(marker: SuccessData, destination: StorePath) -> list[str]:
 
 
 def files_committed(marker: SuccessData) -> int:
-    """How many files a `_SUCCESS` or a report speaks of, not all of which it names."""
+    """Returns the number of files of a `_SUCCESS` or a report, which may name only some of them."""
     counters = marker.statistics().counters
     counted = (counters.get(names.COMMITTER_FILES_COMMITTED), counters.get(names.COMMITTER_COMMITS_COMPLETED))
     return next((count for count in counted if count is not None), len(marker.filenames))
 
 
 async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
-    """Whether no other job that ended left its `_SUCCESS`, where this one's was not yet written.
+    """Whether no other job has left its `_SUCCESS` while this one's was not yet written. No call unless `asked`, else
+    one.
 
-    One that says nothing, as Hadoop's file output committers leave it, is another's. What cannot be looked at is not
-    vouched for. No call unless `asked`, else one.
+    A marker without content, as Hadoop's file output committers write it, is another job's. If unreadable: False.
     """
     if not asked:
         return False
@@ -55,13 +55,13 @@ async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
 
 
 def is_of_job(marker: SuccessData, layout: JobLayout) -> bool:
-    """Whether a marker names the job. A driver of Hadoop's that was told the unique id of a job writes that."""
+    """Whether a marker names the job. A Hadoop driver that was given a job's unique id writes that."""
     named = DirectoryName.of(marker.jobId)
     return named.job_id == layout.job_id and (not layout.setup_name or named.setup in ("", layout.setup_name))
 
 
 async def read_success(context: StageContext) -> SuccessData | None:
-    """The `_SUCCESS` at the destination; None when there is none that can be read. One call."""
+    """Reads the `_SUCCESS` at the destination; None if there is no readable one. One call."""
     try:
         return await marker_at(context, context.layout.success)
     except StoreIsADirectoryError:
@@ -69,7 +69,7 @@ async def read_success(context: StageContext) -> SuccessData | None:
 
 
 async def marker_at(context: StageContext, path: StorePath) -> SuccessData | None:
-    """The `_SUCCESS` that lies at a path; None when it is gone, or says nothing. One call."""
+    """Reads the `_SUCCESS` at a path; None if it does not exist or has no such content. One call."""
     try:
         return await _read(context, path)
     except (StoreNotFoundError, RecordError):
@@ -77,7 +77,7 @@ async def marker_at(context: StageContext, path: StorePath) -> SuccessData | Non
 
 
 def is_same_decision(found: SuccessData | None, value: SuccessData) -> bool:
-    """Whether a marker that was read speaks of the same decision of the same job."""
+    """Whether a marker that was read is of the same decision of the same job."""
     if found is None or found.jobId != value.jobId:
         return False
     return found.diagnostics.get(DECIDED_BY) == value.diagnostics.get(DECIDED_BY)
