@@ -49,9 +49,7 @@ Out = TypeVar("Out")
 
 @dataclass(slots=True)
 class RecordRef:
-    """A record to load; `digest` is None if a listing found it, `inline` its content in a message, `length` 0 if
-    unknown.
-    """
+    """A record to load. A listing gives no `digest`, a message may carry the bytes `inline`; `length` is 0 if unknown."""
 
     record: str
     digest: str | None = None
@@ -93,9 +91,7 @@ class RecordForms(ABC):
 
     @abstractmethod
     def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
-        """Converts a record, or a copy of one, to an encoded task manifest (`data` if it is one), or raises
-        `RecordError`.
-        """
+        """Converts a record, or a copy, to an encoded task manifest (`data` if it is one), or raises `RecordError`."""
 
     @abstractmethod
     async def read(self, context: StageContext, path: StorePath) -> bytes:
@@ -103,7 +99,7 @@ class RecordForms(ABC):
 
     @abstractmethod
     async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
-        """Lists a job's records; with `taking` moves them away from where tasks commit, if `takes_records`. Repeatable."""
+        """Lists a job's records; `taking` moves them away from where tasks commit, if `takes_records`. Repeatable."""
 
     async def give_back(self, context: StageContext) -> None:
         """Restores the records that `list_records` moved, for a job that stays undecided."""

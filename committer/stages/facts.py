@@ -97,9 +97,7 @@ class RecordedFacts(Facts):
         return self._directories
 
     async def batches(self) -> AsyncIterator[list[Fact]]:
-        """Yields the facts of one side file at a time, one call each; `RecordError` if a file does not match the
-        decision.
-        """
+        """Yields the facts of a side file at a time, one call each; `RecordError` if it does not match the decision."""
         if self._first:
             yield self._first
         for file in self._files:
@@ -111,7 +109,7 @@ class RecordedFacts(Facts):
 
 
 class ReadFacts(NamedTuple):
-    """The facts of a decision; identities and targets in the order of the job's files, or in `few` if they have none."""
+    """The facts of a decision; identities and targets in the order of the job's files, or in `few` without order."""
 
     few: list[Fact]
     superseded: Facts

@@ -39,7 +39,7 @@ def is_recorded(status: FileStatus, fact: Fact) -> bool:
 
 
 def stood_there(file: PlannedFile, stood: Fact | None) -> bool:
-    """Whether the committed file is a hard link of the old file at its destination: then publishing it changed nothing."""
+    """Whether the committed file is a hard link of the old file at its destination: publishing it changes nothing."""
     return (
         stood is not None and not stood.is_directory and file.identity is not None and stood.identity == file.identity
     )

@@ -72,7 +72,7 @@ def name_problem(name: str, capabilities: Capabilities, path_prefix_bytes: int) 
 
 
 def name_problems(names: list[str], capabilities: Capabilities, path_prefix_bytes: int) -> Iterator[str]:
-    """Yields a sentence for each name that the store cannot hold. A test of all names at once: 0.1 microseconds a name."""
+    """Yields a sentence for each name that the store cannot hold. Usually one test of all: 0.1 microseconds a name."""
     if not names or _all_storable(names, capabilities, path_prefix_bytes):
         return
     for name in names:

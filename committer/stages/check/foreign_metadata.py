@@ -1,7 +1,4 @@
-"""Table of the metadata names of other writers, and the search for them at a destination.
-
-docs/spark.md shows the table.
-"""
+"""Table of other writers' metadata names (shown in docs/spark.md), and the search for them at a destination."""
 
 from __future__ import annotations
 
@@ -20,9 +17,8 @@ from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import status_or_none
 
 Kind = Literal["summary", "marker", "sink log", "table"]
-"""How a job treats the metadata. Each job removes a ``summary`` of files that it changes. An overwrite of the whole
-destination also removes each ``marker`` and ``sink log``; any other job leaves markers, and a sink log refuses it. A
-``table`` refuses every job.
+"""How a job treats the metadata. Each job removes a ``summary`` of files that it changes. Only an overwrite of the whole
+destination removes a ``marker`` or ``sink log``; a sink log refuses other jobs. A ``table`` refuses every job.
 """
 
 _LISTED: Final = 1000
@@ -33,10 +29,8 @@ class Mark(NamedTuple):
     """A known name of another writer's metadata, a row of the table.
 
     Attributes:
-        name: The name; a directory's ends with a slash; ``*`` stands for any text, ``?`` for any character.
-        kind: How a job treats the metadata.
-        writer: The program that writes it.
-        proof: Patterns of file names: the row holds only if the directory contains a match; empty to match any.
+        name: With wildcards ``*`` and ``?``; a directory's ends with a slash.
+        proof: Patterns of file names; unless empty, the row holds only if the directory contains a match.
     """
 
     name: str
@@ -46,8 +40,8 @@ class Mark(NamedTuple):
 
 
 MARKS: Final = (
-    # Spark's schema inference takes the schema of `_common_metadata`, else of `_metadata`, before that of any data
-    # file. parquet-mr deletes both where it cannot rewrite them after an append (PARQUET-359).
+    # Spark's schema inference takes the schema of `_common_metadata`, else of `_metadata`, before that of any
+    # data file. parquet-mr deletes both where it cannot rewrite them after an append (PARQUET-359).
     Mark("_metadata", "summary", "parquet-mr, Dask, fastparquet"),
     Mark("_common_metadata", "summary", "parquet-mr, Dask, fastparquet, Petastorm"),
     # docs.delta.io/presto-integration
@@ -67,7 +61,7 @@ MARKS: Final = (
     # ducklake.select/docs/stable/duckdb/usage/paths: only data files are here, the catalog is in a database.
     Mark("ducklake-????????-????-????-????-????????????.parquet", "table", "DuckLake"),
 )
-"""All rows, in the order of the page on Spark."""
+"""All rows, in the order of docs/spark.md."""
 
 _EXACT: Final = {mark.name: mark for mark in MARKS if _WILD.search(mark.name) is None}
 _PATTERNS: Final = tuple(mark for mark in MARKS if mark.name not in _EXACT)
@@ -83,7 +77,7 @@ def checksummed(name: str) -> str:
 
 
 def mark_of(child: FileStatus) -> Mark | None:
-    """Finds the row of the table that matches an entry, or the entry's checksum file; None for links."""
+    """Returns the row of the table that matches an entry, or the entry's checksum file; None for links."""
     if child.is_link:
         return None
     name = child.path.name
@@ -96,7 +90,7 @@ def mark_of(child: FileStatus) -> Mark | None:
 
 
 def is_replaced(child: FileStatus) -> bool:
-    """Returns whether an overwrite of the whole destination replaces an entry with a hidden name."""
+    """Whether an overwrite of the whole destination replaces an entry with a hidden name."""
     mark = mark_of(child)
     return mark is not None and mark.kind != "table"
 
@@ -106,9 +100,9 @@ class RootView:
     """Contents of a destination, as far as they decide whether a job may write there.
 
     Attributes:
-        used: Whether the destination holds anything but working directories of jobs.
-        visible: Whether the destination holds any name that is not hidden.
-        marks: Metadata of other writers: the row of the table, and the entry.
+        used: Whether it contains anything but working directories of jobs.
+        visible: Whether it contains any name that is not hidden.
+        marks: Other writers' metadata: the row of the table, and the entry.
     """
 
     used: bool = False
@@ -123,12 +117,8 @@ class RootView:
 async def look_at_root(store: Store, destination: StorePath) -> RootView:
     """Lists the first thousand children of a destination, and looks up the names of the table if there are more.
 
-    Cost: one listing, one for each directory that may belong to a table, and with more children one call for each
-    name of the table.
-
-    Raises:
-        StoreNotFoundError: The destination does not exist, on a store with directories.
-        StoreNotADirectoryError: The destination is a file.
+    One listing, one for each directory that may belong to a table, and with more children one call per name of
+    the table. Raises the errors of `Store.list`.
     """
     view, marks, count = RootView(), list[tuple[Mark, FileStatus]](), 0
     async for child in store.list(destination):
@@ -149,14 +139,10 @@ async def look_at_root(store: Store, destination: StorePath) -> RootView:
 
 
 async def first_data(store: Store, directory: StorePath, *, hidden: bool = False) -> StorePath | None:
-    """Finds a name in a directory that a job must not add to: hidden names count only if asked for, directories of
-    jobs never. Where directories are not real, a marker that another tool left for one is no data: ``name_$folder$``,
-    and an object that ends in a slash.
+    """Finds a name in a directory that a job must not add to; hidden names count only with `hidden`.
 
-    Cost: one listing; with markers alone, one for each of their directories.
-
-    Raises:
-        StoreNotADirectoryError: The directory is a file.
+    Jobs' directories never count; nor, without real directories, other tools' directory markers (``name_$folder$``,
+    or an object that ends in a slash). One listing; with markers alone, one for each of their directories.
     """
     below: list[StorePath] = []
     try:
@@ -204,12 +190,7 @@ async def _is_proved(store: Store, directory: StorePath, mark: Mark) -> bool:
 
 
 def refusal_of(view: RootView, *, whole: bool) -> tuple[str, str] | None:
-    """Returns the problem and the next step if other writers' metadata forbids a job; None otherwise.
-
-    Args:
-        view: The contents of the destination.
-        whole: Whether the job replaces the whole destination.
-    """
+    """Returns the problem and the next step if other writers' metadata forbids a job; `whole` if it overwrites all."""
     for mark, _status in view.of(("table",)):
         problem = (
             f"the destination is a table of {mark.writer} ({mark.name} is there): its readers follow the table's own "

@@ -1,4 +1,4 @@
-"""What stands where a job publishes its files, found while directories are listed."""
+"""Finds, while directories are listed, what exists at the destinations of a job's files."""
 
 from __future__ import annotations
 
@@ -16,19 +16,11 @@ from committer.stages.names import NameFolding
 from committer.stores.base import Capabilities, FileStatus
 
 STANDING_IN_MEMORY: Final = 25_000
-"""Files that stand there and are kept, some 600 bytes each; more go to the driver's disk."""
+"""Files at destinations that are kept in memory, some 600 bytes each; more go to the driver's disk."""
 
 
 class Standing(NamedTuple):
-    """What stands at a name.
-
-    Attributes:
-        identity: Its identity; None where the store has none, and for a directory.
-        size: Bytes.
-        is_directory: Whether it is a directory, not a link to one.
-        is_link: Whether it is a link.
-        refuses: Why it cannot make way; empty where nothing is known to be against it.
-    """
+    """What exists at a name; `refuses` says why it cannot be moved, empty if no reason is known."""
 
     identity: str | None
     size: int
@@ -38,27 +30,21 @@ class Standing(NamedTuple):
 
 
 class InTheWay:
-    """Compares what listings show with the names of a job's files.
+    """The comparison of listed names with the names of a job's files.
 
-    Where the job's entries are kept in memory, by their names. Of a larger job only hashes are compared, all at once on
-    the driver's disk when everything was listed; the directories are listed again if two are equal.
-
-    Args:
-        capabilities: What the store takes for one name.
-        loaded: What the records say.
-        keep_all: Whether what is found stays in memory, however much it is.
+    If the job's entries are in memory, it compares names. For a larger job it compares hashes on the driver's
+    disk after everything was listed, and the directories are listed again if two are equal.
 
     Attributes:
-        found: What stands there, by folded name, and also what was asked for by its name; files as long as they are
-            few, directories always.
-        unsure: Directories that are to be listed again, after `compare`.
+        found: What exists at files' names, by folded name: directories always, files while they are few.
+        unsure: Directories to list again, after `compare`.
     """
 
     def __init__(self, capabilities: Capabilities, loaded: LoadedRecords, *, keep_all: bool = False) -> None:
         self.found: dict[str, FileStatus] = {}
         self.unsure: list[str] = []
         self._folding = NameFolding(capabilities)
-        # Before another file takes its name, a file is linked aside; a directory is moved.
+        # A file is hard-linked aside before another file takes its name; a directory is moved.
         self._linked = capabilities.hard_links
         self._loaded = loaded
         self._most = None if keep_all else STANDING_IN_MEMORY
@@ -69,26 +55,14 @@ class InTheWay:
         self._files: Matches[Standing] | None = None
 
     async def take(self, directory: str, names: list[str], children: list[FileStatus]) -> AbstractSet[int]:
-        """Keeps of a directory's children what stands at a file's name.
-
-        Args:
-            directory: A directory that the job writes to.
-            names: Its children, by their whole names.
-            children: The same.
-
-        Returns:
-            Which of them that are, by index; empty where that is not known yet.
-
-        Raises:
-            CommitterError: The disk did not take them.
-        """
+        """Keeps the `children` that are at a file's name; returns their indexes, empty if not known yet."""
         folded = self._folding.fold_all(names)
         if self._standing is not None:
             self._listed.add(directory)
             await self._standing.add(folded)
             return frozenset()
         if self._names is None and self._loaded.entries is not None:
-            # Only for a directory that stands: a job whose directories are all new has none to compare.
+            # Built only for a directory that exists: a job whose directories are all new has none to compare.
             self._names = {*self._folding.fold_all([file.destination for file in self._loaded.entries])}
         if self._names is None:
             hits: AbstractSet[str] = {name for name in folded if hash(name) in self._hashes}
@@ -100,7 +74,7 @@ class InTheWay:
         files: dict[str, FileStatus] = {}
         for at in taken:
             if children[at].is_directory:
-                # A file of the same name can stand beside it where directories are not real, and counts.
+                # Where directories are not real, a file of the same name can exist beside it, and counts.
                 self.found.setdefault(folded[at], children[at])
             else:
                 files[folded[at]] = children[at]
@@ -118,18 +92,14 @@ class InTheWay:
         await self._files.note([*files], [self._told(status) for status in files.values()])
 
     async def keep(self, folded: str, status: FileStatus) -> None:
-        """Keeps what was asked for by its name.
-
-        Raises:
-            CommitterError: The disk did not take it.
-        """
+        """Keeps what was looked up by its name."""
         if status.is_directory:
             self.found[folded] = status
         else:
             await self._keep({folded: status})
 
     async def compare(self) -> None:
-        """Compares hashes, where there are only those; `unsure` says what to list and `take` once more."""
+        """Compares hashes, if there are only those; `unsure` are then the directories to list and `take` again."""
         if self._standing is None:
             return
         self._hashes = await self._loaded.repeats.common(self._standing)
@@ -143,7 +113,7 @@ class InTheWay:
             await standing.close()
 
     async def close(self) -> None:
-        """Frees what the driver's disk holds. Safe to call twice."""
+        """Frees disk space. Safe to call twice."""
         await self._end_comparison()
         files, self._files = self._files, None
         if files is not None:
@@ -151,20 +121,16 @@ class InTheWay:
 
     @property
     def any(self) -> bool:
-        """Whether something may stand at a file's name."""
+        """Whether something may exist at a file's name."""
         return bool(self.found) or self._files is not None
 
     def standing_at(self, names: Iterable[str]) -> Iterable[tuple[str, FileStatus | None]]:
-        """What stands at each of some names, with the name; only where all is kept in memory."""
+        """Returns each name with what exists there; only if everything is kept in memory."""
         found = self.found
         return ((name, found.get(self._folding.fold(name))) for name in names)
 
     async def beside(self, planned: PlannedFiles) -> AsyncIterator[tuple[str, Standing]]:
-        """The files at whose destinations something stands, by these names, in their order. Once.
-
-        Raises:
-            CommitterError: The disk failed.
-        """
+        """Yields, in the order of the files, those destinations at which something exists. Callable once."""
         if self._files is None:
             async for files in planned.batches():
                 for name, status in self.standing_at(file.destination for file in files):
@@ -183,7 +149,7 @@ class InTheWay:
                 yield directories[at][1:]
                 at += 1
             if at < len(directories) and directories[at][0] == turn:
-                # Beside a directory that is none: the file counts.
+                # Beside a virtual directory: the file counts.
                 at += 1
             yield name, standing
         for _turn, name, standing in directories[at:]:

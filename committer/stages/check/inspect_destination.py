@@ -1,4 +1,4 @@
-"""InspectDestination and FindTargets: find what exists where a job will publish files."""
+"""Stages that find what exists where a job will publish files."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from committer.stores.helpers import status_or_none
 
 T = TypeVar("T")
 
-# Those that are told; a job can have millions.
+# Names that are reported; a job can have millions.
 _MOST_TOLD: Final = 100
 _NOTED_TOGETHER: Final = 1000
 
 
 class FirstNames(Generic[T]):
-    """The first of many names, with what is said of each."""
+    """The first of many names, each with a value."""
 
     def __init__(self) -> None:
         self._kept: dict[str, T] = {}
@@ -42,26 +42,25 @@ class FirstNames(Generic[T]):
         return bool(self._kept)
 
     def add(self, name: str, said: T) -> None:
-        """Adds one."""
+        """Adds a name."""
         self._kept[name] = said
         if len(self._kept) > 10 * _MOST_TOLD:
             self._kept = dict(self.items())
 
     def items(self) -> list[tuple[str, T]]:
-        """At most a hundred, in order."""
+        """Returns at most a hundred, sorted."""
         return [(name, self._kept[name]) for name in nsmallest(_MOST_TOLD, self._kept)]
 
 
 class Targets:
-    """What stands at the names of a job's files.
+    """What exists at the destinations of a job's files.
 
     Attributes:
-        facts: What the decision says of each, in the order of the job's files; where directories are not real without
-            them.
-        first: The first names that `facts` tell of.
-        refused: The first of those that cannot make way, with the reason.
-        unwanted: The first of those that only `existing_target="replace"` has make way.
-        directories: The directories, by name.
+        facts: The decision's facts, in the order of the job's files; without virtual directories.
+        first: The first names in `facts`.
+        refused: The first that cannot be moved, with the reason.
+        unwanted: The first that only `existing_target="replace"` replaces.
+        directories: Names of directories.
     """
 
     def __init__(self) -> None:
@@ -76,18 +75,7 @@ class Targets:
         return bool(self.facts or self.directories)
 
     async def add(self, name: str, standing: Standing, *, aside: int, superseded: bool, real: bool) -> None:
-        """Notes one.
-
-        Args:
-            name: Of the file that goes there.
-            standing: What stands there.
-            aside: Its place aside.
-            superseded: Whether old files make room there.
-            real: Whether directories are.
-
-        Raises:
-            CommitterError: The disk did not take it.
-        """
+        """Adds what exists at a file's name; `aside` is its place aside; `superseded`: old files are replaced there."""
         if standing.refuses:
             self.refused.add(name, standing.refuses)
         if standing.is_directory or not superseded:
@@ -102,40 +90,36 @@ class Targets:
             await self.end()
 
     async def end(self) -> None:
-        """Notes what is left. Call it after the last one.
-
-        Raises:
-            CommitterError: The disk did not take it.
-        """
+        """Writes the buffered facts. Call it after the last `add`."""
         waiting, self._waiting = self._waiting, []
         await self.facts.add(waiting, {fact.path.rpartition("/")[0] for fact in waiting})
 
     async def close(self) -> None:
-        """Frees what the driver's disk holds. Safe to call twice."""
+        """Frees disk space. Safe to call twice."""
         await self.facts.close()
 
 
-# Up to this many names are looked up one by one; more are found by listing their directory.
+# Up to this many names are looked up singly; for more, their directory is listed.
 _FEW = 4
 
 
 @dataclass(slots=True)
 class DestinationView:
-    """What stood at the destination before the decision. Names are relative to it, or absolute.
+    """What existed at the destination before the decision. Names are relative to it, or absolute.
 
     Attributes:
-        targets: Files and directories that stand where a file goes.
-        blocking: Files that stand where a directory goes.
-        absent: Directories that are to be made.
-        linked: Directories of the job that are links to one elsewhere.
-        jobs: A job's own directory in a directory that is to make room for a file, by the name of that.
-        occupied: Directories that files go into and that hold something visible.
+        targets: What exists at files' destinations.
+        blocking: Files where a directory is needed.
+        absent: Directories to create.
+        linked: Directories of the job that are links to a directory elsewhere.
+        jobs: A job's working directory inside a directory that a file would replace, by that file's name.
+        occupied: Directories that receive files and contain something visible.
         closed: Directories into which nothing can be put, with the reason.
-        success: The `_SUCCESS` that stands there.
-        was_empty: Whether the destination held nothing visible.
-        used: Whether the destination held data, where the job refuses that.
+        success: The existing `_SUCCESS`.
+        was_empty: Whether the destination contained nothing visible.
+        used: Whether the destination contained data, if the job refuses that.
         root: Contents of the destination itself, with other writers' metadata.
-        summaries: Summary files of other writers by name, in the listed directories below the destination.
+        summaries: Other writers' summary files by name, in the listed directories below the destination.
     """
 
     targets: Targets = field(default_factory=Targets)
@@ -152,7 +136,7 @@ class DestinationView:
     summaries: dict[str, FileStatus] = field(default_factory=dict)
 
     def note_summaries(self, directory: str, names: list[str], children: list[FileStatus]) -> None:
-        """Adds the summary files among a directory's children, which `names` gives relative to the destination."""
+        """Adds the summary files among a directory's children; `names` are relative to the destination."""
         for name in (f"{directory}/{name}" for name in SUMMARY_NAMES if directory):
             if name in names and not (child := children[names.index(name)]).is_directory:
                 self.summaries[name] = child
@@ -160,13 +144,7 @@ class DestinationView:
 
 @dataclass(frozen=True, slots=True)
 class InspectionRequest:
-    """What to look for.
-
-    Attributes:
-        loaded: What the records say.
-        in_the_way: Is told what stands at files' names, as far as directories are listed.
-        old_listed: Whether old files are listed afterwards: then directories that hold nothing but files wait for that.
-    """
+    """Input of `InspectDestination`; with `old_listed`, the listing of old files covers directories with files only."""
 
     loaded: LoadedRecords
     in_the_way: InTheWay
@@ -174,28 +152,20 @@ class InspectionRequest:
 
 
 class Inspected(NamedTuple):
-    """What was seen so far.
-
-    Attributes:
-        view: What stood there, without `targets`.
-        waiting: Directories that were not looked at.
-    """
+    """The view so far, without `targets`, and the directories that were not listed."""
 
     view: DestinationView
     waiting: list[str]
 
 
 class InspectDestination(Stage[InspectionRequest, Inspected]):
-    """Looks at directories from the top down: what is below an absent one is absent and costs nothing.
-
-    `FindTargets` follows, and says what stands at files' names.
+    """The stage that looks at directories from the top down; what is below an absent one costs nothing.
 
     Preconditions: records are loaded. Statuses in them are not trusted: the destination may have changed since.
-    Postconditions: everything that stands in the way of a directory is known, with its identity.
+    Postconditions: everything that is in the way of a directory is known, with its identity.
     Failure modes: a store error; nothing changed.
-    Cost: per directory that exists and is written to, one listing, or up to 4 looks when it gets no more names than
-    that; 1 listing of the destination (`look_at_root`), 1 look at `_SUCCESS`, 1 at each root
-    outside that is written to. Dependent round trips: depth.
+    Cost: one listing per existing directory that is written to, or up to 4 status calls for as few names; 1 listing
+    of the destination (`look_at_root`), 1 status of `_SUCCESS` and of each root written to. Round trips: depth.
     Hadoop: the probes of ``TaskAttemptScanDirectoryStage`` and ``CreateOutputDirectoriesStage``.
     """
 
@@ -213,7 +183,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
         self._refusing: dict[str, str] = {}
 
     async def execute(self, value: InspectionRequest) -> Inspected:
-        """Looks, level by level."""
+        """Looks level by level."""
         loaded, view = value.loaded, self._view
         self._in_the_way = value.in_the_way
         self._waiting = [] if value.old_listed else None
@@ -224,7 +194,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
         with self.context.statistics.timed(names.OP_PREPARE_DIR_ANCESTORS):
             found: dict[str, FileStatus] = {}
             roots: list[str] = []
-            # The destination itself is the first level; nothing has to be known to look there.
+            # The destination itself is the first level and can be read at once.
             await together(
                 self._look_at_root(),
                 self._look_whether_closed(loaded),
@@ -267,7 +237,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
             pending.extend(wanted.get(name, ()))
 
     async def _look_at_roots(self, loaded: LoadedRecords, wanted: dict[str, list[str]], standing: list[str]) -> None:
-        """Finds the roots outside the destination that are written to and stand; one look each."""
+        """Finds the roots that are written to and exist; one call each."""
         layout, view = self.context.layout, self._view
 
         async def look(root: str) -> None:
@@ -290,9 +260,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
             self._view.used = await first_data(self.context.store, self.context.layout.destination) is not None
 
     async def _look_whether_closed(self, loaded: LoadedRecords) -> None:
-        """Looks whether anything can be put into the destination itself: one look, where that is a call of the system;
-        elsewhere it says nothing of it.
-        """
+        """Checks whether files can be put into the destination itself: one call, local disks only."""
         if not self.context.store.capabilities.local_paths:
             return
         status = await status_or_none(self.context.store, self.context.layout.destination)
@@ -301,7 +269,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
             self._note_closed("", status, written_to=marks or "" in loaded.written)
 
     def _note_closed(self, directory: str, status: FileStatus, *, written_to: bool) -> None:
-        """Notes that nothing can be put into the destination, or a root outside, which may themselves be mounted."""
+        """Records that nothing can be put into the destination or a root, unless it is itself a mount point."""
         if status.refuses is None or not status.refuses.enter or status.refuses.mounted:
             return
         self._refusing[directory] = status.refuses.enter
@@ -319,7 +287,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
         loaded: LoadedRecords,
         found: dict[str, FileStatus],
     ) -> None:
-        """What stands below each directory: wanted directories by folded name in `found`; files go to `_found`."""
+        """Looks at directories' children: wanted directories go to `found` by folded name, files to `_in_the_way`."""
 
         async def look(directory: str) -> None:
             files = loaded.written.get(directory, 0)
@@ -343,7 +311,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
         try:
             status = await self.context.store.status(self.context.layout.target(name))
         except (StoreNotFoundError, InvalidPathError):
-            # At a name that the store cannot hold nothing stands; preflight refuses it.
+            # Nothing exists at a name that the store cannot hold; preflight refuses it.
             return
         found[self._folding.fold(name)] = status
         await self._in_the_way.keep(self._folding.fold(name), status)
@@ -358,14 +326,14 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
                         self._view.occupied.add(directory)
                     self._view.note_summaries(directory, names, some)
                     await self._in_the_way.take(directory, names, some)
-                # Millions of old files may stand there; only what is in this job's way is kept.
+                # Millions of old files may exist; only what is in this job's way is kept.
                 folded = self._folding.fold_all(names)
                 found |= {name: child for name, child in zip(folded, some, strict=True) if name in self._directories}
             is_refused = self.context.config.conflict_mode == "fail" and directory in self._view.occupied
             if is_refused and await first_data(self.context.store, self.context.layout.target(directory)) is None:
                 self._view.occupied.discard(directory)
         except (StoreNotFoundError, StoreNotADirectoryError):
-            # It vanished while we looked: publishing makes it again.
+            # It was deleted meanwhile; publishing creates it again.
             self._view.absent.add(directory)
 
 
@@ -377,7 +345,7 @@ def _wanted_children(loaded: LoadedRecords) -> dict[str, list[str]]:
 
 
 def _names_by_directory(loaded: LoadedRecords) -> dict[str, list[str]]:
-    """File names by directory, only for directories that get a few, only while entries are in memory."""
+    """Returns file names by directory, only for directories that get a few, only while entries are in memory."""
     names: dict[str, list[str]] = {}
     written = loaded.written
     if min(written.values(), default=0) > _FEW:
@@ -389,21 +357,17 @@ def _names_by_directory(loaded: LoadedRecords) -> dict[str, list[str]]:
     return names
 
 
-# What changed at the destination since, a sentence each.
+# Most changes at the destination that are reported.
 _MOST_CHANGED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class TargetsRequest:
-    """What names are looked for.
+    """Input of `FindTargets`.
 
     Attributes:
-        loaded: What the records say.
-        files: Every file.
-        in_the_way: What is known of their names.
-        inspected: What was seen so far.
-        listed: Directories, by folded name, of which `in_the_way` was told when old files were listed.
-        places: The first place aside that is free.
+        listed: Directories, by folded name, that were listed for old files and passed to `in_the_way`.
+        places: The first free place aside.
     """
 
     loaded: LoadedRecords
@@ -415,20 +379,20 @@ class TargetsRequest:
 
 
 class FindTargets(Stage[TargetsRequest, DestinationView]):
-    """Says what stands at files' names, once old files were listed.
+    """The stage that finds what exists at files' destinations, after old files were listed.
 
     Preconditions: the destination was inspected.
-    Postconditions: everything that stands in the way of a file is known, with its identity.
-    Cost: one listing a directory that was not listed, or is not sure; none in most jobs. Where more than a few stand
-    there and entries are not kept, one read a record.
-    Memory: of files a few megabytes, more go to the driver's disk.
+    Postconditions: everything that is in the way of a file is known, with its identity.
+    Cost: one listing for each directory not yet listed, or unsure; none in most jobs. One read per record if
+    more than a few things exist there and entries are not in memory. Memory: a few megabytes of files, more go
+    to the driver's disk.
     """
 
     name = "job_stage_find_targets"
     statistic = ""
 
     async def execute(self, value: TargetsRequest) -> DestinationView:
-        """Lists what is left, compares."""
+        """Lists the remaining directories, then compares."""
         inspected, fold = value.inspected, NameFolding(self.context.store.capabilities).fold
         await self._list(value, [name for name in inspected.waiting if fold(name) not in value.listed])
         await value.in_the_way.compare()
@@ -448,24 +412,23 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
                     value.inspected.view.note_summaries(directory, names, some)
                     await value.in_the_way.take(directory, names, some)
             except (StoreNotFoundError, StoreNotADirectoryError):
-                # It vanished while we looked: publishing makes it again.
+                # It was deleted meanwhile; publishing creates it again.
                 value.inspected.view.absent.add(directory)
 
         await run_workers(directories, look, workers=self.context.config.io_concurrency, operation=self.name)
 
     async def _look_for_others(self, value: TargetsRequest) -> None:
-        """Notes what stands where a file goes."""
         targets, config = value.inspected.view.targets, self.context.config
         real, aside = self.context.store.capabilities.directories, value.places
         async for name, standing in value.in_the_way.beside(value.files):
             superseded = config.supersedes(name)
             await targets.add(name, standing, aside=aside, superseded=superseded, real=real)
-            # One that is not noted has no place either: those that are free begin after as many as were noted.
+            # A virtual directory is not noted and takes no place: free places begin after the noted ones.
             aside += real or not standing.is_directory
         await targets.end()
 
     async def _look_for_own(self, value: TargetsRequest) -> None:
-        """Notes files that tasks moved to the destination, and that are not there any more as they were committed."""
+        """Records files that tasks moved to the destination and that are not there any more as committed."""
         changed = value.loaded.changed
         async for files in value.files.batches():
             standing = value.in_the_way.standing_at(file.destination for file in files)

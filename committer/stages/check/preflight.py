@@ -1,4 +1,4 @@
-"""Preflight: refuses, before anything is decided, output that could not be published as it is."""
+"""Preflight: refuses, before the decision, output that could not be published."""
 
 from __future__ import annotations
 
@@ -24,13 +24,7 @@ MOST_CONFLICTS = MOST_PROBLEMS
 
 @dataclass(frozen=True, slots=True)
 class PreflightRequest:
-    """What is checked.
-
-    Attributes:
-        loaded: What the records say.
-        files: Every file.
-        view: What stands at the destination.
-    """
+    """Input of `Preflight`."""
 
     loaded: LoadedRecords
     files: PlannedFiles
@@ -39,14 +33,14 @@ class PreflightRequest:
 
 @dataclass(slots=True)
 class Conflicts:
-    """What stands in the way, one sentence each.
+    """Reasons to refuse a job, one sentence each.
 
     Attributes:
-        output: Of the tasks with one another, or with what the store can hold.
-        targets: With what stands at the destination.
-        next_step: What to do about the first of `targets`, where it is not what helps with most.
+        output: Between tasks, or with what the store can hold.
+        targets: With what exists at the destination.
+        next_step: What to do about the first of `targets`; empty for the usual advice.
         rights: With what the store would refuse at the destination.
-        rights_step: What to do about `rights`, where the store says.
+        rights_step: What to do about `rights`, if the store says.
         run_again: What to do about the first of `output`.
     """
 
@@ -58,23 +52,23 @@ class Conflicts:
     run_again: str = "run the job again, with tasks that write other names"
 
     def all(self) -> list[str]:
-        """Every kind, at most a hundred."""
+        """Returns at most a hundred of all kinds."""
         return (self.output + self.targets + self.rights)[:MOST_CONFLICTS]
 
 
 class Preflight(Stage[PreflightRequest, Conflicts]):
-    """Finds what would make the commit fail or lose data.
+    """The stage that finds what would make the commit fail or lose data.
 
-    Two tasks with one destination; a file that is another's ancestor directory; names that the store takes for one
-    (case, Unicode normalisation) or cannot hold; files that stand where a file or directory goes, unless the job may
-    replace them; directories in the place of a file that a job runs into, whatever this one may replace; directories
-    that hold files, when the job refuses to add to them; directories that are links, when the job takes away all that
-    stands at the destination, those links too; what the store is known to refuse (another volume, another user's files
-    in a sticky directory, no right to write or to link). Hadoop checks none of it: its last rename wins.
+    It refuses: two tasks with one destination; a file that is another's ancestor; names that the store treats as
+    equal (case, Unicode normalisation) or cannot hold; files in the place of a file or directory, unless the job may
+    replace them; a directory that another job runs into, in the place of a file; directories with files, if the job
+    refuses to add to them; directories that are links, if the job replaces the whole destination; what the store is
+    known to refuse (another volume, another user's files in a sticky directory, missing permissions).
 
     Preconditions: records loaded, destination inspected.
     Postconditions: the conflicts, or none; nothing changed.
     Cost: no store call; time and disk for a job of millions of files.
+    Hadoop: checks none of it; its last rename wins.
     """
 
     name = "job_stage_preflight"
@@ -122,7 +116,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
     async def _tell_duplicates(
         self, value: PreflightRequest, directories: Collection[str], repeated: set[int]
     ) -> list[str]:
-        """Looks at the names themselves, of which only hashes were kept."""
+        """Reads the names again, of which only hashes were kept."""
         tasks: dict[str, list[str]] = {}
         async for batch in value.files.batches():
             keys = self._folding.fold_all([file.destination for file in batch])
@@ -174,7 +168,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             for name, status in sorted(view.blocking.items())
         )
         if targets and not others:
-            # The tasks' output is all that a job of Hadoop's fixes: who commits it gives the choices.
+            # The job's configuration is the caller's choice; of a Hadoop job only the tasks' output is fixed.
             again = "commit the job" if self.context.spec.hadoop else "run the job again"
             conflicts.next_step = f"remove what is in the way, or {again} with existing_target='replace'"
 
@@ -186,9 +180,9 @@ _RIGHTS: Final = (
 
 
 def refused_moves(standing: Mapping[str, FileStatus]) -> list[str]:
-    """What cannot make room, of what is to be moved aside; one sentence each."""
+    """Returns a sentence for each existing file that cannot be moved aside."""
     return [
-        # Where the store says what to do, the name alone may be none that a user could look for.
+        # If the store gives advice, its path may be more useful than the name.
         f"{status.path if status.refuses.advice else name} cannot be moved aside: {status.refuses.move}"
         for name, status in sorted(standing.items())
         if status.refuses is not None and status.refuses.move
@@ -196,7 +190,7 @@ def refused_moves(standing: Mapping[str, FileStatus]) -> list[str]:
 
 
 def end_it_first(job: StorePath) -> str:
-    """What to do about a job's own directory that is in the way."""
+    """Returns what to do about a job's working directory that is in the way."""
     runs_into, job_id = job.parent, job_id_in(job.name.removeprefix(MAGIC_JOB))
     if runs_into.name.casefold() == TEMPORARY:
         runs_into = runs_into.parent
@@ -207,18 +201,13 @@ def end_it_first(job: StorePath) -> str:
             f"before, {call('cleanup', str(runs_into), job_id=job_id)} removes it"
         )
     except ConfigurationError:
-        # S3A's before Hadoop 3.4.0 name no job: all of a destination share it.
+        # S3A's before Hadoop 3.4.0 name no job: all jobs of a destination share it.
         ends = f"delete {job} once no job uses it"
     return f"wait for that job; {ends}; or run the job again, with tasks that write another name"
 
 
 def refuse(context: StageContext, conflicts: Conflicts) -> None:
-    """Raises what the conflicts amount to, nothing when there are none.
-
-    Raises:
-        PreflightError: The tasks' output contradicts itself, or the store cannot hold it.
-        TargetExistsError: Only what stands at the destination is in the way.
-    """
+    """Raises `PreflightError`, or `TargetExistsError` if only existing targets conflict; nothing without conflicts."""
     found = conflicts.all()
     if not found:
         return
@@ -230,7 +219,7 @@ def refuse(context: StageContext, conflicts: Conflicts) -> None:
     else:
         step = conflicts.rights_step or _RIGHTS
         step = f"{step}; nothing was published"
-    # Counting ends at so many.
+    # Collection stops at this number.
     at_least = "at least " if len(found) == MOST_CONFLICTS else ""
     raise kind(
         f"job {context.layout.job_id} cannot be committed: {found[0]}"

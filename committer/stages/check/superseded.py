@@ -31,25 +31,21 @@ from committer.stages.names import NameFolding, is_absolute, is_hidden, with_anc
 from committer.stores.base import FileStatus, Refusals, Store
 from committer.stores.helpers import status_or_none, walk
 
-# Directories that are listed at a time: each holds a page of entries, of which little is kept.
+# Directories that are listed concurrently: each holds a page of entries, of which little is kept.
 _LISTINGS: Final = 64
-# Old files that cannot be taken away, and are told; a directory can hold millions.
+# Old files that cannot be replaced and are reported; a directory can contain millions.
 _MOST_TOLD: Final = 100
 
 
 class Superseded:
-    """Old files that are to be taken away, each once.
-
-    Args:
-        layout: The job's layout.
-        folding: How the store compares names.
+    """Collector of the old files to remove, each once.
 
     Attributes:
-        facts: What the decision says of each, those of a directory next to one another.
+        facts: The decision's facts, those of a directory next to one another.
         any: Whether the job replaces any old data file, noted or not.
-        places: The first place aside that is free.
-        refused: Those that the store would refuse to move or to name, by name; at most a hundred.
-        unnameable: What no record may name, one sentence each; at most a hundred.
+        places: The first free place aside.
+        refused: Files that the store would refuse to move or to name, by name; at most a hundred.
+        unnameable: Sentences about files that no record may name; at most a hundred.
     """
 
     def __init__(self, *, layout: JobLayout, folding: NameFolding) -> None:
@@ -64,15 +60,13 @@ class Superseded:
     async def add(
         self, names: list[str], statuses: list[FileStatus], *, plain: bool = False, replaces: bool = True
     ) -> None:
-        """Notes some; of a link that leads to a directory the link, which counts as a file.
-
-        Those whose names are not UTF-8 are among `unnameable`, or `refused`, alone.
+        """Adds old files; a link to a directory counts as a file. Names that are no UTF-8 go to `unnameable` or
+        `refused`.
 
         Args:
-            names: Of files.
-            statuses: The same.
-            plain: Whether `are_plain` is known to hold of the names, nothing among them leads to a directory, and all
-                are of one directory.
+            names: Names of files.
+            statuses: Their statuses.
+            plain: Whether the names pass `are_plain`, none is a directory, and all are in one directory.
             replaces: Whether these are data files; False for other writers' summaries, which exclude no other job.
         """
         if not names:
@@ -82,7 +76,7 @@ class Superseded:
             self._note_refused(names, statuses)
         if not (plain or are_plain(names)):
             self._check(names, statuses)
-            # The others are refused: no record can hold such a name, that of a temporary file included.
+            # The others are refused: no record can hold such a name, nor that of a temporary file.
             named = [pair for pair in zip(names, statuses, strict=True) if is_utf_8(pair[0])]
             names, statuses = [name for name, _status in named], [status for _name, status in named]
             if not names:
@@ -111,12 +105,7 @@ class Superseded:
                 self.refused[name] = status
 
     async def leave_out(self, replaced: Matches[bool]) -> None:
-        """Leaves out what makes room by itself; by folded name: an old file under another spelling of a new one's name
-        is replaced, not taken away.
-
-        Raises:
-            CommitterError: The disk failed.
-        """
+        """Removes files that a new file replaces under another spelling of its name, by folded name."""
         if not (replaced.count and self.facts):
             return
         facts = self.facts
@@ -142,9 +131,7 @@ class Superseded:
             await facts.close()
 
     def _check(self, names: list[str], statuses: list[FileStatus]) -> None:
-        """Notes what no record can name, or none that a driver that finishes the job goes by; without what the store
-        says of by itself.
-        """
+        """Adds names to `unnameable` that no record can hold or no driver accepts, unless the store gives advice."""
         for name, status in zip(names, statuses, strict=True):
             if len(self.unnameable) == _MOST_TOLD:
                 return
@@ -160,33 +147,28 @@ class Superseded:
 
 
 async def _turn_of(answers: AsyncIterator[tuple[int, str, bool]]) -> int:
-    """The number of the next one; -1 after the last."""
+    """Returns the number of the next answer; -1 after the last."""
     found = await anext(answers, None)
     return -1 if found is None else found[0]
 
 
 class ListSuperseded(Stage[list[str], Superseded]):
-    """Lists the old files below the directories written to, or those named, or the whole destination.
+    """The stage that lists the old files below the directories written to, those named, or the whole destination.
 
-    A link is one old entry by itself, whatever it leads to: what is behind it belongs to another user, or to another
-    partition. Only a link on the way to a directory that is written to is gone through, as the job's own files are.
-
-    Args:
-        context: The job.
-        found: Where they are noted.
-        in_the_way: What is told of the directories that the job writes to, so that nothing lists them for it again.
-        written: Those, by folded name.
+    A link is one old entry, wherever it leads: what is behind it may belong to another user or partition. Only
+    a link on the path to a directory that is written to is followed, as for the job's own files. `in_the_way`
+    gets the listings of the directories in `written` (folded), so that no stage lists them again.
 
     Attributes:
         listed: Every directory that was listed, by folded name.
 
     Preconditions: this driver's entry exists, and no other job commits there.
-    Postconditions: every old file with its identity; at the destination itself names that start with `_` or `.` stay
-    (unless they hold `=`), so that `_temporary` is never taken, but for other writers' metadata (`foreign_metadata`)
-    and checksums of old files; at a root outside it likewise.
-    Cost: one listing a directory of the old tree, those of one depth at once; dependent round trips: its depth. One
-    call for each checksum file at the destination itself whose data file is in another page.
-    Memory: directories; of files a few megabytes, more go to the driver's disk.
+    Postconditions: every old file with its identity. At the destination and at roots, names that start with `_`
+    or `.` stay (unless they contain `=`), so `_temporary` is never removed, except other writers' metadata
+    (`foreign_metadata`) and checksums of old files.
+    Cost: one listing per directory of the old tree, one depth at a time; round trips: its depth. One call for
+    each checksum file at the destination itself whose data file is in another page. Memory: directories; a few
+    megabytes of files, more go to the driver's disk.
     """
 
     name = "job_stage_list_superseded"
@@ -207,7 +189,7 @@ class ListSuperseded(Stage[list[str], Superseded]):
         self._written = written
 
     async def execute(self, value: list[str]) -> Superseded:
-        """Lists the topmost of the directories `value` and all that is below, each directory once, level by level."""
+        """Lists the topmost of the directories `value` and everything below, each directory once, level by level."""
         layout = self.context.layout
         written = {self._folding.fold(directory) for directory in with_ancestors(value, layout.roots)}
         level = [layout.target(directory) for directory in topmost(value)]
@@ -239,7 +221,7 @@ class ListSuperseded(Stage[list[str], Superseded]):
             taken = await self._in_the_way.take(place, whole, children)
         plain = volume is None and not taken and are_plain(whole)
         if plain and not any(child.is_directory for child in children):
-            # Most directories hold nothing but files.
+            # Most directories contain only files.
             await self._found.add(whole, children, plain=True)
             return
         names: list[str] = []
@@ -248,7 +230,7 @@ class ListSuperseded(Stage[list[str], Superseded]):
         described = await self._described(directory, children) if at_top else frozenset[str]()
         for at, (child, long_name) in enumerate(zip(children, whole, strict=True)):
             name = long_name[start:]
-            # Jobs may run into a directory below this one, and their own directories are theirs (G11).
+            # Other jobs may run into a directory below this one; their working directories are never removed (G11).
             if name[:1] in "_." and (
                 working_directory_in(name) or (at_top and is_hidden(name) and name not in described)
             ):
@@ -296,7 +278,7 @@ class ListSuperseded(Stage[list[str], Superseded]):
 
 
 def topmost(directories: list[str]) -> list[str]:
-    """The directories that lie below no other of them."""
+    """Returns the directories that lie below no other of them."""
     if "" in directories:
         return ["", *topmost([directory for directory in directories if is_absolute(directory)])]
     chosen: set[str] = set()
@@ -309,39 +291,29 @@ def topmost(directories: list[str]) -> list[str]:
     return sorted(chosen)
 
 
-# Old files that are noted together.
+# Old files that are added in one batch.
 _NOTED_TOGETHER: Final = 1000
 
 
 @dataclass(slots=True)
 class TargetDirectories:
-    """What is in directories that stand at files' targets.
-
-    Attributes:
-        jobs: A job's own directory, by the name of the target that holds it; at most one a target.
-        mounted: Another volume's top below one, by the name of the target that holds it; at most one a target.
-    """
+    """Content of directories at files' destinations: a job's directory, and another volume's mount point, by target."""
 
     jobs: dict[str, StorePath] = field(default_factory=dict)
     mounted: dict[str, StorePath] = field(default_factory=dict)
 
 
 class LookIntoTargets(Stage[list[str], TargetDirectories]):
-    """Looks for jobs that run into a directory which is to make room for a file: theirs is never taken away (G11).
+    """The stage that finds jobs inside a directory that a file would replace: a job's directory is never removed (G11).
 
-    Where directories are real such a directory goes as a whole. Elsewhere it is nothing but the files below it, which
-    do not keep a file of its name from standing beside them: each is superseded like any other old file, so a
-    file that is put there since stays.
+    Where directories are real, such a directory is moved as a whole. Elsewhere it consists only of the files below
+    it, and a file of its name can exist beside them: each is added to `superseded` like any other old file, so a file
+    that is created later stays. Files in the `listed` directories were added before.
 
-    Args:
-        context: The job.
-        superseded: Where those files are noted.
-        listed: Directories, by folded name, whose files were noted before.
-
-    Preconditions: the job may replace what stands there.
-    Postconditions: every job's directory among them is known; nothing changed.
-    Cost: one listing for each directory in them, those of different targets at once.
-    Memory: of files a few megabytes, more go to the driver's disk.
+    Preconditions: the job may replace what exists there.
+    Postconditions: every job's directory inside is known; nothing changed.
+    Cost: one listing per directory inside, those of different targets concurrently. Memory: a few megabytes of files,
+    more go to the driver's disk.
     """
 
     name = "job_stage_look_into_targets"
@@ -353,7 +325,7 @@ class LookIntoTargets(Stage[list[str], TargetDirectories]):
         self._folding = NameFolding(context.store.capabilities)
 
     async def execute(self, value: list[str]) -> TargetDirectories:
-        """Looks into all, many at once."""
+        """Looks into all of them concurrently."""
         context, found = self.context, TargetDirectories()
 
         async def look(target: str) -> None:
@@ -377,7 +349,7 @@ class LookIntoTargets(Stage[list[str], TargetDirectories]):
                         files = {}
                 await self._superseded.add([*files], [*files.values()])
             except (StoreNotFoundError, StoreNotADirectoryError):
-                # It vanished while we looked, or a file took its place: publishing meets that.
+                # It was deleted meanwhile, or replaced by a file: publishing handles that.
                 return
 
         await run_workers(value, look, workers=context.config.io_concurrency, operation=self.name)
@@ -388,7 +360,7 @@ class LookIntoTargets(Stage[list[str], TargetDirectories]):
 
 
 async def job_inside(store: Store, directory: StorePath) -> StorePath | None:
-    """The own directory of a job that runs into one, or below it; None without any. A listing for each directory."""
+    """Returns a job's working directory in or below a directory; None without any. One listing per directory."""
     try:
         async for status in walk(store, directory):
             job = working_directory(status, directory)

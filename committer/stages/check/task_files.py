@@ -1,4 +1,4 @@
-"""Looks at the files that task records name: whether they exist, and their identities."""
+"""Checks the files that task records name: whether they exist, and their identities."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import blocks_wait, is_pending
 
-# The service drops blocks a week after the last one of a name was sent; it and this machine may have other clocks.
+# The service drops blocks a week after the last one of a name was sent; one day less allows for its clock.
 _MAY_EXPIRE_S: Final = 6 * 24 * 3600.0
 
 
 async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> list[str]:
-    """The records whose task attempts were aborted, one sentence each: one look a record.
+    """Returns a sentence for each record whose task attempt was aborted: one call per record.
 
-    An attempt that goes on although it was aborted commits files that are gone, which would be found out only half way
-    through publishing. Its first file is its oldest, and speaks for all: an abort takes no other without it.
-
-    No look for a committer whose files stand at their destinations already; there each is looked at.
+    An attempt that goes on after its abort commits files that are gone, which would show only half way through
+    publishing. Its first file is its oldest, and every abort deletes that one first. No call for a committer
+    with `visible_early`; there each file is checked.
     """
     if context.forms.visible_early:
         return []
@@ -49,10 +48,10 @@ async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> l
 
 
 async def look_at_blocks(context: StageContext, files: PlannedFiles) -> list[str]:
-    """The files whose blocks are gone and at whose destinations something stands, one sentence each: a look each.
+    """Returns a sentence for each file whose blocks are gone and whose destination exists: one call each.
 
-    Who made a file there since the blocks were sent dropped them. Found out after the decision, it would leave a job
-    that replaced other files already and can only go forward.
+    A writer that created that file since then dropped the blocks. After the decision this would leave a job
+    that has replaced other files already and cannot roll back.
     """
     if not context.store.capabilities.block_lists:
         return []
@@ -85,7 +84,7 @@ async def _problem(context: StageContext, record: str, first: PlannedFile) -> st
 
 
 async def _problem_of_run(context: StageContext, record: str, first: PlannedFile) -> str:
-    """What is wrong with a run that sent blocks: the look is for its mark, for an abort can delete nothing else."""
+    """Checks a run that sent blocks by its mark: an abort can delete nothing else."""
     mark = await status_or_none(context.store, context.layout.tasks / first.source.partition("/")[0] / MARK)
     if mark is None or mark.is_directory:
         return f"the mark of {record} is gone: its task attempt was aborted, or deleted"
@@ -104,31 +103,29 @@ async def _blocks_problem(context: StageContext, record: str, file: PlannedFile)
     )
 
 
-# Sources that are not there any more, or not as their record says, a sentence each.
+# Most sources, missing or changed, that are reported.
 _MOST_CHANGED: Final = 100
 
-# Files that are looked for together, about.
+# Files that are looked up in one batch, about.
 _TOGETHER: Final = 10_000
 
 
 class LookUpIdentities(Stage[LoadedRecords, None]):
-    """Lists the source directories of entries without identity (Java's on a local disk have none).
+    """The stage that lists the source directories of entries without identity (Java's on a local disk have none).
 
-    What a listing shows is compared with the records: a source that is gone or has another length would only be found
-    out half way through publishing.
+    A source that is missing or has another length is reported, since it would show only half way through publishing.
 
     Preconditions: records are loaded.
-    Postconditions: `LoadedRecords.identities` holds one fact for each such entry, in the order of the job's files, if
-    the store has identities; of entries that are kept each says it itself.
-    Cost: one listing a directory.
-    Memory: what one run of records names; facts on the driver's disk where they are many.
+    Postconditions: if the store has identities, `LoadedRecords.identities` has a fact for each such entry, in the
+    order of the job's files; entries in memory have their identity.
+    Cost: one listing per directory. Memory: a batch of records; facts on the driver's disk if there are many.
     """
 
     name = "job_stage_look_up_identities"
     statistic = ""
 
     async def execute(self, value: LoadedRecords) -> None:
-        """Lists, a run of records at a time."""
+        """Lists for one batch of records at a time."""
         planned = PlannedFiles(self.context, value.winners, value.entries, on_disk=value.on_disk)
         async for files in planned.batches():
             for some in _by_attempts(file for file in files if file.identity is None):
@@ -170,7 +167,7 @@ class LookUpIdentities(Stage[LoadedRecords, None]):
 
 
 def _by_attempts(files: Iterable[PlannedFile]) -> Iterator[list[PlannedFile]]:
-    """Files in runs, those of a task attempt in one: no directory holds files of two."""
+    """Yields files in batches that do not split a task attempt: no directory contains files of two."""
     run: list[PlannedFile] = []
     attempt = ""
     for file in files:

@@ -1,4 +1,4 @@
-"""A decided commit as its forward stages see it, the same for the driver that decided and for any recoverer."""
+"""The state of a decided commit, the same for the driver that decided and for any recoverer."""
 
 from __future__ import annotations
 
@@ -29,20 +29,18 @@ _ROUNDS = 5
 
 @dataclass(slots=True)
 class CommitState:
-    """What is published and what stood in its way.
+    """What a decided commit publishes and replaces.
 
     Attributes:
-        decision: The decision, obeyed to the letter.
-        files: Every file.
-        targets: What stood at files' destinations; each file of `files` says it of its own.
-        blocking: Files that stood where directories go.
-        superseded: Old files that are taken away.
+        targets: What existed at files' destinations.
+        blocking: Files in the place of directories.
+        superseded: Old files to remove.
         directories: Directories that were absent.
-        attempts: The winners' directories; known to the driver that decided.
-        promotions: Directories to rename as a whole; known to the driver that decided, which alone does that.
-        promote: Renames those whose files are among some, all of whole records, and returns the other files, whose
-            directories stand then; None where nothing is renamed as a whole.
-        forward_only: Whether the job cannot be taken back, by facts that are not at hand where this is a part of it.
+        attempts: The winners' directories; known only to the driver that decided.
+        promotions: Directories to rename as a whole; known only to the driver that decided, which alone does that.
+        promote: Renames the directories of some files (all files of whole records) and returns the other files; or
+            None.
+        forward_only: Whether the job cannot be rolled back because of facts outside this part of it.
     """
 
     decision: Decision
@@ -68,10 +66,7 @@ class CommitState:
         targets: Facts | None = None,
         on_disk: NumberedSpill[KeptEntries] | None = None,
     ) -> CommitState:
-        """Sorts facts by what they are for; old files come apart, and so does what is in the order of the files:
-        identities, and what stood at their destinations. The files are in memory, on the driver's disk, or nowhere but
-        in the records.
-        """
+        """Sorts facts by kind; `identities` and `targets` are in the order of the files."""
         known = {fact.path: fact.identity for fact in facts if fact.kind == "identity" and fact.identity is not None}
         stood = {fact.path: fact for fact in facts if fact.kind == "target"}
         files = PlannedFiles(context, decision.winners, entries, known, identities, decided=True, on_disk=on_disk)
@@ -87,7 +82,7 @@ class CommitState:
 
     @classmethod
     async def read(cls, context: StageContext, decision: Decision) -> CommitState:
-        """Rebuilds the state from the store: one call a side file."""
+        """Rebuilds the state from the store: one call per side file."""
         facts = await read_facts(context, decision)
         return cls.of(
             context,
@@ -100,9 +95,9 @@ class CommitState:
 
 
 def is_forward_only(context: StageContext, state: CommitState) -> bool:
-    """Whether something is replaced on a store that cannot keep it, or was by tasks: such a job can only go forward.
+    """Whether a rollback is impossible: tasks replaced files, or the store cannot keep what is replaced.
 
-    An old file is kept by a link, a directory by a rename.
+    An old file is kept by a hard link, a directory by a rename.
     """
     can, targets = context.store.capabilities, state.targets
     return (
@@ -114,13 +109,9 @@ def is_forward_only(context: StageContext, state: CommitState) -> bool:
 
 
 async def other_end(context: StageContext, *, forward_only: bool) -> str:
-    """What ends a decided job that cannot be finished, as a sentence: a rollback, unless it would fail as well.
+    """Returns a sentence about how to end a decided job that cannot be finished: roll back, unless that fails, too.
 
     At most 3 calls.
-
-    Args:
-        context: The job.
-        forward_only: Whether it cannot be taken back.
     """
     layout, renames = context.layout, context.store.capabilities.atomic_directory_rename
     try:
@@ -128,28 +119,20 @@ async def other_end(context: StageContext, *, forward_only: bool) -> str:
         if not reversible and layout.tasks != layout.recorded_tasks:
             reversible = await exists(context.store, layout.recorded_tasks)
     except StoreError:
-        # What is told is another failure. A rollback that cannot go on says so itself.
+        # The caller reports another error. A rollback that cannot continue says so itself.
         reversible = True
     return context.giving_up() if forward_only or not reversible else context.taking_back()
 
 
 async def is_fenced(context: StageContext) -> bool:
-    """Whether a rollback began on a store where that can be seen: one call there.
-
-    Raises:
-        StoreLinkError: A link stands where that is looked for.
-    """
+    """Whether a rollback began, as far as the store shows it: one call; `StoreLinkError` if a link has that name."""
     if not context.store.capabilities.atomic_directory_rename:
         return False
     return await stands_fenced(context, context.layout.tasks_fenced)
 
 
 async def stands_fenced(context: StageContext, fenced: StorePath) -> bool:
-    """Whether a directory has the name that a fence gives it: one call.
-
-    Raises:
-        StoreLinkError: A link has it, which no fence put there.
-    """
+    """Whether a directory has its fenced name: one call; `StoreLinkError` if a link has it, which no fence creates."""
     status = await status_or_none(context.store, fenced)
     if status is not None and status.is_link:
         raise StoreLinkError.at(fenced, operation="fence")
@@ -157,11 +140,7 @@ async def stands_fenced(context: StageContext, fenced: StorePath) -> bool:
 
 
 async def looking_again(step: Callable[[], Awaitable[T]]) -> T:
-    """Takes a step that looks before it acts, and takes it again when its answer was lost: the next look tells.
-
-    Raises:
-        StoreOutcomeUnknownError: Answers kept being lost.
-    """
+    """Repeats a step that looks before it acts while its response is lost, at most 5 times."""
     for _round in range(_ROUNDS - 1):
         try:
             return await step()
@@ -171,7 +150,7 @@ async def looking_again(step: Callable[[], Awaitable[T]]) -> T:
 
 
 def aside_is_gone(context: StageContext, operation: str, path: StorePath) -> JobStateError:
-    """The error where the place for what is moved aside is gone: a rollback began, or another driver ended the job."""
+    """Builds the error if the directory for old files is gone: a rollback began, or another driver ended the job."""
     return JobStateError(
         f"the place where job {context.layout.job_id} keeps what it moves aside is gone",
         operation=operation,
@@ -182,7 +161,7 @@ def aside_is_gone(context: StageContext, operation: str, path: StorePath) -> Job
 
 
 def decision_is_gone(context: StageContext) -> JobNotFoundError:
-    """The error where the decision that is carried out does not stand any more: another driver ended the job."""
+    """Builds the error if the decision does not exist any more: another driver ended the job."""
     return JobNotFoundError(
         f"the decision of job {context.layout.job_id} is gone: another driver ended it, or its directory was deleted",
         operation="commit_job",
@@ -193,11 +172,9 @@ def decision_is_gone(context: StageContext) -> JobNotFoundError:
 
 
 def check_still_decided(context: StageContext, decision: DecisionHead | None, expected: Decision) -> None:
-    """Makes sure the decision on the store is the one being carried out.
+    """Checks that the decision on the store is the expected one.
 
-    Raises:
-        JobNotFoundError: It is gone: another driver ended the job.
-        JobStateError: It is another one, which no driver of this engine writes.
+    Raises `JobNotFoundError` if it is gone, `JobStateError` if it is another, which no driver of this engine writes.
     """
     if decision is None:
         raise decision_is_gone(context)

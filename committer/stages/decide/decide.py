@@ -1,4 +1,4 @@
-"""Decide: writes what the decision rests on, then the decision, once."""
+"""The decision stage: writes the facts that the decision rests on, then creates the decision."""
 
 from __future__ import annotations
 
@@ -38,30 +38,28 @@ from committer.stages.state.own_records import read_decision
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively
 
-# So many facts stand in the decision itself, some 100 bytes each; a file of their own is one more round trip.
+# Most facts in the decision itself, some 100 bytes each; a side file is one more round trip.
 FACTS_IN_DECISION = 1_000
 
 
 @dataclass(slots=True)
 class DecisionContent:
-    """What a commit decision says.
+    """Content of a commit decision.
 
     Attributes:
-        winners: Records that are published.
-        files: File entries.
+        files: Number of files.
         size: Bytes.
-        directories: How many directories are made.
-        facts: What else no record holds.
+        directories: Number of directories to create.
+        facts: Facts of other kinds than the following.
         superseded: Old files.
-        identities: Those of sources, in the order of the files.
-        targets: What stands at files' destinations, in the order of the files.
-        success: The `_SUCCESS` that stands at the destination.
-        replacing: Whether old files are taken away.
-        was_empty: Whether the destination held nothing visible.
+        identities: Identities of sources, in the order of the files.
+        targets: What exists at files' destinations, in the order of the files.
+        success: The existing `_SUCCESS`.
+        replacing: Whether old files are removed.
+        was_empty: Whether the destination contained nothing visible.
         first_plan_file: The first free number for a side file.
-        statistics: What the records count, added up.
-        roots: The roots outside the destination that are written to; a driver that finishes the job must give them.
-        sealed: As in `Decision`.
+        statistics: Sum of the records' statistics.
+        roots: The roots that are written to; a driver that finishes the job must give them.
     """
 
     winners: list[Winner]
@@ -82,14 +80,7 @@ class DecisionContent:
 
 
 class Decided(NamedTuple):
-    """How a job is decided.
-
-    Attributes:
-        decision: What stands, this driver's or another one's.
-        superseded: Old files that it takes away, where this driver made it.
-        identities: Those of sources, likewise.
-        targets: What stood at files' destinations, likewise.
-    """
+    """The decision on the store, and its facts if this driver created it."""
 
     decision: Decision
     superseded: Facts = FactList()
@@ -98,21 +89,21 @@ class Decided(NamedTuple):
 
 
 class DecideCommit(Stage[DecisionContent, Decided]):
-    """Creates the commit decision exclusively. A driver that loses reads the winner's and obeys it.
+    """The stage that creates the commit decision exclusively. A driver that loses reads the winner's and obeys it.
 
-    Preconditions: preflight found nothing; intent and entry stand.
-    Postconditions: the job is decided, and everything needed to finish it or roll it back is on the store.
-    With `durability="fsync"` all of that survives a power loss, with the name of the place for what is moved aside.
-    Failure modes: `JobNotFoundError` when the job's directory vanished; nothing was published. `OutcomeUnknownError`
-    when it may be decided; every other failure comes before the decision.
-    Cost: 2 calls, where the job's directory can outlast its setup record 3; and one a 25,000 facts where they are more
-    than 1,000; with `durability="fsync"` one more.
+    Preconditions: preflight found nothing; intent and entry exist.
+    Postconditions: the job is decided, and everything needed to finish it or roll it back is on the store. With
+    `durability="fsync"` that survives a power loss, and so does the name of the directory for old files.
+    Failure modes: `JobNotFoundError` if the job's directory vanished; nothing was published.
+    `OutcomeUnknownError` if the job may be decided; every other failure comes before the decision.
+    Cost: 2 calls, 3 where the job's directory can outlast its setup record; one per 25,000 facts if there are
+    more than 1,000; with `durability="fsync"` one more.
     """
 
     name = "job_stage_decide"
 
     async def execute(self, value: DecisionContent) -> Decided:
-        """Writes side files, makes room for what is moved aside, decides."""
+        """Writes side files, creates the directory for old files if it is missing, decides."""
         layout = self.context.layout
         inline = value.facts
         noted: dict[PlanKind, NotedFacts] = {
@@ -129,7 +120,7 @@ class DecideCommit(Stage[DecisionContent, Decided]):
                 await make_superseded(self.context)
             else:
                 plan, _made = await both(self._write_plan(value, noted), make_superseded(self.context))
-            # The decision rests on a name in there: the place for what is moved aside.
+            # The decision relies on a name in there: the directory for old files.
             await sync_directories(self.context, [layout.drivers])
         except StoreNotFoundError as error:
             raise vanished(self.context) from error
@@ -179,7 +170,7 @@ class DecideCommit(Stage[DecisionContent, Decided]):
         return plan
 
     async def _write_file(self, plan: list[PlanFile], first: int, lines: Lines, kind: PlanKind) -> None:
-        # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.
+        # The name contains the driver, so a driver that loses the race does not overwrite the winner's side files.
         path = self.context.layout.plan_file(first + len(plan), self.context.driver)
         temporary = self.context.layout.temporary_of(path, self.context.driver)
         await self.context.store.put(path, lines.data, temporary=temporary, durable=self.context.durable)
@@ -187,15 +178,15 @@ class DecideCommit(Stage[DecisionContent, Decided]):
 
 
 async def create_decision(context: StageContext, decision: Decision) -> Decision:
-    """Creates a decision, or returns the one that stands.
+    """Creates a decision, or returns the existing one.
 
-    Where the job's directory can outlast its setup record, that is looked for once more afterwards: a decision about a
-    job that was removed meanwhile is deleted again.
+    Where the job's directory can outlast its setup record, the driver reads that afterwards, and deletes a
+    decision about a job that was removed meanwhile.
 
     Raises:
         JobNotFoundError: The job was removed.
-        OutcomeUnknownError: A decision may stand, this one or another driver's, and could not be looked at; or one
-            stands that could not be forced to the disk. Nothing was published or deleted.
+        OutcomeUnknownError: A decision, this one or another driver's, may exist and could not be read, or may
+            not survive a power loss. Nothing was published or deleted.
     """
     layout, store = context.layout, context.store
     wanted = encode_record(decision)
@@ -213,7 +204,7 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
         try:
             stands = await has_setup(context)
         except StoreError as error:
-            # A caller that takes this for a decision that failed would take the intent of a decided job back.
+            # A caller that took this for a failed decision would delete the intent of a decided job.
             raise OutcomeUnknownError(
                 f"job {layout.job_id} is decided, but whether its directory still stands could not be looked up",
                 operation=DecideCommit.name,
@@ -225,12 +216,12 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
             if own:
                 await store.delete_file(layout.decision)
             raise vanished(context)
-    # Decoding one's own would make all of it a second time.
+    # Decoding one's own would create all its objects a second time.
     return decision if own else decode_record(found, Decision, source=str(layout.decision))
 
 
 async def _undetermined(context: StageContext, error: StoreOutcomeUnknownError) -> OutcomeUnknownError:
-    """What to raise when the create of a decision ended in an unknown way: what stands, where that can be told."""
+    """Builds the error of a create of a decision with unknown outcome, by what exists."""
     layout = context.layout
     try:
         standing = await read_decision(context.store, layout)
@@ -262,7 +253,7 @@ def _step_of(context: StageContext, decision: Decision) -> str:
 
 
 def abort_decision(context: StageContext) -> Decision:
-    """A decision that the job never becomes visible."""
+    """Returns a decision that the job never becomes visible."""
     kind: Literal["abort"] = "abort"
     return Decision(
         job_id=context.layout.job_id,
@@ -275,7 +266,7 @@ def abort_decision(context: StageContext) -> Decision:
 
 
 def vanished(context: StageContext) -> JobNotFoundError:
-    """The error of a driver whose job was cleaned up before it decided."""
+    """Builds the error of a driver whose job was cleaned up before it decided."""
     return JobNotFoundError(
         f"the directory of job {context.layout.job_id} vanished before the job was decided: a cleanup removed it, "
         "or a Hadoop committer deleted all of _temporary",

@@ -1,11 +1,9 @@
 """Entries and scopes, by which jobs that write the same directories exclude each other.
 
-Two jobs whose scopes meet exclude each other while they commit (`committer.stages.decide.entries`).
-
-Each driver that is about to decide creates an entry with the scope of its job, then lists the entries of all jobs. Of
-two jobs whose scopes meet at least one sees the other and withdraws. An entry counts as long as its job is live: other
-jobs cannot tell which of its drivers may still act. So it is deleted after the job's directory, or when its driver
-withdraws before it sent a decision.
+Each driver that is about to decide creates an entry with its job's scope, then lists the entries of all jobs.
+Of two jobs whose scopes meet, at least one sees the other and withdraws. An entry counts while its job is live,
+since other jobs cannot tell which of its drivers may still act. So it is deleted after the job's directory, or
+when its driver withdraws before it sent a decision.
 """
 
 from __future__ import annotations
@@ -45,23 +43,16 @@ MOST_NAMES: Final = 10_000
 
 
 class Scope(NamedTuple):
-    """Directories by name: relative to the destination, ``""`` being that, or absolute.
+    """Directories that a job writes to, and subtrees that it replaces or requires to be empty.
 
-    Attributes:
-        writes: Directories that the job writes files into.
-        replaces: Subtrees in which the job takes old files away, or relies on there being none.
+    Names are relative to the destination, which is ``""``, or absolute.
     """
 
     writes: tuple[str, ...]
     replaces: tuple[str, ...] = ()
 
     def meets(self, other: Scope, fold: Callable[[str], str]) -> bool:
-        """Returns whether a subtree that one scope replaces equals, contains or lies below a directory of the other.
-
-        Args:
-            other: The scope of another job of the destination.
-            fold: Gives names that the store takes for one the same text.
-        """
+        """Whether a subtree that one scope replaces equals, contains or lies below a directory of the other."""
         return _touch(self.replaces, (*other.writes, *other.replaces), fold) or _touch(
             other.replaces, self.writes, fold
         )
@@ -78,7 +69,7 @@ def scope_of(config: CommitterConfig, written: Iterable[str], folding: NameFoldi
     """Returns the scope of a job that writes into `written`.
 
     A job without files may still write `_SUCCESS`, so it counts as writing into the destination. A job that refuses
-    directories in use counts as replacing them: no other job may fill them between its look and its decision.
+    used directories counts as replacing them: no other job may fill them between its check and its decision.
     """
     given = sorted(written)
     names = given or [""]
@@ -100,7 +91,7 @@ def superseded_scope(config: CommitterConfig, written: list[str], folding: NameF
         return ["", *filter(is_absolute, {*written, *config.superseded_directories})]
     if config.superseded_directories:
         named = {folding.fold(name): name for name in config.superseded_directories}
-        # Those that are written to below them are named too: a link on the way there is gone through.
+        # Directories below them that are written to are named, too: a link on the path to one is followed.
         return sorted({*named.values(), *filter(config.supersedes, written)})
     return list(filter(None, written)) if config.superseded_scope == "partitions" else written
 
@@ -119,7 +110,7 @@ def _parent(name: str) -> str:
 
 
 def _touch(subtrees: tuple[str, ...], directories: tuple[str, ...], fold: Callable[[str], str]) -> bool:
-    """Whether a subtree equals, contains or lies below a directory: in n log n of their number."""
+    """Whether a subtree equals, contains or lies below a directory, in O(n log n)."""
     keys = sorted({_key(name, fold) for name in directories})
     known = set(keys)
     for name in subtrees:
@@ -133,7 +124,7 @@ def _touch(subtrees: tuple[str, ...], directories: tuple[str, ...], fold: Callab
 
 
 def _key(name: str, fold: Callable[[str], str]) -> str:
-    """A text that begins with those of all directories above: relative names begin with ``./``."""
+    """Returns a text that has those of all parent directories as prefixes; relative names begin with ``./``."""
     name = name if is_absolute(name) else f"./{name}"
     return f"{fold(name).rstrip('/')}/"
 
@@ -144,14 +135,7 @@ _UNREADABLE = (RecordError, StoreIsADirectoryError)
 
 
 class Listed(NamedTuple):
-    """An entry that a listing shows.
-
-    Attributes:
-        status: The file.
-        job_id: The job.
-        setup: The setup of that id; empty for a job that Hadoop set up.
-        replaces: Whether the scope holds subtrees that the job replaces.
-    """
+    """An entry from a listing; `setup` is empty for a Hadoop job, `replaces` whether its scope replaces subtrees."""
 
     status: FileStatus
     job_id: str
@@ -165,10 +149,9 @@ class Listed(NamedTuple):
 
 
 async def create_entry(context: StageContext, scope: Scope) -> None:
-    """Creates this driver's entry: one call; 2 more where the directory of all entries is missing.
+    """Creates this driver's entry: one call; 2 more if the directory of all entries is missing.
 
-    Raises:
-        StoreNotFoundError: The job's directory vanished, or other jobs kept removing the directory of all entries.
+    Raises `StoreNotFoundError` if the job's directory vanished, or other jobs kept removing the directory of entries.
     """
     layout, store = context.layout, context.store
     path = layout.entry(context.driver, replaces=bool(scope.replaces))
@@ -181,7 +164,7 @@ async def create_entry(context: StageContext, scope: Scope) -> None:
         replaces=scope.replaces,
     )
     data, temporary = encode_record(entry), layout.temporary_of(path, context.driver)
-    # Deleted at the end of the job, also where the response to this call is lost.
+    # Added first: the entry is deleted at the end of the job even if the response to this call is lost.
     context.entries.add(path)
     for tries_left in reversed(range(_TRIES)):
         try:
@@ -194,7 +177,7 @@ async def create_entry(context: StageContext, scope: Scope) -> None:
 
 
 async def make_directory_of_entries(context: StageContext) -> None:
-    """Makes the directory of all entries where directories are real: one call."""
+    """Creates the directory of all entries where directories are real: one call."""
     layout = context.layout
     if context.store.capabilities.directories and await context.store.make_directory(layout.entries, parents=False):
         await sync_directories(context, [layout.temporary])
@@ -280,7 +263,7 @@ def _busy(context: StageContext, busy: dict[str, _InTheWay]) -> DestinationBusyE
 
 
 async def withdraw_entry(context: StageContext) -> None:
-    """Deletes this driver's entry; only where no create of a decision was sent. One call where it made one."""
+    """Deletes this driver's entry, if it created one; only before a create of a decision was sent. One call."""
     for replaces in (False, True):
         path = context.layout.entry(context.driver, replaces=replaces)
         if path in context.entries:
@@ -288,10 +271,10 @@ async def withdraw_entry(context: StageContext) -> None:
 
 
 async def drop_entries(context: StageContext) -> None:
-    """Deletes the entries of a job that is over, and the directory of all entries where nothing is in it any more.
+    """Deletes the entries of a job that is over, and the directory of all entries if it is empty.
 
-    Cost: one call an entry; for a driver that made none, one listing, and 2 to 4 calls for each entry of another setup
-    of the id. One more where directories are real.
+    One call per entry; for a driver that created none, one listing, and 2 to 4 calls for each entry of another
+    setup of the id. One more where directories are real.
     """
     layout, store = context.layout, context.store
     paths = set(context.entries)
@@ -312,15 +295,10 @@ async def drop_entries(context: StageContext) -> None:
 async def remove_orphans(
     store: Store, layout_of: Callable[[str, str], JobLayout], *, before: float, job_id: str | None = None
 ) -> None:
-    """Deletes the entries whose jobs are gone, of those that were written before a time: one listing.
+    """Deletes entries older than `before` (store's clock, seconds since the epoch) whose jobs are gone: one listing.
 
-    Up to 3 calls more an entry. What fails stays for the next cleanup: such an entry blocks no job.
-
-    Args:
-        store: The store.
-        layout_of: Gives the layout of a job by its id and setup.
-        before: In seconds since the epoch, by the store's clock.
-        job_id: Deletes those of this job instead, whatever their age.
+    With `job_id` it deletes those of that job instead, of any age. Up to 3 calls per entry. An entry that could not
+    be deleted stays for the next cleanup and blocks no job.
     """
     layout = layout_of("-", "")
     with suppress(StoreError):
@@ -334,7 +312,7 @@ async def remove_orphans(
 
 
 async def owners_of_entries(store: Store, layout_of: Callable[[str, str], JobLayout]) -> dict[str, bool]:
-    """The jobs that have entries at a destination, and whether each is live: one listing, up to 3 calls an entry."""
+    """Returns the jobs with entries at a destination, and whether each is live: one listing, up to 3 calls each."""
     found: dict[str, bool] = {}
     async for listed in _listed(store, layout_of("-", "")):
         orphan = await _is_orphan(store, layout_of(listed.job_id, listed.setup))
@@ -352,7 +330,7 @@ async def _listed(store: Store, layout: JobLayout) -> AsyncIterator[Listed]:
 
 
 def layout_of_owner(context: StageContext, job_id: str, setup: str) -> JobLayout:
-    """Returns where a job lives that has an entry at a job's destination."""
+    """Returns the layout of a job that has an entry at a job's destination."""
     kind = JobLayout if setup else context.listed_layout
     layout = context.layout
     return kind(layout.destination, job_id, layout.job_attempt, setup=setup)
@@ -366,10 +344,10 @@ async def _is_orphan(store: Store, layout: JobLayout) -> bool:
 
 
 async def _is_live(store: Store, layout: JobLayout) -> bool:
-    """Whether a job can still decide, publish or write `_SUCCESS`: its setup record exists, and no decision against it.
+    """Whether a job can still decide, publish or write `_SUCCESS`: its setup record exists, and no decision to abort.
 
-    One to 3 calls. The setup record is looked for last: the decision of a job that is gone says nothing. Where a driver
-    that looked before it was deleted can rename what it has in `work`, the job is live as long as that stands.
+    One to 3 calls. The setup record is read last: the decision of a removed job proves nothing. A driver that read
+    `setup` before its deletion can rename what it has in `work`, so the job is live while `work` exists.
     """
     try:
         found = await look_at_job(store, layout)

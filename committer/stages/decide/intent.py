@@ -1,6 +1,6 @@
-"""Before the decision: a driver declares what it is about to commit, then which directories that touches.
+"""Stages before the decision: a driver declares what it will commit, then which directories that affects.
 
-An intent lets a recovery go on with the same winners; an entry keeps other jobs from committing where this one does.
+An intent lets a recovery continue with the same winners; an entry keeps other jobs from committing there.
 """
 
 from __future__ import annotations
@@ -22,30 +22,25 @@ from committer.stages.decide.entries import (
 
 @dataclass(frozen=True, slots=True)
 class CommitIntent:
-    """What a commit is about to do.
-
-    Attributes:
-        winners: Records named by messages; None for a listing.
-        tasks: How many tasks the job has; None when unknown.
-    """
+    """Input of a commit: records named by messages (None for a listing), and the number of tasks (None if unknown)."""
 
     winners: list[NamedRecord] | None
     tasks: int | None
 
 
 class DeclareIntent(Stage[CommitIntent, None]):
-    """Writes the intent of this driver, beside those of other drivers of the job.
+    """The stage that writes this driver's intent, beside those of the job's other drivers.
 
-    Preconditions: the job stands, undecided.
-    Postconditions: the intent stands.
-    Failure modes: `JobNotFoundError` when the job's directory vanished.
+    Preconditions: the job exists, undecided.
+    Postconditions: the intent exists.
+    Failure modes: `JobNotFoundError` if the job's directory vanished.
     Cost: 1 call, where directories are real 2 at once.
     """
 
     name = "job_stage_declare_intent"
 
     async def execute(self, value: CommitIntent) -> None:
-        """Writes it."""
+        """Writes the intent."""
         context, layout = self.context, self.context.layout
         intent = Intent(
             job_id=layout.job_id,
@@ -59,25 +54,25 @@ class DeclareIntent(Stage[CommitIntent, None]):
         temporary = layout.temporary_of(path, context.driver)
         writing = context.store.put(path, encode_record(intent), temporary=temporary, durable=context.durable)
         try:
-            # What the entry needs, so that it is created in one call.
+            # The entry's directory is created here, so that the entry takes one call.
             await both_in_full(writing, make_directory_of_entries(context))
         except StoreNotFoundError as error:
             raise _vanished(context, self.name, error) from error
 
 
 class DeclareScope(Stage[Scope, None]):
-    """Creates this driver's entry.
+    """The stage that creates this driver's entry.
 
-    Preconditions: the intent stands; the records that win are loaded.
-    Postconditions: the entry stands. It is deleted after the job's directory (`drop_entries`), or by `withdraw`.
-    Failure modes: `JobNotFoundError` when the job's directory vanished.
-    Cost: 1 call; 2 more where another job has just removed the directory of all entries.
+    Preconditions: the intent exists; the winning records are loaded.
+    Postconditions: the entry exists. It is deleted after the job's directory (`drop_entries`), or by `withdraw`.
+    Failure modes: `JobNotFoundError` if the job's directory vanished.
+    Cost: 1 call; 2 more if another job has just removed the directory of all entries.
     """
 
     name = "job_stage_declare_scope"
 
     async def execute(self, value: Scope) -> None:
-        """Creates it."""
+        """Creates the entry."""
         try:
             await create_entry(self.context, value)
         except StoreNotFoundError as error:
@@ -85,9 +80,9 @@ class DeclareScope(Stage[Scope, None]):
 
 
 class RefuseNeighbours(Stage[Scope, None]):
-    """Refuses to commit beside another job whose scope meets this one.
+    """The stage that refuses to commit beside another job whose scope meets this one.
 
-    Preconditions: this driver's entry stands. Old files, and directories that must be empty, are looked at afterwards.
+    Preconditions: this driver's entry exists. Old files, and directories that must be empty, are listed afterwards.
     Postconditions: no other job commits where this one does until its entry is gone.
     Failure modes: `DestinationBusyError` names the owners; the caller withdraws.
     Cost: one listing; one call for each entry that may meet, 3 more for one that does.
@@ -96,7 +91,7 @@ class RefuseNeighbours(Stage[Scope, None]):
     name = "job_stage_refuse_neighbours"
 
     async def execute(self, value: Scope) -> None:
-        """Lists, looks."""
+        """Lists the other jobs' entries."""
         try:
             await refuse_neighbours(self.context, value)
         except StoreNotFoundError as error:

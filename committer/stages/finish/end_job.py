@@ -1,4 +1,4 @@
-"""EndJob: writes the outcome, once."""
+"""The stage that writes the outcome, once."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ _REASON: Final = 10_000
 
 
 class Ended(NamedTuple):
-    """How a job ended.
+    """The end of a job.
 
     Attributes:
-        outcome: What `EndJob` wrote, or found written by another driver.
-        alone: Whether what stands at a destination that was empty is all this job's: no other job committed
-            there meanwhile. None where the driver did not look.
+        outcome: The outcome that `EndJob` wrote, or another driver's.
+        alone: Whether no other job committed meanwhile into a destination that was empty; None if not checked.
     """
 
     outcome: JobOutcome
@@ -33,22 +32,22 @@ class Ended(NamedTuple):
 
 
 class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Ended]):
-    """Creates the outcome exclusively; it is never rewritten.
+    """The stage that creates the outcome exclusively; it is never rewritten.
 
-    Where the job's directory can outlast its setup record, that is looked for after the create: an outcome of a job
-    that another driver ended and removed meanwhile is deleted again.
+    Where the job's directory can outlast its setup record, the driver reads that after the create, and deletes an
+    outcome of a job that another driver ended and removed meanwhile.
 
     Preconditions: for `committed`, everything is published and validated.
-    Postconditions: the job's end is on the store; what is returned may be another driver's.
-    Failure modes: `JobNotFoundError` when another driver ended the job and removed it.
-    Cost: 1 call; where the directory can outlast the setup record 2. To commit into a destination that was empty 2
-    more, beside them: jobs that run left a directory, which is looked for first, and one that ended left `_SUCCESS`.
+    Postconditions: the job's outcome is on the store; the returned one may be another driver's.
+    Failure modes: `JobNotFoundError` if another driver ended the job and removed it.
+    Cost: 1 call, 2 where the directory can outlast the setup record. For a commit into an empty destination
+    concurrently 2 more: running jobs have a directory, which is looked for first; one that ended left `_SUCCESS`.
     """
 
     name = "job_stage_end_job"
 
     async def execute(self, value: tuple[Decision, Literal["committed", "rolled-back"], str]) -> Ended:
-        """Creates, looks."""
+        """Creates the outcome and checks that the job still exists."""
         decision, kind, reason = value
         layout = self.context.layout
         asked = kind == "committed" and decision.was_empty
@@ -70,7 +69,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
             if found == wanted:
                 await self.context.store.delete_file(layout.outcome)
                 with suppress(StoreError):
-                    # Where a write makes directories, it made the job's again.
+                    # Where a write creates parents, it created the job's directory again.
                     await self.context.store.delete_directory(layout.job_directory, recursive=False)
             raise decision_is_gone(self.context)
         outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
@@ -96,10 +95,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
 
 
 async def runs_alone(context: StageContext, *, asked: bool = True) -> bool:
-    """Whether no other job runs into the destination. No call unless `asked`, else one.
-
-    What cannot be looked at is not vouched for.
-    """
+    """Whether no other job runs into the destination; False if unknown. No call unless `asked`, else one."""
     if not asked:
         return False
     try:

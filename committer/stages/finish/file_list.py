@@ -1,4 +1,4 @@
-"""The complete list of what a job committed: saved beside its outcome, read part by part."""
+"""The complete list of a job's committed files: saved beside its outcome, read part by part."""
 
 from __future__ import annotations
 
@@ -27,33 +27,25 @@ T = TypeVar("T")
 
 FILE_LIST: Final = "committer.file.list"
 FILE_LIST_PROBLEM: Final = "committer.file.list.problem"
-"""Ours among the diagnostics of `_SUCCESS`: where the list begins, and why there is none."""
+"""This engine's keys in the diagnostics of `_SUCCESS`: the first part of the list, and why there is none."""
 
 _FORMATS: Final = ("jsonl", "parquet")
 _DIGEST: Final = re.compile(r"[0-9a-f]{12}")
 
 
 class SaveFileList(Stage[PlannedFiles, StorePath]):
-    """Writes every file of the job into `<job id>-<digest>.jsonl` (or `.parquet`), and the following parts beside it.
+    """The stage that writes every file of the job to `<job id>-<digest>.jsonl` (or `.parquet`) and further parts beside
+    it.
 
-    The digest is the destination's, so that jobs of one id at several destinations may share the directory.
+    The digest is the destination's, so that jobs of one id at several destinations may share the directory. A part
+    has 100,000 files and is replaced as a whole; every driver writes the same parts, so a repeat is harmless. The
+    last part is the one that is not full. One part is in memory at a time, besides what `PlannedFiles` keeps.
 
-    A part names 100,000 files and is put whole, replacing what stands there, so that any number of drivers may write
-    the list, again and again: each writes the same. The last part is the one that is not full. One part is in memory at
-    a time, besides what `PlannedFiles` keeps.
-
-    Args:
-        context: The job.
-        store: The store of the list's directory, which need not be the job's.
-        directory: Where the list goes; made when missing.
-        expected: Files and bytes that were decided.
-
-    Preconditions: outcome `committed`; the winners' records stand.
-    Postconditions: the list names as many files, and bytes, as the decision.
-    Returns: the first part.
-    Failure modes: `RecordError` when the files are not those that were decided; a store error leaves parts behind that
-    the next one who writes the list replaces.
-    Cost: one call, and one for 100,000 files; for a job whose files are not kept in memory its records are read again.
+    Preconditions: outcome `committed`; the winners' records exist.
+    Postconditions: the list has as many files and bytes as the decision (`expected`).
+    Failure modes: `RecordError` if the files are not those of the decision; a store error leaves parts that the next
+    driver replaces.
+    Cost: one call, and one per 100,000 files; if files are not in memory, the records are read again.
     """
 
     name = "job_stage_save_file_list"
@@ -67,7 +59,7 @@ class SaveFileList(Stage[PlannedFiles, StorePath]):
         self._parts = 0
 
     async def execute(self, value: PlannedFiles) -> StorePath:
-        """Writes part after part."""
+        """Writes the parts; returns the first."""
         files = size = 0
         await self._store.make_directory(self._directory, parents=True)
         describe = _describer(self.context)
@@ -97,23 +89,16 @@ class SaveFileList(Stage[PlannedFiles, StorePath]):
 
 
 def first_part(directory: StorePath, layout: JobLayout, form: FileListFormat) -> StorePath:
-    """Where the list of a job begins."""
+    """Returns the path of the first part of a job's list."""
     return directory / f"{layout.unique_name}.{form}"
 
 
 def list_named(uri: str, job_id: str, destination: StorePath, directory: str) -> StorePath | None:
-    """The list that a record names, if it may be read: below the destination, or where the caller says lists are (G10).
-
-    Args:
-        uri: What the record says.
-        job_id: The job that it speaks of.
-        destination: The job's.
-        directory: The caller's `file_list_directory`; empty without.
-    """
+    """Returns the list that a record names, if it is below the destination or in the caller's `directory` (G10)."""
     try:
         path = StorePath.from_uri(uri)
         stem, _, form = path.name.rpartition(".")
-        # The destination may be spelled in another way than when the list was written.
+        # The destination may be spelled differently than when the list was written.
         if not (stem.startswith(f"{job_id}-") and _DIGEST.fullmatch(stem, len(job_id) + 1) and form in _FORMATS):
             return None
         return path if path.is_under(destination) or (directory and path.parent == StorePath.of(directory)) else None
@@ -124,16 +109,9 @@ def list_named(uri: str, job_id: str, destination: StorePath, directory: str) ->
 async def read_parts(
     store: Store, first: StorePath, decode: Callable[[bytes, FileListFormat, str], list[T]]
 ) -> AsyncIterator[list[T]]:
-    """The files of a list, a part at a time: one call each.
+    """Yields the files of a list, a part at a time: one call each. `decode` is `decode_part` or `decode_names`.
 
-    Args:
-        store: Where the list is.
-        first: Its first part.
-        decode: `decode_part`, or `decode_names`.
-
-    Raises:
-        StoreNotFoundError: There is no list.
-        RecordError: A part is missing, or damaged.
+    Raises `StoreNotFoundError` if there is no list, `RecordError` if a part is missing or damaged.
     """
     form = cast("FileListFormat", first.name.rpartition(".")[2])
     number, last = 0, False
@@ -157,7 +135,7 @@ def _nth_part(first: StorePath, number: int) -> StorePath:
     if number == 0:
         return first
     stem, _, form = first.name.rpartition(".")
-    # No job's id has a tilde, so that this is never another job's list.
+    # No job's id contains a tilde, so this is never another job's list.
     return first.parent / f"{stem}~{number:05d}.{form}"
 
 

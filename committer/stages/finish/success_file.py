@@ -1,4 +1,4 @@
-"""`_SUCCESS` is written when all is in place; the job that ends last writes it last."""
+"""The stage that writes `_SUCCESS` after all files are in place, and the content of the marker."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ from committer.stages.state.success_content import (
 from committer.stores.conditions import CONDITIONAL_REPLACE
 from committer.stores.helpers import status_or_none
 
-# Where a job id came from that no key of Hadoop's gave.
+# Source of a job id that no key of Hadoop's gave.
 _OWN_ID = "lake-committer"
 
-# Forty jobs that ended at once on SeaweedFS lost ten conditional puts in a row without a wait.
+# Without a wait, forty jobs that ended at once on SeaweedFS lost ten conditional puts in a row.
 _ROUNDS = 30
 _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
 
 
 class SaveSuccess(Stage[SuccessData, None]):
-    """Replaces `_SUCCESS`, whichever job wrote the old one, as long as this job's records exist.
+    """The stage that replaces `_SUCCESS`, whichever job wrote it, as long as this job's records exist.
 
-    With real directories a driver writes a temporary file in the job's directory and renames it to `_SUCCESS`: once
-    another driver has removed that directory, the rename fails. Elsewhere the store replaces exactly the marker that
-    the driver read before it looked at the job's records.
+    With real directories a driver writes a temporary file in the job's directory and renames it: once another driver
+    has removed that directory, the rename fails. Elsewhere the store replaces exactly the marker that the driver read
+    before it read the job's records; `was_absent` says that it found none after the outcome was created.
 
     Preconditions: outcome `committed` exists: every file of every committed task is in place (G9).
     Postconditions: `_SUCCESS` names this job, or a job that ended later; or another driver ended this job.
-    Cost: 2 calls on local disks and HDFS, 3 on ADLS; elsewhere 2 where there was no marker, else 4.
+    Cost: 2 calls on local disks and HDFS, 3 on ADLS; elsewhere 2 if there was no marker, else 4.
     Hadoop: ``SaveSuccessFileStage``.
     """
 
@@ -65,17 +65,11 @@ class SaveSuccess(Stage[SuccessData, None]):
     statistic = names.JOB_STAGE_SAVE_SUCCESS_MARKER
 
     def __init__(self, context: StageContext, *, was_absent: bool = False) -> None:
-        """Makes the stage.
-
-        Args:
-            context: The job.
-            was_absent: This driver looked for `_SUCCESS` after the outcome was created, and there was none.
-        """
         super().__init__(context)
         self._was_absent = was_absent
 
     async def execute(self, value: SuccessData) -> None:
-        """Writes it; a directory of that name is a definite refusal."""
+        """Writes the marker; a directory of that name is a definite refusal."""
         write = self._rename if self.context.store.capabilities.directories else self._put
         try:
             for tried in range(_ROUNDS):
@@ -138,13 +132,11 @@ def success_data(
     more: Mapping[str, str] | None = None,
     committed_at: str = "",
 ) -> SuccessData:
-    """The content of `_SUCCESS` and of the summary report, in the form of Hadoop's committer of that name.
+    """Builds the content of `_SUCCESS` and of the summary report, in the form of Hadoop's committer of that name.
 
-    It bears the time of the outcome, where that is known, whichever driver writes it and whenever: by that two are
-    told apart.
-
-    S3A's differs from the manifest committer's: files by bare absolute paths, the date as Java prints it, and what its
-    filesystem counted among the metrics.
+    It has the time of the outcome, if known, whichever driver writes it, which tells two markers apart. S3A's
+    form differs from the manifest committer's: files as bare absolute paths, the date as Java prints it, and
+    its filesystem's counts among the metrics.
     """
     now = _moment(committed_at) or context.runtime.now()
     like_s3a = context.forms.like_s3a
@@ -191,7 +183,7 @@ def success_data(
 
 @functools.cache
 def _user() -> str:
-    """The short name of the user this process runs as; empty where the system has none, as in some containers."""
+    """Returns this process's user; empty if the system has no name for it, as in some containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -199,7 +191,7 @@ def _user() -> str:
 
 
 def _job_id_source(context: StageContext, *, like_s3a: bool) -> str:
-    """Where the job's id came from, by the key of Hadoop's that gave it where one did."""
+    """Returns the source of the job's id: the key of Hadoop's that gave it, if any."""
     if context.layout.job_id.startswith("job_"):
         return "JobID"
     if context.spec.hadoop:
@@ -216,6 +208,6 @@ def _moment(text: str) -> datetime | None:
 
 
 def set_totals(statistics: IOStatistics, published: Published) -> None:
-    """Sets (as Hadoop does) what was committed in all, whichever driver published it."""
+    """Sets the total of committed files and bytes, whichever driver published them, as Hadoop does."""
     statistics.counters[names.COMMITTER_FILES_COMMITTED] = published.files
     statistics.counters[names.COMMITTER_BYTES_COMMITTED] = published.size

@@ -1,4 +1,4 @@
-"""ValidateOutput: the counts agree, and (when asked) every file is looked at, before `_SUCCESS` says so."""
+"""The stage that validates the output before `_SUCCESS` is written."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _MOST_PROBLEMS = 100
 
 
 class ValidateOutput(Stage[tuple[CommitState, Published], None]):
-    """Makes sure that what was decided is what is there.
+    """The stage that compares the published files with the decision.
 
-    Files and bytes published must be those of the decision; with `validate_output` each file is looked at as well: a
-    file, of its length, and the very one that was committed where the store can prove it. Hadoop looks only after
-    `_SUCCESS` is published and compares no counts.
+    Files and bytes must be those of the decision; with `validate_output` each file must exist with its length,
+    and be the committed one where the store can prove it. Hadoop looks only after it published `_SUCCESS`, and
+    compares no counts.
 
     Preconditions: every publish action ended.
-    Postconditions: the commit may be called complete.
+    Postconditions: the commit is complete.
     Failure modes: `ValidationError` lists up to a hundred problems; the job stays decided, nothing is deleted.
-    Cost: none, or one look a file with `validate_output`.
+    Cost: none, or one call per file with `validate_output`.
     Hadoop: ``ValidateRenamedFilesStage``.
     """
 
@@ -82,7 +82,7 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
 
 
 async def problem_with(context: StageContext, file: PlannedFile) -> str | None:
-    """What is wrong with a published file; None when it stands as it was committed. One call."""
+    """Returns what is wrong with a published file, None if nothing is. One call."""
     try:
         status = await context.store.status(context.layout.target(file.destination))
     except StoreNotFoundError:

@@ -1,4 +1,4 @@
-"""Records under their tasks' names, listed."""
+"""Lists the records under tasks' names."""
 
 from __future__ import annotations
 
@@ -13,33 +13,30 @@ from committer.paths import StorePath
 from committer.stages.base import RecordRef, StageContext
 from committer.stores.helpers import move_file
 
-# What `AbortTask` names a record it has taken while it looks whose it is.
+# Part of the name of a record that `AbortTask` has moved while it reads which attempt's it is.
 ABORTED = "-aborted"
 
 
 def aborted_suffix(layout: JobLayout) -> str:
-    """How the name of a record ends that `AbortTask` has taken, while it looks whose it is."""
+    """Returns the suffix of the name of a record that `AbortTask` has moved."""
     return f"{ABORTED}{layout.record_suffix}.tmp"
 
 
 def aborted_name(layout: JobLayout, attempt_id: str) -> str:
-    """What `AbortTask` names a record of this attempt that it has taken."""
+    """Returns the name to which `AbortTask` moves a record of this attempt."""
     return f"{layout.hidden}{attempt_id}{aborted_suffix(layout)}"
 
 
 def aborted_attempt(layout: JobLayout, name: str) -> str:
-    """The task attempt in such a name."""
+    """Returns the task attempt in such a name."""
     return name.removeprefix(layout.hidden).removesuffix(aborted_suffix(layout))
 
 
 async def list_manifests(context: StageContext) -> list[RecordRef]:
-    """The records by name, as a listing finds them; one call a page.
+    """Lists the records by name, or raises `JobNotFoundError` if their directory is missing; one call per page.
 
-    Names that are not a record's are passed over. A task that commits later may replace what is listed, so a job commit
-    copies what it reads.
-
-    Raises:
-        JobNotFoundError: Their directory is not there.
+    Other names are skipped. A task that commits later may replace a listed record, so a job commit copies what
+    it reads.
     """
     layout = context.layout
     directory = layout.manifests
@@ -48,7 +45,7 @@ async def list_manifests(context: StageContext) -> list[RecordRef]:
         listed = {child.path: child.size async for child in store.list(directory)}
     except (StoreNotFoundError, StoreNotADirectoryError) as error:
         if store.capabilities.directories:
-            # Never made again: another program may have deleted it with the records of tasks, and a commit would
+            # Never created again: another program may have deleted it with tasks' records, and a commit would
             # publish none of their files.
             raise no_directory_of_records(layout, "list_manifests") from error
         listed = {}
@@ -61,7 +58,7 @@ async def list_manifests(context: StageContext) -> list[RecordRef]:
 
 
 def no_directory_of_records(layout: JobLayout, operation: str) -> JobNotFoundError:
-    """The error where the directory of a job's records is missing."""
+    """Builds the error of a missing directory of records."""
     return JobNotFoundError(
         f"job {layout.job_id} has no {layout.manifests.name} directory: it was cleaned up, by itself or by a Hadoop "
         "committer that deletes all of _temporary",
@@ -72,7 +69,7 @@ def no_directory_of_records(layout: JobLayout, operation: str) -> JobNotFoundErr
 
 
 async def _put_back_taken(context: StageContext, taken: StorePath, directory: StorePath) -> StorePath | None:
-    """Finishes an `AbortTask` that died: puts back a record that it took by mistake, of another attempt of the task."""
+    """Finishes an `AbortTask` that died: restores a record that it moved by mistake, of another attempt of the task."""
     store = context.holding(taken)
     data = await store.read(taken, limit=context.config.record_size_limit)
     manifest = context.forms.decode_task(context, taken, data)

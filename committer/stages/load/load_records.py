@@ -1,4 +1,4 @@
-"""LoadRecords: reads each record that wins once, checks it, keeps what the later stages need."""
+"""The stage that loads and checks the winning records."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ from committer.stages.load.planned_files import (
 from committer.stages.load.promotions import may_promote, note_owners
 from committer.stages.names import NameFolding, name_problems, with_ancestors
 
-# Entries kept in memory, some 500 bytes each; those of a larger job are kept on the disk.
+# Entries kept in memory, some 500 bytes each; those of a larger job are kept on the driver's disk.
 ENTRIES_IN_MEMORY = 100_000
 
-# What is kept of a larger one on the driver's disk: 105 to 130 bytes a file with names of 20 to 30 characters, about
-# twice as many with Spark's, so one to two million files. The records of others are read again.
+# Limit of that disk space: 105 to 130 bytes per file with names of 20 to 30 characters, about twice as many
+# with Spark's, so one to two million files. Records of further files are read again.
 BYTES_ON_DISK = 256 << 20
 
-# A tenth of those that memory could keep tells how many there are going to be, from how long the other records are.
+# From a tenth of these entries on, the total is extrapolated from the length of the other records.
 _FORESEEN_FROM: Final = 0.1
 _FORESEEN_BEYOND: Final = 1.2
 
-# As many parts of uploads, with an etag each and perhaps a checksum, count as an entry more.
+# Parts of uploads, with an etag each and perhaps a checksum, that count as one entry.
 PARTS_AN_ENTRY = 5
 
-# Sentences about names that the store cannot hold; a job can have millions of such names.
+# Most sentences about names that the store cannot hold; a job can have millions of such names.
 MOST_PROBLEMS = 100
 
 _RUN_AGAIN: Final = "it was damaged, or another program wrote it: run its task again, or the job"
@@ -63,30 +63,28 @@ class _Kept(NamedTuple):
 
 @dataclass(slots=True)
 class LoadedRecords:
-    """What the winners' records say.
+    """The content of the winning records.
 
     Attributes:
-        winners: One a record, in the order of their names.
-        files: File entries in all.
-        size: Bytes in all.
-        entries: Every entry in the order of the winners, or None when there are too many to keep.
-        on_disk: What this driver keeps of the records where these are None, by their place among the winners. As
-            `close` frees it, who goes on with it takes it.
-        parts: Parts of the uploads that these name.
-        directories: Every directory the files need, by name, with all ancestors (a root of the job is none).
-        written: Directories that files go into, with how many.
-        owners: Directories that files go into, with the task attempt that alone wrote them, as `note_owners` notes it;
-            only where directories may be renamed as a whole.
-        identities: Those of entries whose record has none, in the order of the files.
-        lacking: Whether there are such.
-        attempts: Task attempt directories that records speak for, each with its task.
-        by_path: Those of them to whose directories programs were given the path.
+        winners: One per record, in the order of their names.
+        files: Number of file entries.
+        size: Total bytes.
+        entries: Every entry in the order of the winners, or None if there are too many to keep in memory.
+        on_disk: Entries on the driver's disk if `entries` is None; a new owner takes it, as `close` frees it.
+        parts: Number of parts of the uploads in `entries`.
+        directories: Every directory that the files need, by name, with all ancestors except roots.
+        written: Directories that receive files, with the number of files.
+        owners: As `note_owners` collects them; only if directories may be renamed as a whole.
+        identities: Identities of entries whose record has none, in the order of the files.
+        lacking: Whether there are such entries.
+        attempts: Task attempt directories of the records, each with its task.
+        by_path: Those whose path was given to programs.
         first_files: The first file of each record that has any, by the record's name.
-        changed: Sources that are not there any more, or not as their record says, one sentence each.
-        unstorable: Destinations that the store cannot hold, one sentence each.
+        changed: Sentences about sources that are missing or do not match their record.
+        unstorable: Sentences about destinations that the store cannot hold.
         repeats: Destinations by folded name, for the search for duplicates.
-        statistics: The tasks' own, for the job's once these records count: a commit may have to load twice.
-        side_files: How many hold copies of the records.
+        statistics: The tasks' statistics, added to the job's only when these records count: a commit may load twice.
+        side_files: Number of side files with copies of records.
     """
 
     winners: list[Winner] = field(default_factory=list)
@@ -110,7 +108,7 @@ class LoadedRecords:
     side_files: int = 0
 
     async def close(self) -> None:
-        """Frees what the driver's disk holds of it. Safe to call twice."""
+        """Frees disk space. Safe to call twice."""
         on_disk, self.on_disk = self.on_disk, None
         if on_disk is not None:
             await on_disk.close()
@@ -118,16 +116,16 @@ class LoadedRecords:
 
 
 class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
-    """Reads and checks every record, many at once.
+    """The stage that reads and checks every record, many concurrently.
 
-    Preconditions: the digests of the records are known, or they are copied.
-    Postconditions: every entry lies inside, and no link leads its source out (G10); counts agree with the records;
-    records that a listing found are copied to side files of the decision, if asked.
+    Preconditions: the digests of the records are known, or the records are copied.
+    Postconditions: every entry lies inside, and no link leads its source out (G10); counts agree with the
+    records; with `copies`, records are copied to side files of the decision.
     Failure modes: a `RecordError` names the file and the member; nothing changed.
-    Cost: one read a record (none for one that its message carries), one write for each 4 MiB of copies; where links can
-    stand one look at every thousand source directories.
-    Memory: copies up to 4 MiB and a record; entries up to a bound, beyond it on disk, up to another one; directories
-    always; 8 MiB of records at a time, or one; names as hashes, on disk where they are many.
+    Cost: one read per record (none if a message carries it), one write per 4 MiB of copies; one call per
+    thousand source directories where links can exist. Memory: copies up to 4 MiB and a record; entries up to a
+    limit, then on disk up to another; all directories; 8 MiB of records at a time, or one; names as hashes, on
+    disk if there are many.
     Hadoop: ``LoadManifestsStage``.
     """
 
@@ -170,7 +168,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 loaded.side_files = await self._copies.end()
             await self._linked.look()
             loaded.winners = [winners[number] for number in range(len(value))]
-            # In the order in which a driver that finishes the job reads them: facts of a decision go by it.
+            # In the order in which a driver that finishes the job reads them, since a decision's facts are in
+            # this order.
             kept = self._kept
             loaded.entries = None if kept is None else [f for number in sorted(kept) for f in kept.pop(number).files]
             _refuse_one_task_twice(loaded.winners)
@@ -222,7 +221,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         statistics = loaded.statistics
         statistics.merge(manifest.statistics(source=record))
         statistics.sample(names.COMMITTER_TASK_MANIFEST_FILE_SIZE, len(data))
-        # A record is saved before its task counts as completed, so the tasks' own counts never say it.
+        # A record is saved before its task counts as completed, so no task's own counts include it.
         statistics.count(names.COMMITTER_TASKS_COMPLETED)
         return Winner(
             record=record,
@@ -238,7 +237,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     async def _check_sources(
         self, record: str, manifest: TaskManifest, files: RecordEntries, loaded: LoadedRecords
     ) -> None:
-        """Refuses a record whose sources are another record's; has those looked at that may lie behind a link."""
+        """Refuses a record with another record's sources; registers sources that may lie behind a link."""
         attempts = _attempts_of(files.sources)
         if len(attempts) > 1 or not loaded.attempts.keys().isdisjoint(attempts):
             raise RecordError(
@@ -289,7 +288,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 loaded.unstorable += islice((f"{name[:200]}: {why}" for name in alien), MOST_PROBLEMS)
 
     async def _keep(self, number: int, files: RecordEntries, digest: str, length: int, loaded: LoadedRecords) -> None:
-        """Keeps the files of a record for the passes to come: in memory, of a large job on the disk."""
+        """Keeps the files of a record for later passes: in memory, of a large job on disk."""
         if self._kept is None:
             await self._moved.wait()
             if loaded.on_disk is not None and loaded.on_disk.takes_more:
@@ -303,19 +302,20 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             kept, self._kept = self._kept, None
             on_disk: NumberedSpill[KeptEntries] = NumberedSpill(KeptEntries, most_bytes=BYTES_ON_DISK)
             loaded.on_disk = on_disk
-            # Those that come meanwhile wait: what is read long before its turn is not found in it.
+            # Concurrent loads wait: an entry that is added long before its turn is not found again.
             try:
                 for earlier in sorted(kept):
                     one = kept.pop(earlier)
                     await on_disk.add(earlier, KeptEntries.of_files(one.digest, one.files), weight=one.length)
             finally:
-                # Workers are waited for after an error, too.
+                # After an error, too, the workers are awaited.
                 self._moved.set()
 
     def _are_too_many(self, entries: int) -> bool:
-        """Whether memory is not to keep the job's entries, of which there are so many by now.
+        """Whether the job's entries will be too many for memory.
 
-        Memory that held a hundred thousand of them until then is hardly ever given back, so it is foreseen.
+        It extrapolates, since memory that has held a hundred thousand entries is hardly ever given back to the
+        system.
         """
         if entries <= ENTRIES_IN_MEMORY * _FORESEEN_FROM:
             return False
@@ -324,7 +324,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
 
 
 class _Copies:
-    """Copies of records in side files of the decision: a task that commits later replaces what was listed."""
+    """Copies of records in side files of the decision: a task that commits later replaces a listed record."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
@@ -332,11 +332,7 @@ class _Copies:
         self._length = self._files = 0
 
     async def add(self, data: bytes) -> tuple[str, int]:
-        """Appends a record, and writes the side file once it is full.
-
-        Returns:
-            The side file's name, and the offset of the copy in it.
-        """
+        """Appends a record, and writes the side file once it is full; returns its name and the record's offset."""
         name, offset = self._path.name, self._length
         self._waiting.append(data)
         self._length += len(data)
@@ -345,14 +341,14 @@ class _Copies:
         return name, offset
 
     async def end(self) -> int:
-        """Writes the last side file; returns their number."""
+        """Writes the last side file; returns the number of files."""
         if self._waiting:
             await self._write()
         return self._files
 
     @property
     def _path(self) -> StorePath:
-        # The driver's name keeps two drivers that race for the decision out of each other's files.
+        # The driver's name is in the path, so two drivers that race for the decision write different files.
         return self._context.layout.plan_file(self._files, self._context.driver)
 
     async def _write(self) -> None:
@@ -364,9 +360,9 @@ class _Copies:
 
 
 def _attempts_of(sources: list[str]) -> set[str]:
-    """The task attempts whose directories some sources lie in; hardly ever more than one."""
+    """Returns the task attempts of some sources; hardly ever more than one."""
     if sources:
-        # What sorts between two names that begin alike begins so, too: a third of the cost of cutting every name.
+        # A name that sorts between two with the same prefix has it, too: a third of the cost of splitting every name.
         first, last = min(sources), max(sources)
         attempt = first.partition("/")[0]
         if first.startswith(f"{attempt}/") and last.startswith(f"{attempt}/"):

@@ -1,4 +1,4 @@
-"""Task manifests, as Hadoop's manifest committer writes them, and lists of uploads: the records of most committers."""
+"""The record format of most committers: task manifests as of Hadoop's manifest committer, and lists of uploads."""
 
 from __future__ import annotations
 
@@ -26,19 +26,14 @@ MANIFEST_COMMITTER: Final = "org.apache.hadoop.mapreduce.lib.output.committer.ma
 
 
 class ManifestForms(RecordForms):
-    """A task manifest for each task; where files wait in uploads, a list of them in the job's directory.
-
-    Args:
-        hadoop_name: What `_SUCCESS` calls the committer, where Hadoop has a name for it.
-        like_s3a: Whether `_SUCCESS` is written as S3A's committers do.
-    """
+    """A task manifest for each task; for files in uploads, a list of uploads in the job's directory."""
 
     def __init__(self, hadoop_name: str = "", *, like_s3a: bool = False) -> None:
         self.hadoop_name = hadoop_name
         self.like_s3a = like_s3a
 
     def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
-        """A task manifest."""
+        """Encodes a task manifest."""
         layout, identity = context.layout, output.identity
         files = [
             FileEntry(
@@ -66,40 +61,40 @@ class ManifestForms(RecordForms):
         )
 
     def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
-        """It is one."""
+        """Decodes a task manifest."""
         return decode_task_manifest(data, source=str(path))
 
     def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
-        """It is one."""
+        """Returns `data`, which is a task manifest."""
         return data
 
     async def read(self, context: StageContext, path: StorePath) -> bytes:
-        """One read."""
+        """Reads the record: one call."""
         return await context.holding(path).read(path, limit=context.config.record_size_limit)
 
     async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
-        """Lists the records: one call a page."""
+        """Lists the records: one call per page."""
         return await list_manifests(context)
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
-        """What it keeps beside; no call."""
+        """Returns the directory beside the job's, if it has one; no call."""
         beside = context.layout.beside
         return [] if beside is None else [FileStatus(beside, True, 0)]
 
     async def upload_lists(self, context: StageContext) -> list[StorePath]:
-        """The lists of the runs of task attempts: one listing."""
+        """Lists the upload lists of the runs of task attempts: one call."""
         return [child.path for child in await children_of(context.store, context.layout.uploads)]
 
     def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
-        """By the name of the run, which is the attempt's id and a nonce."""
+        """Compares the name of the run, an attempt's id and a nonce."""
         return place.name.rpartition("-")[0] in winners
 
     async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-        """Those of a run's list: one listing, and a read for each part of it. A task manifest is in no need of one."""
+        """Yields the uploads of a run's list: one listing, and a read per part; nothing for a task manifest."""
         if place.parent.name == context.layout.uploads.name:
             async for upload in listed_uploads(context, place):
                 yield upload
 
     def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:
-        """None."""
+        """Returns an empty list."""
         return []

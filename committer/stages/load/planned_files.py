@@ -1,4 +1,4 @@
-"""The files that a job publishes, as the records of its winners name them."""
+"""The files that a job publishes, as the winning records name them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,15 @@ from committer.stores.abilities import LINKS
 
 
 class PlannedFile(msgspec.Struct, gc=False):
-    """One file to publish, by names that were proved to stay inside.
+    """One file to publish, with names that were checked to stay inside.
 
     Attributes:
-        source: Relative to the job's `tasks` directory.
-        destination: Relative to the destination; outside it, below a root of the job, an absolute path.
-        size: Bytes.
-        identity: What proves it is this file; None where the store has none, or until it is looked up.
-        upload: The upload it waits in, where it is no file yet; then nothing stands at `source`.
-        stamp: What then proves, with its length, that a file is this one; empty where Hadoop sent it, then its
-            identity does.
-        version: What the store's conditions knew it by when it was written (`FileStatus.version`); None without.
-        stood: What the decision says stood at its destination; None where nothing did.
+        source: Relative to the job's `tasks` directory; nothing exists there if the file waits in an upload.
+        destination: Relative to the destination; an absolute path below a root.
+        identity: Proves that a file is this one; None if the store has none, or before it is looked up.
+        stamp: For an upload, proves it together with the length; empty if Hadoop sent it, then `identity` does.
+        version: The version for the store's preconditions (`FileStatus.version`), if any.
+        stood: What existed at its destination according to the decision.
     """
 
     source: str
@@ -50,7 +47,7 @@ class PlannedFile(msgspec.Struct, gc=False):
 
 
 class RecordEntries(NamedTuple):
-    """The files of one record, by what `PlannedFile` tells of each: a column costs a fraction of as many objects."""
+    """The files of one record as columns with the fields of `PlannedFile`: they cost a fraction of as many objects."""
 
     sources: list[str]
     destinations: list[str]
@@ -61,7 +58,7 @@ class RecordEntries(NamedTuple):
     versions: list[str | None] | None = None
 
     def planned(self) -> list[PlannedFile]:
-        """The files one by one."""
+        """Returns the files as objects."""
         files = list(map(PlannedFile, self.sources, self.destinations, self.sizes, self.identities))
         if self.uploads is not None:
             for file, upload in zip(files, self.uploads, strict=True):
@@ -72,25 +69,20 @@ class RecordEntries(NamedTuple):
         return files
 
     def first(self) -> PlannedFile:
-        """The first file, of a record that has any."""
+        """Returns the first file of a record that has any."""
         upload = self.uploads[0] if self.uploads is not None else None
         return PlannedFile(self.sources[0], self.destinations[0], self.sizes[0], self.identities[0], upload, self.stamp)
 
 
 class KeptEntries(NamedTuple):
-    """The files of one record, as the driver's disk keeps them until they are asked for again.
-
-    Attributes:
-        digest: The record's, which a decision names.
-        entries: What was proved of it.
-    """
+    """The checked files of one record on the driver's disk, with the record's digest."""
 
     digest: str
     entries: RecordEntries
 
     @classmethod
     def of_files(cls, digest: str, files: list[PlannedFile]) -> KeptEntries:
-        """Those of a record whose files were told one by one already."""
+        """Converts the files of a record back to columns."""
         uploads = [file.upload for file in files]
         versions = [file.version for file in files]
         entries = RecordEntries(
@@ -106,14 +98,14 @@ class KeptEntries(NamedTuple):
 
 
 class Turns:
-    """Facts one by one."""
+    """An iterator over single facts."""
 
     def __init__(self, facts: Facts) -> None:
         self._batches = facts.batches()
         self._facts: Iterator[Fact] = iter(())
 
     async def next(self) -> Fact | None:
-        """The next one; None after the last."""
+        """Returns the next fact; None after the last."""
         fact = next(self._facts, None)
         while fact is None:
             some = await anext(self._batches, None)
@@ -125,7 +117,7 @@ class Turns:
 
 
 def out_of_turn(what: str) -> RecordError:
-    """The error where they do not stand in that order."""
+    """Builds the error of side files whose facts are not in the order of the files."""
     return RecordError(
         f"the decision's side files {what}",
         field="path",
@@ -135,17 +127,14 @@ def out_of_turn(what: str) -> RecordError:
     )
 
 
-# Directories that are asked about in one call; a record names one for each partition that its task wrote.
+# Directories that are checked in one call; a record names one for each partition that its task wrote.
 _AT_ONCE: Final = 1_000
 
 
 class LinkedSources:
-    """Refuses records with a source behind a link: it would move what is not the job's (G10).
+    """A check that refuses records with a source behind a link: its rename would move what is not the job's (G10).
 
-    Where no links stand no call, else one for every thousand directories that sources are in, and one for the rest.
-
-    Args:
-        context: The job.
+    No call on stores without links, else one per thousand source directories.
     """
 
     def __init__(self, context: StageContext) -> None:
@@ -154,11 +143,7 @@ class LinkedSources:
         self._records: dict[str, str] = {}
 
     async def add(self, record: str, sources: Iterable[str]) -> None:
-        """Notes the sources of a record; looks at what was noted where that is much.
-
-        Raises:
-            RecordError: As `look`.
-        """
+        """Adds the sources of a record; checks, as `look`, once there are many."""
         if self._able is None:
             return
         self._records.update(dict.fromkeys((source.rpartition("/")[0] for source in sources), record))
@@ -166,11 +151,7 @@ class LinkedSources:
             await self.look()
 
     async def look(self) -> None:
-        """Looks at all that was noted since the last look.
-
-        Raises:
-            RecordError: A directory on the way to a source is a link.
-        """
+        """Checks the sources added since the last check; raises `RecordError` if a directory above one is a link."""
         records, self._records = self._records, {}
         if self._able is None or not records:
             return
@@ -188,41 +169,41 @@ class LinkedSources:
         )
 
 
-# Bytes of records that are read and decoded at once; decoded they take about three times as much.
+# Bytes of records that are read and decoded concurrently; decoded they take about three times as much.
 BYTES_IN_FLIGHT = 8 << 20
 
-# The same of a second pass, in which all that a run of records names is kept until it is published.
+# The same for a second pass, which keeps everything that a batch of records names until it is published.
 BYTES_IN_A_RUN = 4 << 20
 
-# Copies of records that share a side file of the decision.
+# Size of a side file with copies of records.
 BYTES_OF_COPIES = BYTES_IN_A_RUN
 
-# Files that are made of what was kept before whatever else waits for the event loop runs.
+# Files that are converted before the event loop runs other tasks.
 _FILES_A_TURN = 5_000
 
 _FIND_WRITER = "find out who writes into the job's directory"
 
 
 async def read_record(context: StageContext, record: str) -> bytes:
-    """The bytes of a record, by its name: one call, but for records that are directories."""
+    """Reads a record by its name: one call, except records that are directories."""
     return await context.forms.read(context, context.layout.record_path(record))
 
 
 async def read_copies(context: StageContext, record: str) -> bytes:
-    """A side file of the decision that holds copies of records: one call."""
+    """Reads a side file of the decision with copies of records: one call."""
     limit = context.config.record_size_limit + BYTES_OF_COPIES
     return await context.store.read(context.layout.job_directory / record, limit=limit)
 
 
 def are_copies(record: str) -> bool:
-    """Whether what a winner names is a side file of the decision."""
+    """Whether a winner's record is in a side file of the decision."""
     return record.startswith(PLAN)
 
 
 async def read_winner(
     context: StageContext, winner: Winner, copies: Mapping[str, bytes] = MappingProxyType({})
 ) -> bytes:
-    """The bytes of a winner's record: from a side file that was read, else one call."""
+    """Returns the bytes of a winner's record: from `copies`, else by one call."""
     if not are_copies(winner.record):
         return await read_record(context, winner.record)
     data = copies[winner.record] if winner.record in copies else await read_copies(context, winner.record)
@@ -232,7 +213,7 @@ async def read_winner(
 def decode_record(
     context: StageContext, record: str, data: bytes, digest: str
 ) -> tuple[TaskManifest, RecordEntries, list[str]]:
-    """A record, its files and its directories by names that were proved to stay inside."""
+    """Decodes a record; its files and directories get names that were checked to stay inside."""
     layout = context.layout
     source = str(layout.record_path(record))
     with context.statistics.timed(names.OP_LOAD_MANIFEST):
@@ -250,7 +231,7 @@ def decode_record(
 
 
 def _decode_again(context: StageContext, winner: Winner, data: bytes) -> RecordEntries:
-    """The files of a record whose digest was compared. What it proved the first time is not proved once more."""
+    """Decodes a record whose digest was compared; what was checked the first time is not checked again."""
     if winner.digest not in context.plain_records:
         return decode_record(context, winner.record, data, winner.digest)[1]
     layout = context.layout
@@ -265,30 +246,22 @@ def _entries(layout: JobLayout, manifest: TaskManifest, sources: list[str], dest
     identities = [entry.e or None for entry in manifest.files]
     uploads = [entry.u for entry in manifest.files]
     if uploads.count(None) == len(uploads):
-        # Of all files of a record, or of none: one store wrote them.
+        # All files of a record have a version or none has: one store wrote them.
         versions = [entry.v for entry in manifest.files] if manifest.files and manifest.files[0].v else None
         return RecordEntries(sources, destinations, sizes, identities, versions=versions)
-    # A record holds files of one attempt only; one that does not is refused when it is loaded.
+    # A record has files of one attempt only; others are refused when they are loaded.
     run = sources[0].partition("/")[0]
-    # Hadoop stamps nothing.
+    # Hadoop sets no stamp.
     stamp = layout.stamp(run) if has_nonce(run) else ""
     return RecordEntries(sources, destinations, sizes, identities, uploads, stamp)
 
 
 class PlannedFiles:
-    """Every file of a job's winners, as often as wanted: from memory, this driver's disk, or the records again.
+    """Every file of a job's winners, iterable repeatedly: from memory, this driver's disk, or the records again.
 
-    What the disk keeps is what was proved of a record of the same digest; reading again verifies that digest. So a
-    second pass sees what the first one saw.
-
-    Args:
-        context: The job.
-        winners: Its records.
-        entries: Their files, where they are kept.
-        identities: Those of files whose record has none, by source.
-        in_order: The same as facts, in the order of the files, where they may be millions.
-        decided: Whether a decision rests on the records.
-        on_disk: What this driver keeps of the records, by their place among the winners.
+    The disk holds what was checked of a record of the same digest, and a repeated read verifies the digest, so
+    every pass sees the same files. `identities` are those of files whose record has none, by source; `in_order`
+    the same as facts in the order of the files.
     """
 
     def __init__(
@@ -313,28 +286,23 @@ class PlannedFiles:
         self._stood_in_order: Facts = FactList()
 
     def stand_on(self, stood: Mapping[str, Fact], in_order: Facts | None = None) -> None:
-        """Has each file say what stood at its destination, from the next pass on.
-
-        Args:
-            stood: That, by destination.
-            in_order: The same of others, in the order of the files, where it may be millions.
-        """
+        """Sets what existed at files' destinations, for the next passes: by destination, and in the order of files."""
         self._stood = stood
         self._stood_in_order = in_order or FactList()
 
     @property
     def in_memory(self) -> list[PlannedFile] | None:
-        """The files themselves, when they are kept."""
+        """The files, if they are in memory."""
         return self._entries
 
     async def __aiter__(self) -> AsyncIterator[PlannedFile]:
-        """Every file; `batches` is cheaper where all are wanted."""
+        """Yields every file; `batches` is cheaper for all of them."""
         async for batch in self.batches():
             for file in batch:
                 yield file
 
     async def batches(self) -> AsyncIterator[list[PlannedFile]]:
-        """Every file, many at a time: as many as are kept in memory, else those of a few megabytes of records."""
+        """Yields all files in batches: all that are in memory, else those of a few megabytes of records."""
         identities = self._identities
         found = _Identities(self._in_order) if self._in_order and self._entries is None else None
         stood = _Stood(self._stood, self._stood_in_order) if self._stood or self._stood_in_order else None
@@ -373,12 +341,12 @@ class PlannedFiles:
     async def _restore(
         self, first: int, winners: list[Winner], found: dict[int, KeptEntries], linked: LinkedSources
     ) -> dict[int, list[PlannedFile]]:
-        """The files of those of a run of records that the disk kept."""
+        """Returns the files of a batch of records that are on disk."""
         restored: dict[int, list[PlannedFile]] = {}
         turn = 0
         for number, kept in found.items():
             winner = winners[number - first]
-            # The decision names records by digest: whatever else is found is not what this driver proved of it.
+            # The decision names records by digest: an entry with another digest was not checked against it.
             if kept.digest != winner.digest:
                 continue
             entries = kept.entries
@@ -397,13 +365,9 @@ class PlannedFiles:
         linked: LinkedSources,
         copies: dict[str, bytes],
     ) -> None:
-        """Reads those of a run of records whose files are not at hand.
+        """Reads those of a batch of records whose files are not in `decoded`.
 
-        Args:
-            winners: The run.
-            decoded: The files of each, by its place in the run.
-            linked: Is told the sources.
-            copies: The side files that the run before this one read. Replaced by those that this one reads.
+        `copies` holds the side files that the previous batch read; this one replaces them with its own.
         """
         wanted = {winners[number].record for number in range(len(winners)) if number not in decoded}
         for record in copies.keys() - wanted:
@@ -430,7 +394,7 @@ class PlannedFiles:
             try:
                 entries = _decode_again(self._context, winner, data)
             except RecordError as error:
-                # One that says what to do does so for the whole job; recovery alone would fail the same way.
+                # An error with advice speaks for the whole job; recovery alone would fail in the same way.
                 error.next_step = error.next_step or f"{_FIND_WRITER}{self._else_give_up()}"
                 raise
             await linked.add(winner.record, entries.sources)
@@ -449,7 +413,7 @@ class PlannedFiles:
             data = await read_winner(self._context, winner, copies)
         except (StoreNotFoundError, StoreNotADirectoryError) as error:
             raise self._gone(path, f"the record of task {winner.task}") from error
-        # Only where nothing is decided yet: a decision rests on copies.
+        # Only before the decision: a decision rests on copies.
         return self._context.forms.as_manifest(self._context, path, data)
 
     async def _read_copies(self, record: str) -> bytes:
@@ -468,22 +432,17 @@ class PlannedFiles:
         )
 
     def _else_give_up(self) -> str:
-        """What a decided job comes to whose records another program took away or changed, as the end of a sentence."""
         return self._context.else_giving_up() if self._decided else ""
 
 
 class _Identities:
-    """Identities that come in the order of the files which lack one."""
+    """Identities in the order of the files that have none in their record."""
 
     def __init__(self, facts: Facts) -> None:
         self._turns = Turns(facts)
 
     async def give(self, files: list[PlannedFile]) -> None:
-        """Has each file say its own.
-
-        Raises:
-            RecordError: The next one is another file's, or there is none.
-        """
+        """Sets the identity of each file; raises `RecordError` if the next fact is another file's."""
         for file in files:
             fact = await self._turns.next()
             if fact is None or fact.path != file.source:
@@ -492,7 +451,7 @@ class _Identities:
 
 
 class _Stood:
-    """What stood at files' destinations, most of it in the order of the files."""
+    """What existed at files' destinations, by name or in the order of the files."""
 
     def __init__(self, by_name: Mapping[str, Fact], in_order: Facts) -> None:
         self._by_name = by_name
@@ -501,7 +460,7 @@ class _Stood:
         self._began = False
 
     async def give(self, files: list[PlannedFile]) -> None:
-        """Has each file say its own."""
+        """Sets `stood` of each file."""
         if not self._began:
             self._began, self._next = True, await self._turns.next()
         fact, by_name = self._next, self._by_name
@@ -513,18 +472,14 @@ class _Stood:
         self._next = fact
 
     async def end(self) -> None:
-        """To be called after the last file.
-
-        Raises:
-            RecordError: Something is left, of no file, or not in its turn.
-        """
+        """Raises `RecordError` if facts are left after the last file."""
         left = self._next if self._began else await self._turns.next()
         if left is not None:
             raise out_of_turn(f"say what stood at {left.path}, where no file goes, or not in its turn")
 
 
 def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:
-    """Winners in runs of at most so many, and so many bytes of records as may be read at once; at least one."""
+    """Yields batches of at most `most` winners and `BYTES_IN_A_RUN` bytes of records, but of at least one."""
     run: list[Winner] = []
     length = 0
     for winner in winners:

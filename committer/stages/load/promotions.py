@@ -1,4 +1,4 @@
-"""Which directories can be published by one rename each, and whether that saves calls."""
+"""Finds the directories that can be published by one rename each, where that saves calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from committer.stages.base import StageContext
 from committer.stages.load.planned_files import PlannedFile
 from committer.stores.directory_abilities import DIRECTORY_RIGHTS
 
-# What a store shows of a tree in one call, about. (Azure Data Lake Storage 5,000.)
+# Entries of a tree that a store lists in one call, about. (Azure Data Lake Storage: 5,000.)
 LISTED_IN_A_CALL: Final = 4_000
 
 
@@ -23,11 +23,11 @@ class Promotion:
 
     Attributes:
         directory: Relative to the destination; absent there.
-        owner: The name of the task attempt's directory that it is in.
-        saves: How many store calls fewer than file by file.
-        count: How many files it holds, and those below it.
+        owner: The name of the task attempt's directory that contains it.
+        saves: Store calls saved, compared with file by file.
+        count: Files in it and below it.
         directories: Itself and those below it, relative to the destination.
-        files: Its files, by name below it: known while it is its turn, all of one record.
+        files: Its files by relative name, all of one record; set only while it is being published.
     """
 
     directory: str
@@ -39,13 +39,15 @@ class Promotion:
 
     @property
     def source(self) -> str:
-        """Where it is, relative to the job's `tasks` directory."""
+        """Its path relative to the job's `tasks` directory."""
         return f"{self.owner}/{self.directory}"
 
 
 def may_promote(context: StageContext) -> bool:
-    """Whether this job may rename whole directories: they are renamed in one step, no late write reaches them, and the
-    caller asked for it or the store can tell that the result is the same.
+    """Whether this job may rename whole directories.
+
+    Renames must be atomic, no delayed write may reach them, and the caller must have requested it or the store
+    must be able to tell that the result is the same.
     """
     store, layout, wanted = context.store, context.layout, context.config.promote_directories
     can_rename = store.capabilities.atomic_directory_rename and (layout.can_be_sealed or layout.is_out_of_reach)
@@ -54,14 +56,10 @@ def may_promote(context: StageContext) -> bool:
 
 
 def note_owners(owners: dict[str, str], sources: list[str], destinations: list[str], counts: Collection[str]) -> None:
-    """Notes for directories that a record's files go into whose they are.
+    """Updates, for the directories `counts` that a record's files go into, which task attempt owns each.
 
-    Args:
-        owners: By directory the name of the one task attempt's directory that all its files lie in, under the names
-            that they are to have; empty of any other directory.
-        sources: The record's files, all of one task attempt.
-        destinations: The same.
-        counts: Their directories.
+    `owners` maps a directory to the one attempt whose directory contains all its files, under their final
+    names; else to the empty string.
     """
     if not sources:
         return
@@ -85,20 +83,18 @@ async def find_promotions(
     left_out: AbstractSet[str] = frozenset(),
     listed_together: bool = False,
 ) -> list[Promotion]:
-    """The topmost absent directories whose files all come from one task attempt, from the same place in it.
+    """Finds the topmost absent directories whose files all come from one task attempt, from the same place in it.
 
-    All that is known of a job of any size is its directories, and that is enough: of one attempt means of one record,
-    so a promotion's files are found together when that is read again.
-
-    Some 7 microseconds a directory, a thousand at a time: a job may have millions.
+    One attempt means one record, so a promotion's files are found together when that is read again. Some 7
+    microseconds per directory, a thousand at a time: a job may have millions.
 
     Args:
-        owners: As `note_owners` notes them.
-        written: How many files go into each directory.
-        directories: Every directory of the job; one that no file is in keeps its parents from being promoted, because
-            a rename would not make it.
+        owners: As `note_owners` collects them.
+        written: Number of files per directory.
+        directories: Every directory of the job; one without files keeps its parents from being promoted, since
+            a rename would not create it.
         absent: Those that do not exist at the destination.
-        left_out: Names of task attempts' directories that nothing is promoted from.
+        left_out: Task attempts' directories from which nothing is promoted.
         listed_together: Whether no directory costs a listing of its own.
     """
     if not absent:
@@ -122,13 +118,13 @@ async def find_promotions(
 
 
 def _parent(directory: str) -> str | None:
-    """The directory that one lies in; None of one at the top."""
+    """Returns the parent directory; None at the top."""
     above, slash, _name = directory.rpartition("/")
     return above if slash else None
 
 
 async def _by_depth(owners: Iterable[str], directories: Iterable[str]) -> list[list[str]]:
-    """All these directories and those that they lie in, by how many are above: parents first."""
+    """Returns all these directories and their ancestors, grouped by depth, top first."""
     seen: set[str] = set()
     levels: list[list[str]] = []
     async for some in portions(chain(owners, directories)):
@@ -151,18 +147,11 @@ async def _rolled_up(
     left_out: AbstractSet[str],
     listings: int,
 ) -> tuple[dict[str, str], dict[str, int]]:
-    """Of each directory whose all is that is in it and below it, and how many calls one rename of it spares.
+    """Returns, for each directory, the owner of everything in and below it, and the calls that one rename of it saves.
 
-    The owner is empty where there is more than one, or where a directory holds nothing: a rename would not make that.
-    Of the calls the rename itself is not taken off yet: they are one a file, one for each directory in which there is
-    no other, which makes it, less the listings of every directory.
-
-    Args:
-        levels: As `_by_depth` has them.
-        owners: As `note_owners` notes them.
-        written: How many files go into each directory.
-        left_out: Owners that count as none.
-        listings: How many calls list a directory.
+    The owner is empty if there are several, or if a directory contains nothing, which a rename would not create. The
+    calls saved, before the rename itself: one per file, one per leaf directory (which creates it), less `listings`
+    for each directory.
     """
     trees: dict[str, str] = {}
     weights: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""References to the task records that win."""
+"""References to the winning task records, by messages or by names."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.base import RecordRef, StageContext
 
 RIGHT_NUMBER: Final = "give their right number"
-"""How the next step begins where more tasks committed than the commit was told of: none has to run again."""
+"""The start of the advice if more tasks committed than the commit was told: no task has to run again."""
 
-# Tasks that one sentence names.
+# Most tasks named in one sentence.
 MOST_NAMED = 20
 
 
 def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) -> list[RecordRef]:
-    """The records that messages name: exactly these win.
+    """Returns the records that messages name: exactly these win.
 
-    Raises:
-        RecordError: A message is of another job, names a record outside the job's directory, or a task twice.
+    Raises `RecordError` if a message is of another job, or names a record outside the job's directory, or a
+    task twice.
     """
     layout = context.layout
     refs: list[RecordRef] = []
@@ -75,7 +75,7 @@ def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) 
 def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
     layout = context.layout
     if context.spec.delivery == "listing":
-        # The record lies under the task's name.
+        # The record has the task's name.
         return RecordRef(layout.record_name(layout.manifest(message.task)), message.digest, length=message.length)
     path = layout.attempt_record(message.task, message.attempt, message.nonce)
     if message.record != path.uri:
@@ -90,13 +90,10 @@ def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
 
 
 async def check_attempt_records(context: StageContext, refs: list[RecordRef]) -> None:
-    """Makes sure that the records which messages name stand, those that messages carry too: one listing.
+    """Checks that the records named by messages exist, even if the messages carry them: one listing.
 
-    A driver that finishes the job later has only the records to go by, and an attempt that was aborted took its away.
-
-    Raises:
-        TaskError: One is gone.
-        JobNotFoundError: So is their directory.
+    A driver that finishes the job later has only the records, and an aborted attempt has deleted its own.
+    Raises `TaskError` if one is gone, `JobNotFoundError` if their directory is.
     """
     layout, store = context.layout, context.store
     try:
@@ -121,11 +118,7 @@ async def check_attempt_records(context: StageContext, refs: list[RecordRef]) ->
 
 
 def check_task_count(layout: JobLayout, refs: list[RecordRef], tasks: int | None) -> None:
-    """Refuses a commit with another number of tasks than the job has.
-
-    Raises:
-        TaskMissingError: The numbers differ; it names tasks that did not commit.
-    """
+    """Raises `TaskMissingError`, which names tasks that did not commit, if the job has another number of tasks."""
     if tasks is None or len(refs) == tasks:
         return
     committed = {layout.task_of_record(ref.record) for ref in refs}
@@ -143,36 +136,26 @@ def check_task_count(layout: JobLayout, refs: list[RecordRef], tasks: int | None
 
 @dataclass(frozen=True, slots=True, order=True)
 class CommittedAttempt:
-    """One run of a task attempt that committed, by the name of its record.
-
-    Attributes:
-        task: The task's number.
-        attempt: The attempt's number.
-        nonce: What tells two runs of one attempt apart.
-    """
+    """One run of a task attempt that committed, as its record's name tells."""
 
     task: int
     attempt: int
     nonce: str
 
     def record(self, layout: JobLayout) -> StorePath:
-        """Where its record is."""
+        """Returns the path of its record."""
         return layout.attempt_record(self.task, self.attempt, self.nonce)
 
 
 async def one_attempt_a_task(context: StageContext, tasks: int) -> list[CommittedAttempt]:
-    """The committed attempt of each of the job's tasks, where there is exactly one of each: two listings.
+    """Returns the committed attempt of each task (numbered from 0) if each has exactly one: two listings.
 
-    A task that began, and whose number is too high, says that the caller counted too few, by the records that stand.
-
-    Args:
-        context: The job, with delivery by message.
-        tasks: How many tasks it has: they are numbered from 0.
+    A task that began and whose number is too high shows that the caller counted too few.
 
     Raises:
-        TaskCommitsRequiredError: Of a task several attempts committed, so that only the engine that ran them knows
-            which one wins; or a record is none of this job's attempts.
-        TaskMissingError: Of a task no attempt committed, or tasks committed, or began, that the job does not have.
+        TaskCommitsRequiredError: Several attempts of a task committed, so only the engine that ran them knows which
+            wins; or a record is none of this job's attempts.
+        TaskMissingError: A task has no committed attempt, or a task committed, or began, that the job does not have.
     """
     found: dict[int, list[CommittedAttempt]] = {}
     strange: list[str] = []
@@ -216,7 +199,7 @@ async def one_attempt_a_task(context: StageContext, tasks: int) -> list[Committe
 
 
 async def _begun(context: StageContext) -> set[int]:
-    """The tasks of which an attempt has a directory: it was not aborted."""
+    """Returns the tasks with a task attempt directory: their attempt was not aborted."""
     layout = context.layout
     try:
         names = [child.path.name async for child in context.store.list(layout.tasks) if child.is_directory]

@@ -1,4 +1,4 @@
-"""CreateDirectories: makes the directories that files will be renamed into."""
+"""The stage that creates the directories that files will be renamed into."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _TRIES = 5
 
 
 class CreateDirectories(Stage[list[str], int]):
-    """Makes every directory that was absent: only leaves are asked for, parents come with them.
+    """The stage that creates every absent directory: it creates the leaves with their parents.
 
-    Preconditions: the decision stands; files in the way were moved aside (with `existing_target="replace"`).
+    Preconditions: the decision exists; files in the way were moved aside (with `existing_target="replace"`).
     Postconditions: every directory of the job exists.
-    Failure modes: a file that stands in the way is a definite refusal (`TargetExistsError`).
-    Cost: one call a leaf; none where directories are not real.
+    Failure modes: a file in the way is a definite refusal (`TargetExistsError`).
+    Cost: one call per leaf; none where directories are not real.
     Hadoop: ``CreateOutputDirectoriesStage``.
     """
 
     name = statistic = names.JOB_STAGE_CREATE_TARGET_DIRS
 
     async def execute(self, value: list[str]) -> int:
-        """Makes the leaves of `value` in parallel; returns how many that were."""
+        """Creates the leaves of `value` concurrently; returns their number."""
         store, layout = self.context.store, self.context.layout
         if not store.capabilities.directories:
             return 0
@@ -45,7 +45,8 @@ class CreateDirectories(Stage[list[str], int]):
                 try:
                     await store.make_directory(path, parents=True)
                 except StoreNotFoundError:
-                    # Another job that was rolled back removed a parent it had made, just as this one was made below it.
+                    # The rollback of another job removed a parent that it had created, while this one was
+                    # created below it.
                     if not tries_left:
                         raise
                 except (StoreExistsError, StoreNotADirectoryError) as error:
@@ -60,21 +61,16 @@ class CreateDirectories(Stage[list[str], int]):
 
 
 def leaves(directories: list[str]) -> list[str]:
-    """The directories that are no other's parent."""
+    """Returns the directories that are not the parent of another."""
     parents = {directory.rpartition("/")[0] for directory in directories}
     return sorted(set(directories) - parents)
 
 
 async def make_missing(context: StageContext, destination: str, made: list[StorePath]) -> None:
-    """Makes the directory that a file goes to where it does not stand: a look a directory, and a call.
+    """Creates the directory of a file's destination if it is missing: a status per directory, and one call.
 
-    Args:
-        context: The job.
-        destination: The file's.
-        made: Told of those that did not stand, deepest first, before they are made.
-
-    Raises:
-        TargetExistsError: A file stands there.
+    Adds the missing directories to `made`, deepest first, before it creates them. Raises `TargetExistsError` if
+    a file is in the way.
     """
     store = context.store
     needed = missing = context.layout.target(destination).parent
@@ -90,7 +86,7 @@ async def make_missing(context: StageContext, destination: str, made: list[Store
 
 
 async def remove_made(context: StageContext, made: list[StorePath]) -> None:
-    """Removes directories that `make_missing` made, where nothing is in them."""
+    """Removes directories that `make_missing` created, if they are empty."""
     for directory in made:
         with suppress(StoreError):
             await context.store.delete_directory(directory, recursive=False)
@@ -104,7 +100,7 @@ async def _is_directory(store: Store, path: StorePath) -> bool:
 
 
 def refused_directory(directory: str, error: CommitterError) -> TargetExistsError:
-    """A file stands where a directory must go, and appeared after preflight."""
+    """Builds the error of a file that appeared after preflight where a directory is needed."""
     return TargetExistsError(
         f"a file stands at {error.path or directory}, where the directory {directory} goes",
         conflicts=[f"a file stands at {error.path or directory}, where a directory goes"],

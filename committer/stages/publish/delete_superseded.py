@@ -1,4 +1,4 @@
-"""DeleteSuperseded: takes old files away where nothing can be moved aside, once the new ones stand for good."""
+"""The stage that deletes old files where nothing can be moved aside, after the new ones are final."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from committer.stores.conditions import (
 )
 from committer.stores.helpers import delete_seen
 
-# Calls for many files that are made at a time. Each costs as much of the endpoint's rate as it names files, and other
-# jobs of the process wait behind it.
+# Batch calls at a time. Each costs as much of the endpoint's rate as it has files, and delays other jobs of the
+# process.
 _CALLS_AT_ONCE: Final = 2
 
 
 class DeleteSuperseded(Stage[Facts, None]):
-    """Deletes exactly what the decision says is superseded, each file on the condition that it still is the old one.
+    """The stage that deletes exactly the superseded files of the decision, each on condition that it is still the old
+    one.
 
-    A call for many files is sent again after a lost answer: what it deleted is absent then, and what another job put
-    there since does not meet its condition. What such a call does not settle goes file by file, as it would without.
+    A batch call is repeated after a lost response: what it deleted is absent then, and what another job has written
+    since does not meet its condition. Files that such a call does not settle are deleted singly.
 
-    Preconditions: outcome `committed`: from there on the job only goes forward, so the old files are not needed (G13).
-    No other job commits there: the entry of this one exists.
-    Postconditions: none of the recorded files is at its old place; a file that was put there since stays.
-    Cost: one call for as many files as the store deletes in one on conditions (S3: 1,000); elsewhere one a file.
+    Preconditions: outcome `committed`: from there on the job only goes forward, so the old files are not needed
+    (G13). No other job commits there: this one's entry exists.
+    Postconditions: none of the recorded files is at its old place; a file that was written there since stays.
+    Cost: one call for as many files as the store deletes conditionally in one (S3: 1,000); elsewhere one per file.
     """
 
     name = "job_stage_delete_superseded"
 
     async def execute(self, value: Facts) -> None:
-        """Deletes all, many at once."""
+        """Deletes all, many concurrently."""
         able = CONDITIONAL_BATCH_DELETE.of(self.context.store)
         async for facts in value.batches():
             if able is None:
@@ -58,9 +59,9 @@ class DeleteSuperseded(Stage[Facts, None]):
         await run_workers(range(0, len(facts), most), delete, workers=_CALLS_AT_ONCE, operation=self.name)
 
     async def _delete_together(self, facts: Sequence[Fact], able: SupportsConditionalBatchDelete) -> Sequence[Fact]:
-        """Deletes some in one call; returns those that it did not, or may not have.
+        """Deletes files in one call; returns those that it did not, or may not have, deleted.
 
-        A refusal is not looked at here: some services say of a file that is gone what they say of another one.
+        A refusal is not interpreted here: some services answer for a missing file as for a changed one.
         """
         identities: dict[StorePath, str] = {}
         by_path: dict[StorePath, Fact] = {}

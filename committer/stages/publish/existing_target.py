@@ -1,4 +1,4 @@
-"""The existing-target rule: what stands where a job publishes a file, and whether it gives way."""
+"""The existing-target rule: what exists where a job publishes a file, and whether the job replaces it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,7 @@ from committer.stores.base import FileStatus
 
 
 class ExistingTargets:
-    """What may stand at the destinations of a job's files by now.
-
-    Args:
-        context: The job.
-        state: What was decided.
-        operation: The stage that publishes.
-
-    Attributes:
-        forward_only: Whether the job cannot be taken back.
-    """
+    """The existing-target rule of one job; `forward_only` says whether the job cannot be rolled back."""
 
     def __init__(self, context: StageContext, state: CommitState, operation: str) -> None:
         self._context = context
@@ -32,10 +23,10 @@ class ExistingTargets:
         self._operation = operation
 
     def may_replace(self, file: PlannedFile, standing: FileStatus) -> bool:
-        """Whether what stands there gives way: what the decision recorded, if the job replaces.
+        """Whether the job replaces an existing file: it must replace, and the decision must have recorded the file.
 
-        What came since the decision could not be put back by a rollback, which knows only what the decision recorded:
-        it is replaced only by a job that cannot roll back anyway.
+        A rollback could not restore a file that came after the decision, so only a job that cannot roll back replaces
+        it.
         """
         fact = file.stood
         recorded = fact is not None and is_recorded(standing, fact)
@@ -51,15 +42,7 @@ class ExistingTargets:
         *,
         still: bool = True,
     ) -> TargetExistsError:
-        """The error of a file whose destination is taken.
-
-        Args:
-            file: The file.
-            target: Its destination.
-            what: What stands there.
-            causes: What the store said.
-            still: Whether it was seen to stand there just now.
-        """
+        """Builds the error of a file whose destination exists; `still` says whether it was seen to exist just now."""
         stands = "stands" if still else "stands, or stood a moment ago,"
         replace = "" if self._replaces else ", with existing_target='replace' if it may be replaced"
         return TargetExistsError(
@@ -67,7 +50,7 @@ class ExistingTargets:
             conflicts=[f"{what} {stands} at {file.destination}, where a file goes"],
             operation=self._operation,
             path=target,
-            # It came after this job looked, so it is most likely another job's output: no reader may lose that.
+            # It came after this job's check, so it is most likely another job's output: no reader may lose that.
             next_step="find out whether another job committed it (_SUCCESS may tell); if it is not needed, remove it, "
             f"and run the job again{replace}",
             causes=causes,

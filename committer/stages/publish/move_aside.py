@@ -1,11 +1,10 @@
 """Moves old files and `_SUCCESS` aside into the job's directory.
 
-One idea stands behind all that this engine takes out of a shared place. A delete that knows a name only may come late,
-and hit what another job has put there since. So where the store cannot be told which file it must be, a driver
-renames, to a name that is its own and replaces nothing; then it looks at what it took, and puts it back where it is
-another's. A rename that comes late finds its name taken, or the directory of the name gone, and does nothing.
-
-Here a driver knows the file's identity. `committers/file/taking` takes directories of a job's tasks in the same way.
+This is how the engine removes anything from a shared place. A delayed delete that knows only a name could hit a
+file that another job has written there since. So where a store has no condition on the identity, a driver
+renames to a name of its own that replaces nothing, looks at what it moved, and moves another job's file back. A
+delayed rename finds its target name taken, or the target's directory gone, and does nothing.
+`committers/file/taking` takes directories of a job's tasks in the same way.
 """
 
 from __future__ import annotations
@@ -44,16 +43,7 @@ _NOTHING: Final = b"Nothing: only that nothing may arrive here late.\n"
 
 
 class NotGivenBackError(OutcomeUnknownError):
-    """Another job's file may lie in what this job's clean-up deletes.
-
-    Args:
-        place: Where it may lie.
-        path: From where it was taken.
-        cause: Why it did not go back.
-
-    Attributes:
-        place: Where it may lie.
-    """
+    """The error of another job's file that may lie in `place`, which this job's cleanup deletes."""
 
     def __init__(self, place: StorePath, path: StorePath, cause: CommitterError) -> None:
         super().__init__(
@@ -69,51 +59,30 @@ class NotGivenBackError(OutcomeUnknownError):
 
 
 async def take_away(context: StageContext, path: StorePath, into: StorePath, *, identity: str | None) -> bool:
-    """Moves a file into a directory of the job, where cleanup finds it; another one that stands there by now stays.
+    """Moves a file, if it has the identity, into a directory of the job that its end removes; returns whether it did.
 
-    Not by a delete, which knows a name only: a driver that stands still before it may wake when its job is long over
-    and another has put its file there. The rename fails once the job's directory is gone.
-
-    Args:
-        context: The job.
-        path: The file.
-        into: A directory of the job that goes when the job ends.
-        identity: What it must be.
-
-    Returns:
-        Whether it was taken.
-
-    Raises:
-        StoreExistsError: As `move_away`.
-        StoreOutcomeUnknownError: As `move_away`.
+    A delete knows only a name: a stale driver may send it when its job is long over and another job has written a
+    file there. The rename fails once the job's directory is gone. Raises as `move_away`.
     """
     return await move_away(context, path, taken_place(context, into), identity=identity)
 
 
 def taken_place(context: StageContext, into: StorePath) -> StorePath:
-    """A name in a directory of the job that no other driver uses, for what is taken away."""
+    """Returns a name in a directory of the job that no other driver uses."""
     return into / f"{_TAKEN}{context.runtime.nonce()}"
 
 
 async def move_away(context: StageContext, path: StorePath, place: StorePath, *, identity: str | None) -> bool:
-    """Moves a file to a name that no other driver uses; another one that stands there by now stays, or goes back.
+    """Moves a file, if it has the identity, to a place that no other driver uses; returns whether it did.
 
-    Where a rename is not told what to move, what was moved is looked at, and goes back when it is another's.
-
-    Args:
-        context: The job.
-        path: The file.
-        place: A name that no other driver writes to.
-        identity: What it must be.
-
-    Returns:
-        Whether it was moved. False also where the directory of `place` is gone.
+    If the rename cannot be conditional, the driver looks at what it moved and moves another file back. It returns
+    False also if the directory of `place` is gone.
 
     Raises:
-        StoreExistsError: Another file was moved, and by then a third one had its name.
-        StoreOutcomeUnknownError: The answer was lost: look again. A move that was not told what to move will not come.
-        OutcomeUnknownError: Another file was moved, or may have been, and could not be moved back. The caller deletes
-            nothing more.
+        StoreExistsError: Another file was moved, and a third one has its name by now.
+        StoreOutcomeUnknownError: The response was lost: look again. An unconditional move will not take effect later.
+        OutcomeUnknownError: Another file was moved, or may have been, and could not be moved back. The caller must
+            not delete anything more.
     """
     store = context.store
     conditional = identity is not None and is_told(store)
@@ -140,20 +109,15 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
 
 
 async def give_back(store: Store, place: StorePath, path: StorePath) -> None:
-    """Moves another job's file back to the name that it was taken from: 2 calls, 10 at most where answers are lost.
-
-    Args:
-        store: The store.
-        place: Where it lies.
-        path: From where it was taken.
+    """Moves another job's file back to its name: 2 calls, at most 10 if responses are lost.
 
     Raises:
-        StoreExistsError: A third file has its name by now; what stays there goes with this job's directory.
+        StoreExistsError: A third file has its name by now; the file in `place` goes with this job's directory.
         NotGivenBackError: It could not be moved back.
     """
 
     async def move() -> None:
-        # Unless an earlier try did, or another driver of the job.
+        # Unless an earlier try or another driver of the job moved it.
         if await status_or_none(store, place) is not None:
             try:
                 await move_file(store, place, path)
@@ -170,23 +134,23 @@ async def give_back(store: Store, place: StorePath, path: StorePath) -> None:
 
 
 def is_not_given_back(error: CommitterError) -> bool:
-    """Whether an error, or one of several, says that another job's file may lie in what a clean-up deletes."""
+    """Whether an error, or one of its causes, is a `NotGivenBackError`."""
     return any(isinstance(one, NotGivenBackError) for one in (error, *error.causes))
 
 
 def is_told(store: Store) -> bool:
-    """Whether the store is told which file to take away, so that a late request takes no other.
+    """Whether the store checks the identity of what it moves, so that a delayed request moves no other file.
 
-    Where nothing is renamed a file is copied, and deleted on condition.
+    A store without renames copies, and deletes on condition.
     """
     can = store.capabilities
     return can.conditional_rename or not can.atomic_file_rename
 
 
 async def is_barred(store: Store, place: StorePath) -> bool:
-    """Sees to it that a move without answer does not arrive any more; False when it came before.
+    """Makes a move without response fail if it is still under way, by a file at its target; False if it took effect.
 
-    Cost: 1 call; 2 when it came.
+    1 call; 2 if it took effect.
     """
     try:
         return await create_exclusively(store, place, _NOTHING) == _NOTHING
@@ -195,14 +159,15 @@ async def is_barred(store: Store, place: StorePath) -> bool:
 
 
 class MoveAside(Stage[Facts, int]):
-    """Moves what the decision says is in the way, or superseded, into the job's directory, where rollback finds it.
+    """The stage that moves the recorded files that are in the way, or superseded, to where a rollback finds them.
 
-    A file goes only while it still is the one the decision recorded; a file that was put there since stays. Running
-    it again, or beside another driver, changes nothing.
+    A file is moved only while it is the one that the decision recorded; a file written there since stays.
+    Idempotent, and safe beside other drivers.
 
-    Preconditions: the decision stands and no rollback began (a fence makes every late move fail).
+    Preconditions: the decision exists and no rollback began (a fence makes every late move fail).
     Postconditions: none of the recorded files is at its old place.
-    Cost: 2 calls a file; 1 where a rename can be told the identity of its source, or looks and renames many at once.
+    Cost: 2 calls per file; 1 where a rename has a precondition on identity, or the store looks and renames in
+    batches.
     """
 
     name = "job_stage_move_aside"
@@ -213,7 +178,7 @@ class MoveAside(Stage[Facts, int]):
         self._places = at.scheme, at.authority, "/" if at.path == "/" else f"{at.path}/", f"{aside.path}/"
 
     async def execute(self, value: Facts) -> int:
-        """Moves all, many at once; returns how many were moved by this call."""
+        """Moves all, many concurrently; returns how many this call moved."""
         moved = 0
         async for facts in value.batches():
             moved += await self._move_all(facts)
@@ -258,14 +223,14 @@ class MoveAside(Stage[Facts, int]):
             errors = await able.rename_files([self._ends(fact) for fact in facts], seen=seen)
             moved += len(facts) - len(errors)
             advance(len(facts) - len(errors))
-            # What came since, what was moved before, and what failed are told apart by a look at each.
+            # One look at each tells new files, files moved before, and failures apart.
             await run_workers([facts[index] for index in errors], move, workers=most, operation=self.name)
 
         await run_together(value, move_together, io_concurrency=most, operation=self.name)
         return moved
 
     def _ends(self, fact: Fact) -> tuple[StorePath, StorePath]:
-        # By names that were proved to stay inside. Called for every old file.
+        # Without validation, as names were checked to stay inside. Called for every old file.
         scheme, authority, above, aside = self._places
         path = fact.path
         return (
@@ -290,17 +255,17 @@ class MoveAside(Stage[Facts, int]):
         return True
 
     async def _settle(self, fact: Fact, path: StorePath, aside: StorePath, error: StoreError) -> bool:
-        """What a move came to that the store refused: whether the file was moved after all."""
+        """Handles an error of a move: returns whether the file was moved after all."""
         if isinstance(error, StoreNotFoundError):
             if error.path == str(path) or not error.path:
                 return False
             raise aside_is_gone(self.context, self.name, path) from error
         if isinstance(error, StorePreconditionError | StoreIsADirectoryError):
-            # What stands there now came since the decision, and stays: a directory of this job, or another
+            # What exists there now came after the decision, and stays: a directory of this job, or another
             # writer's file.
             return False
         if isinstance(error, StoreExistsError):
-            # Moved before, by a link whose old name was not yet removed; or its place was taken anew since.
+            # Moved before, by a hard link whose old name was not yet removed; or another file has its old name by now.
             return await self._finish_move(fact, path, aside)
         raise error
 
@@ -329,23 +294,22 @@ PLACE_TAKEN = b"No _SUCCESS: only that none may arrive here late.\n"
 
 
 class SetAsideSuccess(Stage[Decision, None]):
-    """Moves the old `_SUCCESS` that the decision recorded into the job's directory, once for all drivers of the job.
+    """The stage that moves the recorded old `_SUCCESS` into the job's directory, once for all drivers of the job.
 
-    It says that a destination is complete, which it no longer is once the first file is published. Hadoop deletes it
-    in job setup, so a job that never commits leaves a complete destination without it.
+    The marker says that a destination is complete, which is false once the first file is published. Hadoop
+    deletes it in job setup, so a job that never commits leaves a complete destination without it. A store that
+    compares identities moves only the recorded marker. Elsewhere the first file under the new name bars every
+    other rename: a driver that finds no `_SUCCESS` creates it.
 
-    A store that compares identities moves only the recorded marker. Elsewhere the first file under the new name bars
-    every other rename: a driver that finds no `_SUCCESS` creates it.
-
-    Preconditions: the decision stands, nothing is published yet (or the commit is being finished).
-    Postconditions: the recorded `_SUCCESS` is not at the destination; rollback puts it back.
+    Preconditions: the decision exists, nothing is published yet (or the commit is being finished).
+    Postconditions: the recorded `_SUCCESS` is not at the destination; a rollback restores it.
     Cost: 1 call if there was a marker, 5 on stores without renames, else none; one more if it was moved before.
     """
 
     name = "job_stage_set_aside_success"
 
     async def execute(self, value: Decision) -> None:
-        """Moves it; again when a response was lost."""
+        """Moves the marker; repeats after a lost response."""
         if value.success_present and value.config.mark_successful_jobs:
             await looking_again(lambda: self._set_aside(value.success_identity))
 

@@ -1,4 +1,4 @@
-"""PromoteDirectories: publishes a whole directory by one rename where that cannot make anything else visible."""
+"""The stage that publishes whole directories by one rename each."""
 
 from __future__ import annotations
 
@@ -20,25 +20,20 @@ _COMPARED_AT_ONCE = 2_000
 
 
 class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
-    """Renames directories that one task attempt alone wrote and that are absent at the destination, with their files.
+    """The stage that renames directories that one task attempt alone wrote and that are absent at the destination.
 
-    Such a directory holds whatever the attempt left in it, so it is listed first and must hold exactly the committed
-    files: no other file, link, pipe or directory. Nothing that goes by its path comes into it any more, because the
-    job is sealed (`SealTasks`). Any other answer than success leaves the directory to `PublishFiles`, which looks at
-    each file, so a lost answer needs no recovery of its own.
+    Such a directory may contain other files of the attempt, so it is listed first and must contain exactly the
+    committed files: no other file, link, pipe or directory. Nothing is added afterwards, because the job is sealed
+    (`SealTasks`). After any failure, lost responses included, `PublishFiles` handles each file of the directory.
 
-    Unless the caller asked for it, a directory is promoted only where one that this driver makes would be the same, by
-    owner, mode and access lists, and leaves Java's checksums to `PublishFiles`, which drops them. With
-    `promote_directories=True` each keeps what it has, and checksums come along with the files that they belong to.
+    By default a directory is promoted only if this driver would create the same one, by owner, mode and access lists,
+    and if it has no Java checksums, which `PublishFiles` drops. With `promote_directories=True` each keeps what it
+    has, and checksums move along with their files.
 
-    Preconditions: the decision stands; the job is sealed; the parents of the directories stand (`CreateDirectories`).
-    Postconditions: the promotions returned are in place, each file of them the one that was committed.
-    Cost: a rename a promotion, and one listing a directory in it; where one listing shows a tree, one a task attempt,
-    or one for all of them if `together`. One look at all of them, unless the caller asked for it.
-
-    Args:
-        context: The job.
-        together: Whether little else was sealed than what is to be promoted here.
+    Preconditions: the decision exists; the job is sealed; the parents of the directories exist (`CreateDirectories`).
+    Postconditions: the returned promotions are in place, each file of them the committed one.
+    Cost: one rename per promotion, and one listing per directory in it; where one listing shows a tree, one per task
+    attempt, or one for all if `together` (if little else was sealed). One call that compares them, by default.
     """
 
     name = "job_stage_promote_directories"
@@ -48,7 +43,7 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
         self._together = together
 
     async def execute(self, value: list[Promotion]) -> list[Promotion]:
-        """Promotes many at once; returns those that succeeded."""
+        """Promotes concurrently; returns the promotions that succeeded."""
         done: list[Promotion] = []
         progress = self.context.progress
         progress.expect(len(value))
@@ -77,7 +72,7 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
         return done
 
     def _listings(self, promotions: list[Promotion]) -> list[tuple[StorePath, list[Promotion]]]:
-        """What to list where one listing shows a tree, with what is looked for in it."""
+        """Returns the trees to list, with the promotions in each."""
         tasks = self.context.layout.tasks
         if self._together:
             return [(tasks, promotions)] if promotions else []
@@ -87,7 +82,7 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
         return [(tasks / (owner if len(some) > 1 else some[0].source), some) for owner, some in by_owner.items()]
 
     async def _alike(self, promotions: list[Promotion]) -> list[Promotion]:
-        """Those whose every directory is as this driver would make it."""
+        """Returns the promotions whose directories are all as this driver would create them."""
         layout = self.context.layout
         able = DIRECTORY_RIGHTS.required(self.context.store, self.name)
         asked = [
@@ -115,7 +110,7 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
         return True
 
     async def _exact(self, root: StorePath, promotions: list[Promotion]) -> list[Promotion]:
-        """Those that hold their committed files and nothing else, by one look at all that is below `root`."""
+        """Returns the promotions that contain exactly their committed files, by one look at everything below `root`."""
         tasks = self.context.layout.tasks
         places = {f"{one.owner}/{directory}": one for one in promotions for directory in one.directories}
         seen: dict[str, set[str]] = {one.directory: set() for one in promotions}

@@ -1,4 +1,4 @@
-"""PublishFiles: renames every file of a decided job to its destination."""
+"""The stage that renames every file of a decided job to its destination."""
 
 from __future__ import annotations
 
@@ -45,25 +45,19 @@ from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, VERSIONS, Suppo
 from committer.stores.base import FileStatus
 from committer.stores.directory_abilities import TREE_COUNTS, SupportsTreeCounts, TreeCounts
 
-# With fewer files a look at each costs no more than the count.
+# For fewer files, a status of each costs no more than the count.
 _WORTH_A_COUNT = 2
 
 
 async def counted_files(
     context: StageContext, store: SupportsTreeCounts, files: list[PlannedFile], *, operation: str
 ) -> tuple[list[PlannedFile], list[PlannedFile]]:
-    """Parts files into those that are known to be files, and those that are to be looked at.
+    """Splits files into those that are known to be regular files, and those to look at. One call per attempt.
 
-    A directory where a record names a file makes one directory more, and one file less. An attempt's directory that
-    holds more or less than its record says, or cannot be counted, proves nothing. One call an attempt. What makes up
-    for such a directory in files, directories and bytes at once is not told: in a directory whose name holds a nonce
-    of the attempt, nothing but the attempt writes.
-
-    Args:
-        context: The job.
-        store: The same store, which counts.
-        files: All files of each attempt; those of an attempt of which some are missing are looked at.
-        operation: For errors.
+    A directory in the place of a file changes the counts. An attempt's directory whose files, directories and
+    bytes differ from its record, or that cannot be counted, proves nothing. Differences that compensate each
+    other are not detected: only the attempt writes to a directory with its nonce. `files` must contain all
+    files of an attempt, or those are looked at.
     """
     attempts: dict[str, list[PlannedFile]] = {}
     for file in files:
@@ -74,7 +68,7 @@ async def counted_files(
         try:
             found = await store.count_tree(context.layout.tasks / attempt)
         except StoreError:
-            # The looks that follow tell what is wrong.
+            # The looks that follow show what is wrong.
             return
         if found == _recorded(attempts[attempt]):
             proved.add(attempt)
@@ -87,7 +81,7 @@ async def counted_files(
 
 
 def _recorded(files: list[PlannedFile]) -> TreeCounts:
-    """What holds these files, and nothing else."""
+    """Returns the counts of a directory with these files and nothing else."""
     directories = set[str]()
     for directory in {file.source.rpartition("/")[0] for file in files}:
         above = directory
@@ -100,8 +94,8 @@ def _recorded(files: list[PlannedFile]) -> TreeCounts:
 _Ends: TypeAlias = tuple[StorePath, StorePath]
 _RenameTogether: TypeAlias = Callable[[Sequence[PlannedFile], list[_Ends]], Awaitable[dict[int, StoreError]]]
 
-# How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
-# handful is plenty; more would be a livelock with a process that keeps changing it.
+# How often a file is looked at and retried. Each round ends, or saw the store change; more would be a livelock
+# with a process that keeps changing it.
 _ROUNDS = 5
 
 
@@ -112,11 +106,11 @@ class Published:
     Attributes:
         files: Files in place.
         size: Bytes in place.
-        recovered: Files that were found in place although the rename did not say so.
-        filenames: The first ones, as URIs; `most` of them.
+        recovered: Files found in place although the rename failed.
+        filenames: URIs of the first `most` files.
         lengths: Their lengths.
-        named: The same files; empty where their names come from a record.
-        most: How many files are named: `RecordForms.filenames_limit`.
+        named: The same files; empty if their names come from a record.
+        most: `RecordForms.filenames_limit`.
     """
 
     files: int = 0
@@ -128,7 +122,7 @@ class Published:
     most: int = FILENAMES_LIMIT
 
     def add(self, layout: JobLayout, files: list[PlannedFile], done: int) -> None:
-        """Counts files that are in place: `done` of them is what their publish actions said, one by one."""
+        """Adds files in place; `done` is the sum over their publish actions."""
         self.files += done
         self.size += sum([file.size for file in files])
         for file in files[: self.most - len(self.filenames)]:
@@ -138,18 +132,19 @@ class Published:
 
 
 class PublishFiles(Stage[CommitState, Published]):
-    """Publishes each file by one rename, and looks only where that rename does not simply succeed.
+    """The stage that publishes each file by one rename, and looks further only if that fails.
 
-    For (source, target) present/absent it publishes; absent/same identity is done; present/same identity (a link whose
-    old name is left) is finished; present/other falls under the existing-target rule; absent/other and absent/absent
-    cannot be told, and stop the commit with `outcome="unknown"`. So any driver can run it again, at any time.
+    Then, for (source, target): present/absent is published; absent/same identity is done; present/same identity
+    (a link whose old name is left) is finished; present/other follows the existing-target rule; absent/other
+    and absent/absent are unknown and stop the commit with `outcome="unknown"`. So any driver can run it again,
+    at any time.
 
-    Preconditions: the decision stands; the directories exist.
+    Preconditions: the decision exists; the directories exist.
     Postconditions: every file of every winner is at its destination and nowhere else.
-    Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a store error
-    leaves a decided job that `recover` finishes. After the first failure no new call starts.
-    Cost: one call a file, and one an attempt where the store counts; 2 to 5 more for each that fails; for one that
-    replaces, 2 or 3 more, and where that is a directory two listings of each directory in it.
+    Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a
+    store error leaves a decided job that `recover` finishes. After the first failure no new call starts.
+    Cost: one call per file, and one per attempt where the store counts; 2 to 5 more for each that fails; 2 or 3
+    more for one that replaces, and two listings of each directory in a replaced directory.
     Hadoop: ``RenameFilesStage``.
     """
 
@@ -162,7 +157,7 @@ class PublishFiles(Stage[CommitState, Published]):
         self._existing: ExistingTargets
 
     async def execute(self, value: CommitState) -> Published:
-        """Publishes all files, many at once."""
+        """Publishes all files, many concurrently."""
         self._existing = ExistingTargets(self.context, value, self.name)
         self.context.progress.expect(value.decision.files)
         layout, store, published = self.context.layout, self.context.store, self._published
@@ -198,7 +193,7 @@ class PublishFiles(Stage[CommitState, Published]):
         return published
 
     async def _publish_plain(self, store: SupportsBatchRename, files: list[PlannedFile]) -> int:
-        """Publishes files at whose targets nothing is known to stand, many in one call; says how many."""
+        """Publishes files whose targets are expected to be absent, many in one call; returns how many."""
 
         async def rename(some: Sequence[PlannedFile], renames: list[_Ends]) -> dict[int, StoreError]:
             return await store.rename_files(renames, identities=[file.identity for file in some])
@@ -232,12 +227,12 @@ class PublishFiles(Stage[CommitState, Published]):
         return done
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:
-        """Looks at source and target and does what is left to do, until nothing is."""
+        """Looks at source and target and does the rest, until nothing is left."""
         made: list[StorePath] = []
         try:
             await self._settle_by_looks(file, source, target, error, made)
         except CommitterError:
-            # The job may have been taken back since this driver, or worker, looked.
+            # The job may have been rolled back since this driver, or worker, looked.
             await remove_made(self.context, made)
             raise
 
@@ -248,7 +243,7 @@ class PublishFiles(Stage[CommitState, Published]):
             at_source, at_target = await self._look(source), await self._look(target)
             same = is_file_of(at_target, file)
             if same and not (at_source is not None and may_be_file_of(at_source, file)):
-                # Whatever stands at its source by now (a late request makes an empty file again) is not it.
+                # A file at its source by now (a delayed request creates an empty one again) is another one.
                 if error is not None:
                     self._published.recovered += 1
                     self.context.statistics.count(names.COMMIT_FILE_RENAME_RECOVERED)
@@ -263,8 +258,8 @@ class PublishFiles(Stage[CommitState, Published]):
                 if at_target is None:
                     await self._rename_into_place(file, source, target, made)
                 elif same:
-                    # Two names of one file: the rename was a link whose old name was not yet removed. Renaming one
-                    # onto the other would do nothing (POSIX), so the old name is removed.
+                    # Two names of one file: the rename was a link whose old name was not yet removed. Renaming
+                    # one onto the other would do nothing (POSIX), so the old name is removed.
                     await self.context.store.delete_file(source)
                 else:
                     await self._replace_target(file, source, target, at_target)
@@ -292,10 +287,10 @@ class PublishFiles(Stage[CommitState, Published]):
         store = self.context.store
         fact = file.stood
         if fact is not None and fact.is_directory:
-            # Taken away by a call without answer, or by a driver that died, or runs beside this one.
+            # Moved by a call without response, by a driver that died, or by one that runs beside this one.
             await self._refuse_job_aside(file, target, self.context.layout.superseded / f"{fact.aside:08d}")
         if store.capabilities.directories:
-            # Its directory may have been removed since it was made or seen.
+            # The directory may have been removed since it was created or seen.
             await make_missing(self.context, file.destination, made)
         await store.rename_file(source, target, identity=file.identity)
 
@@ -323,7 +318,7 @@ class PublishFiles(Stage[CommitState, Published]):
         await store.rename_file(source, target, replace=True, identity=file.identity)
 
     async def _take_directory(self, file: PlannedFile, target: StorePath, aside: StorePath) -> None:
-        """Takes a directory away, unless a job began to run into it, since the decision too."""
+        """Moves a directory aside, unless a job began to run into it, even after the decision."""
         store = self.context.store
         await self._refuse_job(file, target, target)
         if not store.capabilities.atomic_directory_rename:
@@ -333,9 +328,7 @@ class PublishFiles(Stage[CommitState, Published]):
         await self._refuse_job_aside(file, target, aside)
 
     async def _refuse_job_aside(self, file: PlannedFile, target: StorePath, aside: StorePath) -> None:
-        """Looks again at a directory that was taken away. The look before took as long as the directory is large: a job
-        may have come to what it had passed.
-        """
+        """Looks again at a directory that was moved: a job may have come to a part that the first look had passed."""
         try:
             await self._refuse_job(file, target, aside)
         except TargetExistsError:
@@ -379,7 +372,7 @@ class PublishFiles(Stage[CommitState, Published]):
 
 
 def _make_ends(layout: JobLayout) -> Callable[[PlannedFile], _Ends]:
-    """Where a file is and where it goes, by names that were proved to stay inside. Called for every file of a job."""
+    """Returns a function for source and target of a file, without validation: it is called for every file of a job."""
     tasks, destination = layout.tasks, layout.destination
     scheme, authority = destination.scheme, destination.authority
     above_source = f"{tasks.path}/"
@@ -396,12 +389,12 @@ def _make_ends(layout: JobLayout) -> Callable[[PlannedFile], _Ends]:
 
 
 def _without_stood(files: list[PlannedFile]) -> tuple[list[PlannedFile], list[PlannedFile]]:
-    """Files at whose destinations nothing stood, and the rest."""
+    """Splits files into those whose destinations were absent, and the rest."""
     return [file for file in files if file.stood is None], [file for file in files if file.stood is not None]
 
 
 def _by_directory(files: list[PlannedFile]) -> list[PlannedFile]:
-    """The same files, those of one directory next to one another: a store looks at a directory once for all of them."""
+    """Groups files by directory: a store looks at a directory once for all files in it."""
     directories: dict[str, list[PlannedFile]] = {}
     for file in files:
         name = file.destination
@@ -415,7 +408,7 @@ def _by_directory(files: list[PlannedFile]) -> list[PlannedFile]:
 
 
 def _worth_another_try(error: StoreError) -> bool:
-    """Errors after which looking and trying again can help. The others (rights, limits) are the user's to solve."""
+    """Whether another try can help; other errors (permissions, limits) are the user's to solve."""
     return isinstance(
         error,
         StoreOutcomeUnknownError
@@ -432,7 +425,6 @@ def _worth_another_try(error: StoreError) -> bool:
 def _aside_name(destination: str, fact: Fact | None, standing: FileStatus) -> str:
     if fact is not None and fact.identity == standing.identity and fact.is_directory == stands_as_directory(standing):
         return f"{fact.aside:08d}"
-    # It came after the decision, which does not speak of it, so a rollback will not put it back; it is kept until
-    # cleanup all the same.
+    # It came after the decision, so a rollback will not restore it; it is kept until cleanup all the same.
     digest = hashlib.sha256(f"{destination}\0{standing.identity}".encode()).hexdigest()
     return f"late-{digest[:32]}"

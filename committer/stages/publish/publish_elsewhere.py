@@ -1,4 +1,4 @@
-"""PublishElsewhere: has workers in other processes publish chunks of a decided job."""
+"""The stage by which workers in other processes publish chunks of a decided job."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from committer.stores.abilities import BATCH_RENAME
 
 _MOST_FILES: Final = 5_000
 _MOST_BYTES: Final = 1 << 20
-# Workers are not all as fast: with several chunks each, none waits long for the last.
+# Workers differ in speed: with several chunks each, none waits long for the last.
 _CHUNKS_A_WORKER: Final = 4
-# What a file takes in a chunk beside its texts.
+# Bytes of a file in a chunk besides its texts.
 _FRAME: Final = 64
 
 
 def files_of_a_chunk(files: int, workers: int) -> int:
-    """How many files a chunk of a job with so many is to have, where so many workers publish them."""
+    """Returns the number of files in a chunk of a job with `files` files and this number of workers."""
     return max(1, min(_MOST_FILES, -(-files // (max(1, workers) * _CHUNKS_A_WORKER))))
 
 
 def cut(files: list[PlannedFile], most: int) -> Iterator[list[PlannedFile]]:
-    """Files in runs of at most so many, and about a megabyte; at least one."""
+    """Yields batches of at most `most` files and about a megabyte, but of at least one file."""
     run: list[PlannedFile] = []
     length = 0
     for file in files:
@@ -73,7 +73,7 @@ def make_chunk(
     rate: float | None,
     forward_only: bool,
 ) -> PublishChunk:
-    """The message of a run of files, with what the decision says stood at their destinations."""
+    """Builds the message for a batch of files, with what the decision recorded at their destinations."""
     entries = msgspec.msgpack.encode(
         ChunkFiles(
             [
@@ -100,10 +100,9 @@ def make_chunk(
 
 
 def state_of_chunk(context: StageContext, chunk: PublishChunk) -> CommitState:
-    """What a worker publishes: the decision as far as the chunk tells of it.
+    """Returns what a worker publishes: the part of the decision in the chunk.
 
-    Raises:
-        RecordError: The chunk was damaged on its way, or another release made it.
+    Raises `RecordError` if the chunk was damaged on its way, or another release made it.
     """
     told = chunk.decoded()
     files = [
@@ -127,24 +126,22 @@ def state_of_chunk(context: StageContext, chunk: PublishChunk) -> CommitState:
 
 
 def part_of(context: StageContext, state: CommitState, files: list[PlannedFile]) -> CommitState:
-    """The same decision, of which these files are to be published."""
+    """Returns the same decision for these files only."""
     return replace(state, files=PlannedFiles(context, [], files, decided=True), promote=None)
 
 
 _log = job_logger("committer.stages")
 
-# Coroutines that wait for workers; how many chunks are under way at a time is the pool's to say.
+# Coroutines that wait for workers; the pool limits the chunks under way.
 _MOST_AT_ONCE: Final = 4096
 
-# What one process sends a second, about, and a commit that takes it half a minute.
+# Requests that one process sends per second, about; and the files of a commit that takes it half a minute.
 _ONE_DRIVERS_RATE: Final = 3_000
 _WORTH_IT: Final = 100_000
 
 
 def is_worth_workers(context: StageContext, state: CommitState) -> bool:
-    """Whether workers publish so many files sooner than this process: not where the store bears no more than it sends,
-    or renames many files in one call.
-    """
+    """Whether workers publish sooner: only if the store bears more than one process sends, and has no batch rename."""
     store = context.store
     rate = context.config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
     bears_more = rate is None or rate > _ONE_DRIVERS_RATE
@@ -158,23 +155,15 @@ class _Run(NamedTuple):
 
 
 class PublishElsewhere(Stage[CommitState, Published]):
-    """Cuts the plan into chunks, gives each to a worker, and takes in one account of each.
+    """The stage that cuts the plan into chunks, gives each to a worker, and collects an account of each.
 
-    A worker is one more driver of the decided job that does nothing but publish, so whatever becomes of it, whenever
-    and however often it carries out a chunk, the rules for drivers hold. A chunk counts when an account says that every
-    file of it is in place. Of any other (its worker died, refused, or could not tell) this driver publishes every file
-    itself, so that what it tells its caller, or takes the job back for, is what it saw. Meanwhile no chunk is given
-    out.
+    A worker is one more driver of the decided job that only publishes, so the rules for drivers hold whatever
+    becomes of it, and whenever and however often it runs a chunk. A chunk counts if its account says that every
+    file is in place. Otherwise (its worker died, refused, or could not tell) this driver publishes every file
+    of it itself, so that it reports, or rolls back for, only what it saw. Meanwhile it gives out no chunk.
 
-    Preconditions: as those of the stage that publishes.
-    Postconditions: as those of the stage that publishes.
-    Failure modes: as those of the stage that publishes; after the first no chunk is given out.
-    Cost: none; two calls a chunk in its worker, beside those that publish.
-
-    Args:
-        context: The job.
-        pool: The workers.
-        own: Makes the stage that publishes, in this process.
+    Preconditions, Postconditions, Failure modes: those of the stage that publishes, which `own` makes.
+    Cost: none; two calls per chunk in its worker, besides those that publish.
     """
 
     name = "job_stage_publish_elsewhere"
@@ -210,7 +199,7 @@ class PublishElsewhere(Stage[CommitState, Published]):
         return published
 
     async def _runs(self, state: CommitState, first: Published) -> AsyncIterator[_Run]:
-        """Runs of files, each once a worker is free; `first` is told the names that reports show."""
+        """Yields batches of files, each once a worker is free; `first` collects the names for reports."""
         layout, published, promote = self.context.layout, self._published, state.promote
         most = files_of_a_chunk(state.decision.files, self._pool.workers())
         number = 0
@@ -231,7 +220,7 @@ class PublishElsewhere(Stage[CommitState, Published]):
     async def _have_published(self, state: CommitState, run: _Run) -> None:
         try:
             if self._alone.locked():
-                # What was met may stop the commit: nothing new begins until that is known.
+                # The failure may stop the commit: nothing new begins until that is known.
                 async with self._alone:
                     pass
             if self._failed:
@@ -251,20 +240,20 @@ class PublishElsewhere(Stage[CommitState, Published]):
             self._shares.give_back(run.share)
 
     async def _ask(self, chunk: PublishChunk) -> PublishAccount | None:
-        """The account of a chunk whose every file is in place; None of any other."""
+        """Returns the account of a chunk whose files are all in place, else None."""
         try:
             account = await self._pool.publish(chunk)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # The pool gave up its own call.
+            # The pool cancelled its own call.
             self._say(chunk, "its worker was stopped", error)
             return None
         except Exception as error:
             self._say(chunk, "its worker gave no account", error)
             return None
-        # What a caller's pool hands back is checked, not believed.
+        # The result of a caller's pool is checked, not trusted.
         found: object = account
         if isinstance(found, PublishAccount):
             if found.is_of(chunk):
@@ -285,7 +274,7 @@ class PublishElsewhere(Stage[CommitState, Published]):
         )
 
     async def _publish_here(self, state: CommitState, run: _Run, chunk: PublishChunk) -> None:
-        """Publishes a run in this process, by what of the rate no worker has."""
+        """Publishes a batch in this process, with the part of the rate that no worker has."""
         async with self._alone:
             if self._failed:
                 return

@@ -1,4 +1,4 @@
-"""Publishes sent files: completes uploads, or puts block lists."""
+"""Stages that publish sent files: they complete uploads, or put block lists."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ ROUNDS: Final = 5
 
 
 class PublishSentFiles(Stage[CommitState, Published]):
-    """Sends what makes each file visible, for many at once. A subclass says which call that is, and on what condition.
+    """Base class of stages that send a call per file that makes it visible. Any driver can run it again, at any time.
 
-    A file is proved by its stamp and length, so that a call that finds nothing waiting any more is told from one whose
-    file was given up. Any driver can run it again, at any time.
+    A file is proved by its stamp and length: that tells a published file from one whose upload was aborted.
     """
 
     def __init__(self, context: StageContext) -> None:
@@ -48,10 +47,10 @@ class PublishSentFiles(Stage[CommitState, Published]):
 
     @abstractmethod
     async def _make_visible(self, file: PlannedFile, target: StorePath) -> None:
-        """Puts one file at its destination, or finds that it stands there."""
+        """Publishes one file, or finds it published."""
 
     async def execute(self, value: CommitState) -> Published:
-        """Publishes all, many at once."""
+        """Publishes all, many concurrently."""
         self._existing = ExistingTargets(self.context, value, self.name)
         self.context.progress.expect(value.decision.files)
         published, workers = Published(), self.context.config.io_concurrency
@@ -65,11 +64,7 @@ class PublishSentFiles(Stage[CommitState, Published]):
         self.context.progress.advance(1, file.size)
 
     def _sent(self, file: PlannedFile, what: str) -> UploadEntry:
-        """What the record says waits for the file.
-
-        Raises:
-            RecordError: It names none.
-        """
+        """Returns the upload in the file's record, or raises `RecordError`."""
         if file.upload is None:
             target = self.context.layout.target(file.destination)
             raise RecordError(
@@ -78,20 +73,13 @@ class PublishSentFiles(Stage[CommitState, Published]):
         return file.upload
 
     async def _lost(self, file: PlannedFile, gone: str, step: str, causes: list[StoreError]) -> OutcomeUnknownError:
-        """The error of a file that neither stands at its destination nor waits any more.
-
-        Args:
-            file: The file.
-            gone: What is gone, and how that can be.
-            step: How to find out what did it.
-            causes: What the store said.
-        """
+        """Builds the error of a file that is neither at its destination nor waiting."""
         again = f"nothing was deleted, and {self.context.recover_call()} goes on from here"
         return self._unknown(file, gone, f"{step}; {again}; where the file is lost, {await self._other_end()}", causes)
 
     async def _unanswered(self, file: PlannedFile, what: str, causes: list[StoreError]) -> OutcomeUnknownError:
-        """The error of a file whose call was answered too seldom to tell what became of it."""
-        # SeaweedFS answers so for good where a directory stands at the file's name.
+        """Builds the error of a file of which too many responses were lost."""
+        # SeaweedFS answers like this permanently if a directory exists at the file's name.
         again = f"{self.context.recover_call()} goes on from here, nothing was deleted"
         step = f"{again}; where it ends like this again, {await self._other_end()}"
         return self._unknown(
@@ -112,14 +100,14 @@ class PublishSentFiles(Stage[CommitState, Published]):
 
 
 class CompleteUploads(PublishSentFiles):
-    """Completes the upload of each file, exclusively where nothing may be replaced.
+    """The stage that completes the upload of each file, exclusively where nothing may be replaced.
 
-    Preconditions: the decision stands.
+    Preconditions: the decision exists.
     Postconditions: every file of every winner is at its destination.
     Failure modes: `TargetExistsError` and `StorePartsError` are definite: nothing of that file happened;
-    `OutcomeUnknownError`; a store error leaves a decided job that `recover` finishes. After the first failure no new
-    completion starts.
-    Cost: one call a file; one or two more for each that fails, or that replaces.
+    `OutcomeUnknownError`; a store error leaves a decided job that `recover` finishes. After the first failure
+    no new completion starts.
+    Cost: one call per file; one or two more for each that fails, or that replaces.
     Hadoop: ``AbstractS3ACommitter.commitPendingUploads``.
     """
 
@@ -142,7 +130,7 @@ class CompleteUploads(PublishSentFiles):
             except StoreExistsError as error:
                 exclusive, last = False, error
             except StoreConflictError as error:
-                # Another change of the name was under way. S3 may have dropped the upload; the next try learns it.
+                # Another change of the name was under way. S3 may have dropped the upload; the next try shows it.
                 last = error
             except StoreUploadNotFoundError as error:
                 dropped = isinstance(last, StoreConflictError)
@@ -179,7 +167,7 @@ class CompleteUploads(PublishSentFiles):
 
 
 def parts_of(entry: UploadEntry) -> list[UploadPart]:
-    """What the completion of a recorded upload names."""
+    """Returns the parts of a recorded upload, for its completion."""
     if len(entry.checksums) != len(entry.etags):
         return [UploadPart(number, etag) for number, etag in enumerate(entry.etags, 1)]
     return [
@@ -189,14 +177,14 @@ def parts_of(entry: UploadEntry) -> list[UploadPart]:
 
 
 class PutBlockLists(PublishSentFiles):
-    """Puts the list of blocks of each file: exclusively where nothing may be replaced, else on the condition that what
-    stands there still is what was seen.
+    """The stage that puts the block list of each file: exclusively, or on condition that the existing file is the
+    one seen.
 
-    Preconditions: the decision stands.
+    Preconditions: the decision exists.
     Postconditions: every file of every winner is at its destination.
-    Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a store error
-    leaves a decided job that `recover` finishes. After the first failure no new list is sent.
-    Cost: one call a file; one or two more for each that fails, or that replaces.
+    Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a
+    store error leaves a decided job that `recover` finishes. After the first failure no new list is sent.
+    Cost: one call per file; one or two more for each that fails, or that replaces.
     """
 
     name = "job_stage_put_block_lists"
@@ -215,10 +203,10 @@ class PutBlockLists(PublishSentFiles):
                 await self._finish(file, target, identity=identity)
                 return
             except (StoreExistsError, StorePreconditionError) as error:
-                # Another file stands there, or none any more: the next round sees which.
+                # Another file exists there, or none any more: the next round sees which.
                 looks, last = True, error
             except StorePartsError as error:
-                # Who made a file there dropped the blocks, too: then that is what is in the way.
+                # A writer that created a file there also dropped the blocks: then that file is in the way.
                 if is_file_of(await self._standing(file, target, error), file):
                     return
                 raise await self._gone(file) from error
@@ -227,7 +215,7 @@ class PutBlockLists(PublishSentFiles):
         raise await self._unanswered(file, "list of blocks", [])
 
     async def _standing(self, file: PlannedFile, target: StorePath, last: StoreError | None) -> FileStatus | None:
-        """What stands there: the job's file, or what gives way to it."""
+        """Returns the file at the destination, if it is the job's or may be replaced."""
         standing = await status_or_none(self.context.store, target)
         if standing is None or is_file_of(standing, file) or self._existing.may_replace(file, standing):
             return standing
@@ -246,7 +234,7 @@ class PutBlockLists(PublishSentFiles):
         )
 
     async def _gone(self, file: PlannedFile) -> OutcomeUnknownError:
-        # Without a cause: a driver that goes by a list that was refused would take the job back.
+        # Without a cause: a driver would take a refused list for a reason to roll the job back.
         return await self._lost(
             file,
             "its blocks are gone, and its file is not at its destination: another writer of that name dropped the "

@@ -1,4 +1,4 @@
-"""AbortUploads: aborts the pending uploads of a job that is over."""
+"""The stage that aborts the pending uploads of a job that is over."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import end_upload
 from committer.stores.uploads import UPLOADS, PendingUpload
 
-# So many are kept in memory while lists are read: all that is pending, but beside another job of many files.
+# Most uploads that are compared in memory: all that are pending, unless beside another job with many files.
 _FEW: Final = 50_000
 _LISTED_AT_ONCE: Final = 1000
 
@@ -44,17 +44,10 @@ async def with_listed(
     workers: int,
     few: int = _FEW,
 ) -> AsyncGenerator[tuple[PendingUpload, bool]]:
-    """Tells of each upload whether one of the lists names it, in order.
+    """Yields each pending upload, in order, and whether one of the lists contains it.
 
-    Args:
-        pending: The uploads.
-        lists: Each is read once; none where nothing is pending.
-        uploads_in: Reads one: paths and ids.
-        workers: Lists that are read at a time.
-        few: How many uploads are compared in memory.
-
-    Raises:
-        CommitterError: The disk did not take, or give, what is more than that.
+    Each list is read once by `uploads_in` (paths and ids), none if nothing is pending; `few` uploads are
+    compared in memory, more on disk.
     """
     if not pending.count or not lists:
         async for upload in pending.read():
@@ -106,47 +99,45 @@ def _text(path: StorePath, upload_id: str) -> str:
 
 _log = job_logger("committer.stages")
 
-# An id without a UUID may be part of another job's name: people count, and name by the day; Spark's and Hadoop's ids
-# are counters and times that another application can draw, too (SPARK-33402).
+# An id without a UUID may be part of another job's name: people count, and name by the day; Spark's and
+# Hadoop's ids are counters and times that another application can draw, too (SPARK-33402).
 _UUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 _MOST_LEFT_ALONE: Final = 100
-# Uploads that are kept in memory; whether they may be another job's is looked up once for so many.
+# Uploads kept in memory; for each such batch the jobs that may own them are looked up once.
 _AT_ONCE: Final = 10_000
 
 
 def outermost(places: Sequence[StorePath]) -> list[StorePath]:
-    """The directories that are below no other one: a listing of each of them tells every upload once."""
+    """Returns the directories that are below no other one: a listing of each shows every upload once."""
     names = {place.path for place in places}
     return [place for place in places if root_of(place.path, names) is None]
 
 
 class AbortUploads(Stage[None, list[str]]):
-    """Ends every upload that the job's task attempts began and that is still pending; no other's, ever.
+    """The stage that aborts every pending upload that the job's task attempts began, and never another job's.
 
-    Which are the job's is told by the lists in its directory, and by names that hold its id where the engine puts it,
-    if the id holds a UUID, no other job that stands there can have meant it, and the upload is not older than the job's
-    setup record. What neither tells is left alone: it may be another job's. A winner's uploads were completed, or ended
-    with a rollback, so its list is read only where something is pending.
+    The job's uploads are those in the lists in its directory, and those with its id in their name, where the engine
+    puts it, if the id contains a UUID, no other existing job can have meant it, and the upload is not older than the
+    job's setup record. Others are left alone. A winner's uploads were completed, or aborted by a rollback, so its
+    list is read only if something is pending.
 
-    Preconditions: the job ended, or is decided against, or the caller vouches for it.
-    Postconditions: none of the uploads that can be told is pending; the lists still stand. A task attempt that
-    begins an upload from here on finds the decision once it is listed, and sends nothing (`UploadedFiles`).
-    Returns: paths of up to a hundred uploads that are still pending there, began since the job was set up, and may be
-    another job's; of a job whose task records are elsewhere also those that began before, since Hadoop may have set
-    it up then.
-    Failure modes: a store error leaves some pending, and so does a disk without room for the list of what is pending,
-    of which memory holds a part; running it again ends them.
-    Cost: 3 calls, and one a thousand uploads pending at the destination; for an attempt that did not win one listing,
-    and one read and 2 calls for each of its uploads. A root outside the destination one call more. Where names tell
-    something, one listing for each directory above such an upload. Where task commits are pending sets, two
-    listings more, and three a job attempt.
+    Preconditions: the job ended, or is decided to be aborted, or the caller vouches for it.
+    Postconditions: none of the job's known uploads is pending; the lists still exist. A task attempt that begins an
+    upload from here on lists it, then finds the decision, and sends nothing (`UploadedFiles`).
+    Returns: paths of up to a hundred uploads that are still pending, began after the job's setup, and may be another
+    job's; for a job with task records elsewhere also earlier ones, since Hadoop may have set it up then.
+    Failure modes: a store error, or a disk without room for the list of pending uploads, leaves some pending; a
+    repeat aborts them.
+    Cost: 3 calls, and one per thousand pending uploads at the destination; for an attempt that did not win one
+    listing, and one read and 2 calls for each of its uploads. One call per root. If names are used, one listing for
+    each directory above such an upload. With pending sets two listings more, and three per job attempt.
     """
 
     name = "job_stage_abort_uploads"
 
     async def execute(self, value: None) -> list[str]:
-        """Ends those of losers by their lists, then what is pending by list and by name."""
+        """Aborts uploads of losers by their lists, then the pending ones by name and by the winners' lists."""
         layout, workers = self.context.layout, self.context.config.io_concurrency
         forms = self.context.forms
         runs = await forms.upload_lists(self.context)
@@ -173,7 +164,7 @@ class AbortUploads(Stage[None, list[str]]):
     async def _end_named(
         self, pending: SpillFile[PendingUpload], unnamed: SpillFile[PendingUpload], since: float
     ) -> None:
-        """Ends what is the job's by its name; hands on all that is not."""
+        """Aborts the uploads that are the job's by their name; adds all others to `unnamed`."""
         maybe: list[PendingUpload] = []
 
         async def end() -> None:
@@ -195,8 +186,8 @@ class AbortUploads(Stage[None, list[str]]):
         await end()
 
     async def _end_listed(self, unnamed: SpillFile[PendingUpload], won: Sequence[StorePath], since: float) -> list[str]:
-        """Ends what lists of winners name; returns some of what is left."""
-        # No record tells when Hadoop set its job up; one that a driver of this engine claimed is older than that.
+        """Aborts the uploads in the winners' lists; returns some of the others."""
+        # No record has the time of a setup by Hadoop; the setup record of a driver that claimed such a job is later.
         spec, forms = self.context.spec, self.context.forms
         unknown = spec.records_at or (spec.hadoop and math.isinf(since))
         earliest = 0.0 if unknown else _second(since)
@@ -226,14 +217,14 @@ class AbortUploads(Stage[None, list[str]]):
         await end_uploads(self.context, [(upload.path, upload.upload_id) for upload in uploads])
 
     async def _without_others(self, uploads: list[PendingUpload]) -> list[PendingUpload]:
-        """Leaves out those that another job of the same id, or of one that holds it, may have begun."""
+        """Removes uploads that another job of the same id, or of one that contains it, may have begun."""
         if not uploads:
             return []
         layout = self.context.layout
         found: dict[StorePath, set[str]] = {}
 
         async def others(directory: StorePath) -> set[str]:
-            # Jobs at two destinations know nothing of each other, and one may lie below the other.
+            # Jobs at two destinations do not see each other, and one destination may lie below the other.
             if directory not in found:
                 found[directory] = await self._jobs_like_this(directory)
                 if directory.path != "/":
@@ -248,14 +239,14 @@ class AbortUploads(Stage[None, list[str]]):
         ]
 
     async def _jobs_like_this(self, directory: StorePath) -> set[str]:
-        """The jobs that run into a directory whose ids hold this one's; this one itself is none."""
+        """Returns other jobs that run into a directory and whose ids contain this one's."""
         layout = self.context.layout
         try:
             children = [child async for child in self.context.store.list(directory / layout.temporary.name)]
         except (StoreNotFoundError, StoreNotADirectoryError):
             return set()
         except StorePermissionError:
-            # A role may see the destination alone; then the engine cannot tell, and what holds this id stays.
+            # A role may see the destination only; then the engine cannot tell, and uploads with this id stay.
             if directory == layout.destination:
                 raise
             return {layout.job_id}
@@ -263,9 +254,11 @@ class AbortUploads(Stage[None, list[str]]):
         return alike - {layout.job_id} if directory == layout.destination else alike
 
     async def _winners(self, *, asked: bool) -> set[str]:
-        """The task attempts whose uploads are completed, or were taken back, and their tasks, by their ids; none of an
-        undecided job, nor of one that is given up because its records cannot be read. Those of winners are ended, too,
-        then: of a completed one nothing can be ended.
+        """Returns the ids of the winners of an ended job, and of their tasks: their uploads are completed or
+        rolled back.
+
+        It is empty for a job without outcome, or whose records are unreadable: then winners' uploads are
+        aborted, too, which does nothing to completed ones.
         """
         store, layout = self.context.store, self.context.layout
         if not asked:
@@ -278,13 +271,13 @@ class AbortUploads(Stage[None, list[str]]):
         return {name for winner in winners for name in (winner.task_attempt, winner.task)}
 
     async def _set_up_at(self) -> float:
-        """When the job was set up, by the store's clock; never, where its setup record is gone or has no time."""
+        """Returns when the job was set up, by the store's clock; infinity if that is unknown."""
         setup = await status_or_none(self.context.store, self.context.layout.setup)
         return setup.modified if setup is not None and setup.modified is not None else math.inf
 
 
 def _is_named(upload: PendingUpload, layout: JobLayout, since: float) -> bool:
-    """Whether a pending upload is the job's by its name, as `unique_name` or Spark's binding makes it, and its age."""
+    """Whether a pending upload is the job's by its age and its name (`unique_name` or Spark's binding)."""
     job_id, token = layout.job_id, layout.name_token.removeprefix(layout.job_id)
     if not _UUID.search(job_id) or upload.initiated < _second(since):
         return False
@@ -292,5 +285,5 @@ def _is_named(upload: PendingUpload, layout: JobLayout, since: float) -> bool:
 
 
 def _second(time_s: float) -> float:
-    """The whole second that a time lies in: S3 tells when a file was written by seconds, of uploads by less."""
+    """Rounds a time down to its second: S3 gives the times of files in seconds, those of uploads more precisely."""
     return math.floor(time_s) if math.isfinite(time_s) else time_s

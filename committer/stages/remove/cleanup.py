@@ -1,4 +1,4 @@
-"""CleanupJob: removes what a job that is over keeps, all but what says how it ended; RemoveJob: the rest."""
+"""Stages that remove what a finished job keeps: first all but its last records, then its directory."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ _log = job_logger("committer.stages")
 
 
 class CleanupJob(Stage[None, list[str]]):
-    """Removes what tasks of the job wrote, and what it has outside its own directory.
+    """The stage that removes what tasks of the job wrote, and what the job has outside its own directory.
 
-    The records that say how the job ended stay: a crash half way leaves a job that any driver cleans up again. Unlike
+    The records that tell how the job ended stay, so any driver can repeat a cleanup that crashed. Unlike
     Hadoop's, it never touches another job's directory.
 
     Preconditions: the job ended, or was aborted, or the caller vouches for it.
-    Postconditions: nothing of the job is left but its own directory; `RemoveJob` removes that.
-    Returns: the uploads that `AbortUploads` leaves alone: they may be another job's.
+    Postconditions: nothing of the job is left but its own directory, which `RemoveJob` removes.
+    Returns: the uploads that `AbortUploads` left alone, since they may be another job's.
     Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
-    Cost: one delete a task attempt, none where the store deletes trees in one call or with `cleanup_base_first`; one
-    a root outside the destination; on stores with uploads those of `AbortUploads`; where task records are on another
-    store 2 there; where the job shares directories with others two listings, and one of `_temporary`.
+    Cost: one delete per task attempt, none where the store deletes trees in one call or with
+    `cleanup_base_first`; one per root; that of `AbortUploads` on stores with uploads; 2 if task records are on
+    another store; two listings if the job shares directories with others, and one of `_temporary`.
     Hadoop: ``CleanupJobStage``.
     """
 
     name = statistic = names.JOB_STAGE_CLEANUP
 
     async def execute(self, value: None) -> list[str]:
-        """Ends uploads, then deletes, task attempts in parallel."""
+        """Aborts uploads, then deletes concurrently."""
         context, layout = self.context, self.context.layout
         left_alone: list[str] = []
         if context.store.capabilities.multipart:
-            # Before what says which uploads are the job's is deleted.
+            # First, since the lists that name the job's uploads are deleted below.
             left_alone = await AbortUploads(context).run(None)
         await together(
             self._delete_attempts(),
@@ -59,7 +59,7 @@ class CleanupJob(Stage[None, list[str]]):
         return left_alone
 
     async def _delete_attempts(self) -> None:
-        """Deletes task attempts' directories many at once, where one call does not delete all of them as well."""
+        """Deletes task attempts' directories concurrently, unless one call deletes them all."""
         context, layout = self.context, self.context.layout
         base_first = context.config.cleanup_base_first or context.store.capabilities.deletes_trees or layout.is_sealed
         if base_first or not (context.config.cleanup_parallel_delete and context.store.capabilities.directories):
@@ -70,11 +70,11 @@ class CleanupJob(Stage[None, list[str]]):
         failures: list[StoreError] = []
         await delete_each(context, (child for child in found if child.is_directory), failures)
         for error in failures:
-            # The removal of the job's directory deletes it as well, and raises what it cannot delete.
+            # The removal of the job's directory tries again and raises.
             _log.warning("could not delete %s: %s", error.path, error)
 
     async def _delete_elsewhere(self) -> None:
-        """Removes the job's task records where they are on another store."""
+        """Removes the job's task records on another store."""
         context, layout = self.context, self.context.layout
         root = layout.record_root
         if root is None or context.records is None:
@@ -88,13 +88,13 @@ class CleanupJob(Stage[None, list[str]]):
             return
         await context.records.delete_directory(root, recursive=True)
         try:
-            # Of this job's id alone; another committer's files may be in it.
+            # The parent is this job id's alone, but may contain another committer's files.
             await context.records.delete_directory(root.parent, recursive=False)
         except StoreError as error:
             _log.debug("%s stays: %s", root.parent, error)
 
     async def _remove_probe(self, root: str) -> None:
-        """Removes what a driver that died in the job's setup left outside the destination."""
+        """Removes the probe that a driver left which died in the job's setup."""
         try:
             await self.context.store.delete_directory(self.context.layout.probe_in(root), recursive=False)
         except StoreError as error:
@@ -102,25 +102,24 @@ class CleanupJob(Stage[None, list[str]]):
 
 
 class RemoveJob(Stage[JobOutcome | None, None]):
-    """Removes the job's directory; of a job that keeps its outcome all but a copy of that.
+    """The stage that removes the job's directory, except a copy of its outcome if the job keeps it.
 
-    Preconditions: `CleanupJob` ran; whatever else answers "did the job commit" (the summary) is saved.
+    Preconditions: `CleanupJob` ran; the summary, which also tells whether the job committed, is saved.
     Cost: see `remove_directory` and `keep_outcome`; for a kept outcome one call more.
     """
 
     name = "job_stage_cleanup_last_records"
 
     async def execute(self, value: JobOutcome | None) -> None:
-        """Removes it.
+        """Removes the directory; `value` is the outcome to keep, if any.
 
-        Args:
-            value: The outcome that is kept: of a job whose outcome this driver found committed, and whose setup record
-                it saw after that, so that the copy is true however late it arrives. None keeps nothing.
+        This driver must have read the setup record after that outcome, so that the copy is true however late it
+        is written.
         """
         if value is None:
             await remove_directory(self.context)
             if self.context.layout.shared:
-                # What a driver gave back meanwhile: it comes from the job's directory, so nothing more can follow.
+                # Records that a driver restored meanwhile: they come from the job's directory, so no more can follow.
                 await delete_outside(self.context)
                 await remove_temporary(self.context)
             return
@@ -129,9 +128,9 @@ class RemoveJob(Stage[JobOutcome | None, None]):
 
 
 async def delete_outside(context: StageContext) -> None:
-    """Deletes what the job has where other jobs have theirs.
+    """Deletes what the job has in directories that it shares with other jobs.
 
-    Names there may be another job's of the same id. A job of that id is only set up where nothing of an earlier one is
+    Names there may be another job's of the same id. Such a job is only set up once nothing of an earlier one is
     left there: so what was listed before no other directory of the id was found is this job's.
     """
     layout = context.layout
@@ -159,7 +158,7 @@ async def put_kept(context: StageContext, outcome: JobOutcome) -> None:
     """Writes the copy of the outcome that a committed job keeps: one call."""
     layout, data = context.layout, encode_record(outcome)
     temporary = layout.temporary_of(layout.kept, context.driver)
-    # Each driver writes what the outcome says, so a second request changes nothing. Where there is no place for it any
-    # more another driver wrote it, and removed the rest.
+    # Every driver writes the same, so a second request changes nothing. If the directory is gone, another
+    # driver has written it and removed the rest.
     with suppress(StoreNotFoundError):
         await looking_again(lambda: context.store.put(layout.kept, data, temporary=temporary, durable=context.durable))

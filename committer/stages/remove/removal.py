@@ -1,4 +1,4 @@
-"""Removing a job's directory. No other job ever uses a name in it, so a delayed request can hit nothing but its own."""
+"""Removes a job's directory. No other job ever uses a name in it, so a delayed request only affects this job."""
 
 from __future__ import annotations
 
@@ -39,14 +39,11 @@ _TRIES: Final = 5
 
 
 async def remove_directory(context: StageContext) -> None:
-    """Removes the job's directory, and `_temporary` where no other job is in it. Idempotent.
+    """Removes the job's directory, and `_temporary` if no other job is in it. Idempotent.
 
-    Where directories are renamed in one step it vanishes at once: it is renamed, then deleted. Elsewhere the setup
-    record goes first: from then on no driver can decide, publish or end the job. The record that says how the job ended
-    goes last, so that a driver that finds the rest of a removal that died
-    knows what it was.
-
-    Cost: 3 calls; without such renames about 6.
+    Where directories are renamed in one step it is renamed, then deleted. Elsewhere the setup record goes
+    first: from then on no driver can decide, publish or end the job. The record of its end goes last, for a
+    driver that finds an unfinished removal. 3 calls; without such renames about 6.
     """
     if not await _rename_away(context, context.layout.job_directory, context.layout.removed):
         await _remove_in_order(context)
@@ -56,7 +53,7 @@ async def remove_directory(context: StageContext) -> None:
 async def end_without_removal(context: StageContext) -> None:
     """Ends a job whose directory stays: from then on no driver can decide, publish or end it. Idempotent.
 
-    Cost: 2 calls and those of `drop_entries`; one less where directories are not real.
+    2 calls and those of `drop_entries`; one less where directories are not real.
     """
     await context.store.delete_file(context.layout.setup)
     await _fence_drivers(context)
@@ -70,7 +67,7 @@ async def _fence_drivers(context: StageContext) -> None:
     """
     layout, store = context.layout, context.store
     if not (store.capabilities.directories and layout.setup_name):
-        # A job of Hadoop's has no directory for it.
+        # A job of Hadoop's has no such directory.
         return
     try:
         await looking_again(lambda: store.rename_directory(layout.drivers, layout.drivers_fenced))
@@ -82,12 +79,10 @@ async def _fence_drivers(context: StageContext) -> None:
 
 
 async def keep_outcome(context: StageContext) -> None:
-    """Removes all of a committed job's directory but the copy of its outcome, `kept`, and `opened`. Idempotent.
+    """Removes all of a committed job's directory except the copy of its outcome, `kept`, and `opened`. Idempotent.
 
-    `opened` stays so that a setup of the same id, which found the directory before the job was opened and then stood
-    still, cannot close it.
-
-    Cost: those of `end_without_removal`, one listing, and those that delete what is listed.
+    Without `opened`, a setup of the same id that found the directory before the job was opened could close it.
+    Those calls of `end_without_removal`, one listing, and the deletes.
     """
     layout = context.layout
     await end_without_removal(context)
@@ -97,7 +92,7 @@ async def keep_outcome(context: StageContext) -> None:
 
 
 async def remove_leftover(context: StageContext, directory: StorePath) -> None:
-    """Removes a directory in `_temporary` that a setup or a removal left half done: 2 calls."""
+    """Removes a directory in `_temporary` that a setup or a removal left unfinished: 2 calls."""
     if directory.name.endswith(REMOVED) or not await _rename_away(
         context, directory, directory.parent / f"{directory.name}{REMOVED}"
     ):
@@ -106,7 +101,7 @@ async def remove_leftover(context: StageContext, directory: StorePath) -> None:
 
 
 async def remove_leftovers(context: StageContext) -> None:
-    """Deletes directories of the job's id that removals left half done: one listing. A failure is logged."""
+    """Deletes directories of the job's id that removals left unfinished: one listing. A failure is logged."""
     layout = context.layout
     try:
         names = await list_job_directories(context.store, layout.temporary, layout.job_id)
@@ -121,11 +116,7 @@ async def remove_leftovers(context: StageContext) -> None:
 
 
 async def remove_failed_setup(context: StageContext) -> bool:
-    """Removes what a failed setup made: shielded, bounded, and silent, since its error is the one the user must see.
-
-    Returns:
-        Whether nothing of it is left.
-    """
+    """Removes what a failed setup created, shielded and bounded; logs errors, since the setup's error matters more."""
     done = False
 
     async def remove() -> None:
@@ -147,7 +138,7 @@ async def remove_failed_setup(context: StageContext) -> bool:
 
 
 async def remove_temporary(context: StageContext) -> None:
-    """Deletes the entries of the job, which is over, then the directories that jobs share, where nothing is in them."""
+    """Deletes the entries of a finished job, then the directories that jobs share if they are empty."""
     with suppress(StoreError):
         await drop_entries(context)
     await _remove_shared(context)
@@ -159,7 +150,7 @@ async def _remove_shared(context: StageContext) -> None:
         try:
             await context.store.delete_directory(directory, recursive=False)
         except StoreError:
-            # Another job lives there, or a late task attempt has just written there: `list_jobs` shows both.
+            # Another job is in it, or a late task attempt has just written there: `list_jobs` shows both.
             return
 
 
@@ -171,7 +162,7 @@ async def _rename_away(context: StageContext, directory: StorePath, removed: Sto
     try:
         await _remove_by_rename(context, directory, removed)
     except UnsupportedError:
-        # A disk says so only when it is tried; from now on the store's capabilities say it too.
+        # A disk shows this only when a rename is tried; from now on the store's capabilities say it, too.
         return False
     return True
 
@@ -190,9 +181,9 @@ async def _remove_by_rename(context: StageContext, directory: StorePath, removed
 
     for _try in range(_TRIES):
         renamed = await looking_again(rename)
-        # On a disk that reorders them, no delete may survive a power loss that the rename does not.
+        # On a disk that reorders them, no delete may survive a power loss that the rename does not survive.
         await sync_directories(context, [directory.parent], missing_ok=True)
-        # It may have been left by a removal that died, below a directory that a delayed request made again.
+        # It may also be from a removal that died, beside a directory that a delayed request created again.
         await store.delete_directory(removed, recursive=True)
         if renamed:
             return
@@ -225,11 +216,7 @@ async def _remove_in_order(context: StageContext) -> None:
 
 
 async def _delete(context: StageContext, children: Iterable[FileStatus]) -> None:
-    """Deletes files and directories, files as many in a call as the store takes.
-
-    Raises:
-        StoreError, MultipleError: What could not be deleted stays.
-    """
+    """Deletes files and directories, files in batches where the store can; raises what failed."""
     store, found = context.store, list(children)
     files = [child.path for child in found if not child.is_directory]
     failures: list[StoreError] = []
@@ -250,7 +237,7 @@ async def _delete(context: StageContext, children: Iterable[FileStatus]) -> None
 
 
 async def delete_each(context: StageContext, found: Iterable[FileStatus], failures: list[StoreError]) -> None:
-    """Deletes many files and directories, one call each; appends what failed to `failures`."""
+    """Deletes files and directories concurrently, one call each; appends errors to `failures`."""
 
     async def delete(child: FileStatus) -> None:
         try:
@@ -265,6 +252,6 @@ async def delete_each(context: StageContext, found: Iterable[FileStatus], failur
 
 
 def raise_failures(failures: list[StoreError]) -> None:
-    """Raises what failed, as one error."""
+    """Raises the errors as one."""
     if failures:
         raise failures[0] if len(failures) == 1 else MultipleError.of("cleanup", failures)

@@ -212,7 +212,7 @@ class SetupJob(Stage[None, None]):
         await looking_again(rename)
 
     async def _refuse_others(self) -> None:
-        """Closes directories of the id that were never opened; refuses the setup if one is live or keeps its outcome."""
+        """Closes directories of the id that were never opened; refuses the setup if one is live or has an outcome."""
         layout, store = self.context.layout, self.context.store
         found = await list_job_directories(store, layout.temporary, layout.job_id)
         if DirectoryName(layout.job_id, layout.setup_name, "") not in found:
@@ -475,7 +475,7 @@ def _refuse_superseded_directories(layout: JobLayout, names: Iterable[str]) -> N
 
 
 def check_store(context: StageContext, needs: Mapping[str, str], *, operation: str) -> None:
-    """Raises `UnsupportedError` if the store cannot serve the job's committer; no call. `needs` is as for `SetupJob`."""
+    """Raises `UnsupportedError` if the store cannot serve the job's committer; no call. `needs`: as for `SetupJob`."""
     can, spec = context.store.capabilities, context.spec
     missing = [text for ability, text in needs.items() if not getattr(can, ability)]
     if not missing and can.deletes_by_name and not (spec.config.unique_names and spec.setup):

@@ -122,7 +122,7 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
 
 
 async def refuse_place(store: Store, layout: JobLayout, *, operation: str) -> None:
-    """Raises `JobNotFoundError` if the destination does not exist, or it, `_temporary` or the job's directory is a file.
+    """Raises `JobNotFoundError` if the destination is missing, or it, `_temporary` or the job's directory is a file.
 
     At most three calls, none without directories.
     """
@@ -183,7 +183,7 @@ async def list_job_directory(store: Store, layout: JobLayout) -> list[FileStatus
 
 
 async def other_job_stands(store: Store, layout: JobLayout) -> bool:
-    """Whether another job has a directory at the destination; `StoreNotFoundError` without `_temporary`. One listing."""
+    """Whether another job has a directory at the destination; `StoreNotFoundError` if no job has. One listing."""
     async for child in store.list(layout.temporary):
         if (
             child.is_directory

@@ -52,7 +52,7 @@ def is_set_up(context: StageContext, found: JobDirectory) -> bool:
 
 
 async def make_tasks(context: StageContext) -> None:
-    """Creates the parent of a Hadoop job's task attempt directories, which Hadoop's job setup leaves to the first task."""
+    """Creates the parent of a Hadoop job's task attempt directories, which Hadoop leaves to the first task."""
     if context.spec.hadoop:
         await context.store.make_directory(context.layout.tasks, parents=False)
 
@@ -128,7 +128,7 @@ def no_job_elsewhere(layout: JobLayout, operation: str) -> JobNotFoundError:
 def too_late(
     layout: JobLayout, how: str, *, operation: str, path: StorePath, causes: Sequence[BaseException] = ()
 ) -> JobStateError:
-    """Builds the error of a task attempt that would commit while a driver commits its job; `how` says how late it is."""
+    """Builds the error of a task attempt that would commit while a driver commits its job; `how` says how late."""
     return JobStateError(
         f"job {layout.job_id} is being committed: {how}",
         operation=operation,

@@ -109,12 +109,12 @@ async def is_open(store: Store, layout: JobLayout) -> bool | None:
 
 
 async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
-    """Reads the newest intent, by the drivers' clocks: the latest try knows best which task attempts won. One call each."""
+    """Reads the newest intent, by drivers' clocks: the latest try knows best which task attempts won. One call each."""
     return max(await _read_intents(store, found), key=lambda intent: intent.created, default=None)
 
 
 async def read_drivers(store: Store, found: JobDirectory) -> Drivers:
-    """Reads the processes that set a job up or began to commit it, None for one that was not recorded: one call each."""
+    """Reads the processes that set a job up or began to commit it, None for one not recorded: one call each."""
     if not found.set_up:
         return []
     drivers = [(await read_setup(store, found.layout)).process]

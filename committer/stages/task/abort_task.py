@@ -1,4 +1,4 @@
-"""AbortTask: removes what one task attempt wrote, by its ids alone."""
+"""The stage that removes what one task attempt wrote, by its ids alone."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ from committer.stores.helpers import move_file
 
 @dataclass(frozen=True, slots=True)
 class AbortRequest:
-    """Which runs of a task attempt are removed.
+    """The runs of a task attempt to remove.
 
     Attributes:
-        task: The task's number.
-        attempt: The attempt's number.
-        nonce: One run only; every run of the attempt when None.
-        may_have_record: False when the run surely never committed, so that no job commit can count on its files.
-        uploads: The uploads that the run began, by path and id, where that is known; None reads its list.
+        nonce: The run; None for every run of the attempt.
+        may_have_record: False if the run surely never committed, so no job commit can rely on its files.
+        uploads: The uploads that the run began, by path and id, if known; None reads its list.
     """
 
     task: int
@@ -44,28 +42,27 @@ class AbortRequest:
 
 
 class AbortTask(Stage[AbortRequest, None]):
-    """Removes a task attempt: its record first, then its directories.
+    """The stage that removes a task attempt: its record first, then its directories.
 
-    Works in the driver, for attempts of any host (``OutputCommitter.abortTask`` demands it). The record goes first:
-    a record whose files are gone would fail the job commit, as it does in Hadoop, which leaves it behind. A record
-    under the task's name is removed only when it is this attempt's: another attempt's stays.
-
-    A job commit writes its intent before it looks for records; an abort takes its records away before it looks for the
-    intent. So one of the two sees the other: files are deleted only while no commit can have read their record.
+    It runs in the driver, for attempts of any host (``OutputCommitter.abortTask`` demands it). The record goes
+    first, since a record without its files would fail the job commit, as it does in Hadoop. A record under the
+    task's name is removed only if it is this attempt's. A job commit writes its intent before it reads records;
+    an abort moves its records away before it looks for intents. So one of the two sees the other, and files are
+    deleted only while no commit can have read their record.
 
     Preconditions: no driver commits the job.
     Postconditions: nothing of the attempt is left; no other attempt is touched.
-    Failure modes: `JobDecidedError` or `JobStateError` when the job is being committed, `JobNotFoundError` when its id
-    was set up anew and the attempt is known by its ids alone: files and records stay.
-    Cost: by ids 4 listings, one read of the task's record, one delete a run; for a run that never committed 1 call. On
-    stores with uploads 2 more a run, and one read and 2 calls for each of its uploads.
+    Failure modes: files and records stay, with `JobDecidedError` or `JobStateError` if the job is being
+    committed, `JobNotFoundError` if its id was set up anew and the attempt is known by its ids alone.
+    Cost: by ids 4 listings, one read of the task's record, one delete per run; for a run that never committed 1
+    call. On stores with uploads 2 more per run, and one read and 2 calls for each of its uploads.
     Hadoop: ``AbortTaskStage``.
     """
 
     name = statistic = names.TASK_STAGE_ABORT_TASK
 
     async def execute(self, value: AbortRequest) -> None:
-        """Takes records away, looks, deletes."""
+        """Moves records away, looks for intents, deletes."""
         layout, store = self.context.layout, self.context.store
         attempt_id = layout.task_attempt_id(value.task, value.attempt)
         if value.may_have_record:
@@ -82,9 +79,9 @@ class AbortTask(Stage[AbortRequest, None]):
         await self._end_uploads(value, attempt_id)
 
     async def _end_uploads(self, value: AbortRequest, attempt_id: str) -> None:
-        """Ends what the attempt began to send; where files wait in uploads it has no directory of its own.
+        """Aborts the uploads that the attempt began; such an attempt has no directory of its own.
 
-        The lists of runs that may be alive stay for the job's cleanup: one that goes on writing adds to its list.
+        The lists of runs that may be alive stay for the job's cleanup: a live run adds to its list.
         """
         if not self.context.store.capabilities.multipart:
             return
@@ -104,7 +101,7 @@ class AbortTask(Stage[AbortRequest, None]):
 
     async def _end_uploads_in(self, place: StorePath) -> None:
         found = [upload async for upload in self.context.forms.uploads_in(self.context, place)]
-        # The oldest alone: if the run goes on and commits, a job commit looks at that one.
+        # The oldest first and alone: if the run goes on and commits, a job commit checks that one.
         await end_uploads(self.context, found[:1])
         await end_uploads(self.context, found[1:])
 
@@ -127,7 +124,7 @@ class AbortTask(Stage[AbortRequest, None]):
                 await self._put_back(record, aside)
             raise
         for _record, aside in taken:
-            # Of Hadoop's attempts nothing else may say what they began.
+            # For Hadoop's attempts the record may be the only list of their uploads.
             await self._end_uploads_in(aside)
             await self.context.holding(aside).delete_file(aside)
 
@@ -153,7 +150,7 @@ class AbortTask(Stage[AbortRequest, None]):
             )
 
     async def _runs(self, directory: StorePath, attempt_id: str) -> list[StorePath]:
-        """Children of `directory` that belong to a run of the attempt: `<id>` (Hadoop's) or `<id>-<nonce>…`."""
+        """Returns the children that belong to a run of the attempt: `<id>` (Hadoop's) or `<id>-<nonce>…`."""
         try:
             children = [child.path async for child in self.context.store.list(directory)]
         except (StoreNotFoundError, StoreNotADirectoryError):
@@ -161,8 +158,8 @@ class AbortTask(Stage[AbortRequest, None]):
         return [path for path in children if path.name == attempt_id or path.name.startswith(f"{attempt_id}-")]
 
     async def _take_manifest(self, value: AbortRequest, attempt_id: str) -> list[tuple[StorePath, StorePath]]:
-        # Looking and taking are two steps, and another attempt may commit in between. So the record is first moved
-        # to a name of this attempt, then looked at, and moved back without replacing if it is another's.
+        # Another attempt may commit between a look and a move. So the record is first moved to a name of this
+        # attempt, then read, and moved back without replacing if it is another's.
         layout = self.context.layout
         manifest = layout.manifest(value.task)
         if not await self._is_of(manifest, value):
@@ -175,9 +172,9 @@ class AbortTask(Stage[AbortRequest, None]):
         return taken
 
     async def _take(self, record: StorePath, aside: StorePath) -> list[tuple[StorePath, StorePath]]:
-        """Moves a record to a name that is no record's; nothing when it is gone."""
+        """Moves a record to a name that is no record's; returns an empty list if it is gone."""
         try:
-            # By message the record's name holds a nonce: no other attempt uses it.
+            # With delivery by message the record's name contains a nonce: no other attempt uses it.
             by_name = self.context.spec.delivery == "message"
             await move_file(self.context.holding(record), record, aside, replace=True, by_name=by_name)
         except StoreNotFoundError:
@@ -189,7 +186,7 @@ class AbortTask(Stage[AbortRequest, None]):
         try:
             await move_file(store, aside, record, by_name=True)
         except StoreExistsError:
-            # A later commit's stands there, which counts.
+            # The record of a later commit exists, and counts.
             await store.delete_file(aside)
         except StoreNotFoundError:
             # The job was removed.

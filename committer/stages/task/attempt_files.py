@@ -1,4 +1,4 @@
-"""Where one run of a task attempt writes its files: what differs between committers on the tasks' side."""
+"""The interface for the files of a task attempt, which differs between committers."""
 
 from __future__ import annotations
 
@@ -13,110 +13,71 @@ from committer.stores.base import FileStatus, FileWriter, Store
 
 
 class AttemptFiles(ABC):
-    """The files of one run of a task attempt, while they are written. None of them can be seen at the destination."""
+    """The files of one run of a task attempt while they are written; none is visible at the destination."""
 
     @abstractmethod
     async def open(self, destination: str, staged: str) -> FileWriter:
-        """Begins a file.
+        """Creates a file; raises `TaskError` if it was written before, `JobNotFoundError` if the job was cleaned up.
 
-        Args:
-            destination: Where it will stand: relative to the job's destination, or an absolute path.
-            staged: Its name within the attempt, which no other file of it has.
-
-        Raises:
-            TaskError: It was written before.
-            JobNotFoundError: The job was cleaned up.
+        `destination` is relative to the job's destination or absolute; `staged` is its unique name in the attempt.
         """
 
     @abstractmethod
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
-        """What the attempt's record says of a file whose writer was closed; no call.
-
-        Args:
-            staged: As for `open`.
-            status: What closing the writer returned.
-            absolute: The absolute path it goes to; empty where it goes below the destination.
-        """
+        """Returns the record's entry of a closed file; `absolute` is its absolute destination, if any. No call."""
 
     @abstractmethod
     def kept_at(self, staged: str) -> StorePath | None:
-        """The longest path that a file, or what tells of it, has until its job commits; None where it has none whose
-        length depends on its name. No call.
-        """
+        """Returns the longest path that depends on the name until the job commits, None without one. No call."""
 
     @abstractmethod
     def local_directory(self, name: str) -> str:
-        """The directory of this machine that any program can write files of the attempt to. It may be made: a system
-        call or two.
-
-        Args:
-            name: The file it is asked for, for errors.
-
-        Raises:
-            UnsupportedError: There is none.
-        """
+        """Returns, and may create, the directory for programs that write by local path, or raises `UnsupportedError`."""
 
     @abstractmethod
     async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """What programs wrote there: the files, and the directories to have at the destination.
+        """Returns the files that programs wrote there and the directories to create at the destination.
 
-        Files that were opened by `open` may be among them.
-
-        Raises:
-            TaskError: Something there cannot be committed.
+        Files of `open` may be among them. Raises `TaskError` for anything that cannot be committed.
         """
 
     @abstractmethod
     async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
-        """Does what is left to do with the files of an attempt before its record is saved.
-
-        May run again, after a commit that failed.
-
-        Returns:
-            The same files, as the record names them.
-        """
+        """Completes the files before the attempt's record is saved; returns them as the record names them. Repeatable."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """Ends what is under way of files that were never closed: nothing is sent any more once this returns."""
+        """Stops files that were never closed: nothing is sent any more once this returns."""
 
     @abstractmethod
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
-        """Every upload that was begun and not aborted since, by path and id, the oldest first; no call."""
+        """Returns every upload that was begun and not aborted, by path and id, oldest first; no call."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Frees what this process keeps for the attempt, which is over here. Raises nothing; safe to call twice."""
+        """Frees this process's resources for the attempt. Raises nothing; safe to call twice."""
 
 
 class FilesInStore(AttemptFiles):
-    """Files whose every byte goes to the store: no program writes one by a path of this machine.
-
-    Args:
-        context: The job, with the attempt's own statistics.
-    """
+    """Files whose every byte goes to the store: no program writes one by a local path."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
 
     def local_directory(self, name: str) -> str:
-        """There is none.
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Raises `UnsupportedError`."""
         raise no_local_paths(self._context.store, name)
 
     async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """Nothing: no program wrote anything by a path."""
+        """Returns nothing."""
         return [], []
 
     async def close(self) -> None:
-        """Nothing: all is in the store."""
+        """Does nothing."""
 
 
 def no_local_paths(store: Store, name: str) -> UnsupportedError:
-    """What to raise where no program of this machine can write files of an attempt by their paths."""
+    """Builds the error of a store whose files have no local paths."""
     return UnsupportedError(
         f"files of a {store.scheme}:// store have no path on this machine",
         operation="work_path",

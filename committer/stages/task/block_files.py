@@ -1,4 +1,4 @@
-"""Files of a task attempt whose bytes wait as blocks of the names that they will have."""
+"""Files of a task attempt that wait as blocks under their final names."""
 
 from __future__ import annotations
 
@@ -16,23 +16,18 @@ from committer.stores.base import FileWriter, Store
 from committer.stores.uploads import BLOCK_LISTS
 
 MARK: Final = "blocks"
-"""What stands in the directory of a run that began to send blocks, until it is aborted."""
+"""Name of the mark in the directory of a run that began to send blocks; an abort deletes it."""
 
 _TOKEN_BYTES: Final = 16
 
 
 class BlockFiles(SentFiles["_BlockWriter"]):
-    """Files that are sent as blocks to where they go, and made files of when the job is committed.
+    """Files that are sent as blocks to their destinations; the job commit makes files of them.
 
-    Opening one costs a call, which looks at the job, the first one another: it leaves a mark in the directory of the
-    run. An abort deletes that, and can delete nothing else; a job commit looks for the mark of each run (`MARK`). All
-    writers of a name share its blocks, so every file draws a token that its blocks' ids begin with: no other writer
-    sends anything under those, another run of the same attempt neither. They are dropped when a file is made under
-    their name, or by the service a week after the last of them was sent.
-
-    Args:
-        context: The job, with the attempt's own statistics.
-        directory: The directory of the run.
+    Opening one costs a call to check the job, the first one another to create the mark. An abort deletes the mark and
+    can delete nothing else; a job commit looks for it. All writers of a name share its blocks, so each file has a
+    random token as prefix of its block ids, which no other writer uses, not even another run of the attempt. The
+    service drops blocks when a file is created under their name, or a week after the last of them was sent.
     """
 
     def __init__(self, context: StageContext, directory: StorePath) -> None:
@@ -43,7 +38,7 @@ class BlockFiles(SentFiles["_BlockWriter"]):
         self._begun: list[tuple[StorePath, str]] = []
 
     async def open(self, destination: str, staged: str) -> FileWriter:
-        """Leaves the mark of the run, looks whether the job stands."""
+        """Creates the mark of the run, then checks the job."""
         context = self._context
         async with self._marking:
             if not self._marked:
@@ -60,12 +55,12 @@ class BlockFiles(SentFiles["_BlockWriter"]):
         return writer
 
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
-        """Every file that was begun, by path and token."""
+        """Returns every file that was begun, by path and token."""
         return self._begun
 
 
 class _BlockWriter(PartWriter[str]):
-    """Sends blocks, several at a time. Giving the file up leaves them: no call drops what was sent."""
+    """A writer that sends blocks concurrently; `abort` leaves them, since no call drops blocks."""
 
     def __init__(
         self, store: Store, path: StorePath, token: str, sending: Sending, finished: Callable[[Sequence[str]], None]
@@ -89,7 +84,7 @@ class _BlockWriter(PartWriter[str]):
         return block_id
 
     async def _close_empty(self) -> None:
-        """No block: the list of an empty file names none."""
+        """Sends nothing: the list of an empty file names no block."""
 
     async def _drop(self) -> None:
-        """Nothing: the service drops them."""
+        """Does nothing: the service drops the blocks."""

@@ -1,4 +1,4 @@
-"""CommitTask: saves the record that makes a task attempt's output the task's."""
+"""The stage that saves the record of a task attempt, which makes its output the task's."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from committer.stores.paced import without_retries
 
 
 async def destination_directories(context: StageContext, output: TaskOutput) -> list[DirectoryEntry]:
-    """Every directory the task's files need, parents first, with what stands there if a Java driver will trust it.
+    """Returns every directory that the task's files need, parents first.
 
-    A Python driver looks for itself, once for all tasks, so the status is written as unknown and nothing is asked.
-    With `hadoop_driver` each directory whose parent exists is looked at, as ``TaskAttemptScanDirectoryStage`` does:
-    one call each, level by level.
+    A Python driver looks for itself, once for all tasks, so their status is unknown. With `hadoop_driver` each
+    directory whose parent exists is looked at, as ``TaskAttemptScanDirectoryStage`` does: one call each, level
+    by level.
     """
     layout = context.layout
     wanted = {file.destination.rpartition("/")[0] for file in output.files} | set(output.directories)
@@ -73,7 +73,7 @@ async def _probe(context: StageContext, statuses: dict[str, int]) -> None:
             if name.count("/") != level:
                 continue
             parent = name.rpartition("/")[0]
-            # A root outside the destination is none of them; it stands, as the destination does.
+            # A root is not in the list; it exists, as the destination does.
             if parent and statuses.get(parent, DIRECTORY_IS_DIRECTORY) != DIRECTORY_IS_DIRECTORY:
                 statuses[name] = DIRECTORY_NOT_FOUND
             else:
@@ -88,25 +88,25 @@ _SAVE_BACKOFF_CAP_S = 2.5
 
 
 class CommitTask(Stage[TaskOutput, TaskCommit]):
-    """Saves the task's record, looking in the same round trip whether the job still stands.
+    """The stage that saves the task's record, and checks in the same round trip whether the job still exists.
 
-    Preconditions: every file is closed; the job stands and is not decided.
-    Postconditions: delivery by listing: the record is under the task's name, by one atomic replace, so of several
-    committing attempts the last wins. Delivery by message: it is under the attempt's name, and the message names it.
-    Files stay where they are. With `durability="fsync"` files, directories and record survive a power loss.
-    Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, its record may stand and be
-    read by a job commit, so its files must stay: the next attempt's commit replaces it.
-    Cost: 2 calls in one round trip, 3 by listing where directories are real; a store that writes first and renames
-    after makes one more, in a second round trip. With `hadoop_driver` one more a directory, as Hadoop does. With
-    `durability="fsync"` one more a directory of the attempt, one for `tasks`, and one a file that was not written
-    through the store; in a job that Hadoop set up, which synced nothing, 5 more.
+    Preconditions: every file is closed; the job exists and is not decided.
+    Postconditions: delivery by listing: the record has the task's name, by one atomic replace, so the last
+    attempt that commits wins. Delivery by message: it has the attempt's name, and the message names it. Files
+    stay where they are. With `durability="fsync"` files, directories and record survive a power loss.
+    Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, its record may exist
+    and be read by a job commit, so its files must stay: the next attempt's commit replaces it.
+    Cost: 2 calls in one round trip, 3 by listing where directories are real; one more round trip on a store
+    that writes first and renames then. With `hadoop_driver` one more per directory, as Hadoop does. With
+    `durability="fsync"` one more per directory of the attempt, one for `tasks`, and one per file not written
+    through the store; 5 more in a job that Hadoop set up, which synced nothing.
     Hadoop: ``CommitTaskStage``, ``SaveTaskManifestStage``.
     """
 
     name = statistic = names.TASK_STAGE_COMMIT
 
     async def execute(self, value: TaskOutput) -> TaskCommit:
-        """Builds the record, saves it."""
+        """Builds and saves the record."""
         statistics = self.context.statistics
         size = sum(file.size for file in value.files)
         directories = await destination_directories(self.context, value)
@@ -139,7 +139,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         if self.context.spec.delivery == "listing":
             path = layout.manifest(identity.task)
             temporary = layout.manifest_temporary(identity.task, identity.attempt, identity.nonce)
-        # Once for all tries: one that was lost may arrive late, and must not replace the record by other bytes.
+        # Encoded once for all tries: a delayed request must not replace the record with other bytes.
         saved = self.context.forms.encode_task(self.context, value, directories)
         self._check_size(saved, path)
         may_stand = lost = False
@@ -166,13 +166,13 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             cap_s=_SAVE_BACKOFF_CAP_S,
         )
         try:
-            # Replacing the same bytes under the same name again is harmless, so a lost answer is simply retried.
+            # Replacing the same bytes under the same name is idempotent, so a lost response is simply retried.
             await together(*self._checks(value), retry(save, policy=policy, idempotent=True))
         except StoreNotFoundError as error:
-            # Where the record goes is gone: the job was cleaned up.
+            # The record's directory is gone: the job was cleaned up.
             failure = await self._why_gone()
             if lost:
-                # A record saved with a lost answer may have counted before it was sent again.
+                # A record whose response was lost may have counted before the retry.
                 failure.outcome = "unknown"
             raise failure from error
         except JobNotFoundError as error:
@@ -180,7 +180,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
                 error.outcome = "unknown"
             raise
         except CommitterError as error:
-            # The look at the job failed while the record was saved beside it: a job commit may have read that.
+            # The check of the job failed while the record was saved: a job commit may have read that.
             if may_stand:
                 error.outcome = "unknown"
             if isinstance(error, DestinationNotFoundError):
@@ -189,10 +189,10 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         return saved, path
 
     def _checks(self, value: TaskOutput) -> list[Coroutine[Any, Any, None]]:
-        """What must be looked at beside the save.
+        """Returns the checks that run beside the save.
 
-        By listing an attempt may have been aborted: its record would replace a good one of the same task. By message
-        the record replaces nothing, and a job commit that is given it looks whether its files are there.
+        By listing, an aborted attempt's record would replace a good one of the same task. By message it
+        replaces nothing, and a job commit that is given it checks the files.
         """
         checks = [self._check_job_stands()]
         if self.context.spec.delivery == "listing" and self.context.store.capabilities.directories:
@@ -220,7 +220,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         return no_directory_of_records(self.context.layout, self.name)
 
     async def _check_not_aborted(self, value: TaskOutput) -> None:
-        """A driver may abort an attempt that still runs; its record would name files that are gone."""
+        """Refuses an attempt that a driver aborted while it ran: its record would name deleted files."""
         try:
             await self.context.store.status(value.directory)
         except StoreNotFoundError as error:
@@ -229,8 +229,8 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
 
 
 async def sync_output(context: StageContext, value: TaskOutput) -> None:
-    """Forces what a task attempt wrote to the disk: the data of files, then all names up to its directory's own."""
-    # Data of files written through the store was synced when each was closed; others' is synced here.
+    """Syncs what a task attempt wrote to disk: the data of files, then all names up to its directory's own."""
+    # Data of files written through the store was synced when each was closed; the other files' is synced here.
     store = SYNC.required(context.store, "sync", value.directory)
 
     async def sync(file: WrittenFile) -> None:

@@ -25,12 +25,12 @@ Part = TypeVar("Part")
 
 
 class Sending(NamedTuple):
-    """How the files of a task attempt are sent.
+    """Settings for sending the files of a task attempt.
 
     Attributes:
-        stamp: What they will be stamped with.
-        part_bytes: Length of every part but the last of a file.
-        in_flight: Parts of a file that are under way at most.
+        stamp: The stamp of the files.
+        part_bytes: Length of every part of a file but the last.
+        in_flight: Most parts of a file under way.
     """
 
     stamp: str
@@ -39,15 +39,9 @@ class Sending(NamedTuple):
 
 
 class PartWriter(FileWriter, Generic[Part]):
-    """Cuts what is written into parts and sends them. A subclass says how one is sent, and makes nothing visible.
+    """Base class of writers that send a file in parts and make nothing visible; `finished` gets the parts at `close`.
 
-    Memory: the part that is filled, those under way, and what the caller hands over: (2 + `in_flight`) parts.
-
-    Args:
-        store: Where the parts go.
-        path: Where the file will stand.
-        sending: How its parts are sent.
-        finished: Told the parts once the file is closed.
+    Memory: (2 + `in_flight`) parts: the one being filled, those under way, and the caller's data.
     """
 
     def __init__(
@@ -70,7 +64,7 @@ class PartWriter(FileWriter, Generic[Part]):
 
     @abstractmethod
     async def _put(self, number: int, data: bytearray) -> Part:
-        """Sends a part, by its number from 1."""
+        """Sends a part; numbers start at 1."""
 
     @abstractmethod
     async def _drop(self) -> None:
@@ -78,13 +72,12 @@ class PartWriter(FileWriter, Generic[Part]):
 
     @abstractmethod
     async def _close_empty(self) -> None:
-        """Sends what a file without content is made of."""
+        """Sends what an empty file consists of."""
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keeps it, and sends every part that is full; waits while as many as allowed are under way.
+        """Buffers data and sends every full part; waits while `in_flight` parts are under way.
 
-        Raises:
-            TaskError: The file would have more parts than the store takes, or is closed.
+        Raises `TaskError` if the file has more parts than the store takes, or is closed.
         """
         self._check_usable()
         view = memoryview(bytes_of(data))
@@ -97,7 +90,7 @@ class PartWriter(FileWriter, Generic[Part]):
                 await self._send()
 
     async def close(self) -> FileStatus:
-        """Sends what is left, waits for every part. Whatever fails gives the file up: no process could finish it."""
+        """Sends the rest and waits for every part. Any failure aborts the file: no process could finish it."""
         try:
             return await self._finish()
         except BaseException:
@@ -119,7 +112,7 @@ class PartWriter(FileWriter, Generic[Part]):
         return FileStatus(self._path, False, self._size, stamp=self._stamp)
 
     async def abort(self) -> None:
-        """Stops what is under way and drops what was sent; does nothing for a file that is closed."""
+        """Stops what is under way and drops what was sent; does nothing for a closed file."""
         if self._ended:
             return
         await self.stop()
@@ -175,20 +168,13 @@ W = TypeVar("W", bound=PartWriter[Any])
 
 
 class SentFiles(FilesInStore, Generic[W]):
-    """Files that wait in the store, under the names that they will have, until the job is committed.
-
-    A subclass begins them, and says what it began.
-
-    Args:
-        context: The job, with the attempt's own statistics.
-        directory: The directory of the run.
-    """
+    """Base class of files that wait in the store under their final names until the job is committed."""
 
     def __init__(self, context: StageContext, directory: StorePath) -> None:
         super().__init__(context)
         self._entries: dict[str, UploadEntry] = {}
         self._open: dict[str, W] = {}
-        # Parts as long as the job wants them, within what the store takes.
+        # Parts as long as the job wants, within the store's limits.
         can, config = context.store.capabilities, context.config
         part_bytes = max(config.multipart_size, can.min_part_bytes)
         self._sending = Sending(
@@ -198,20 +184,19 @@ class SentFiles(FilesInStore, Generic[W]):
         )
 
     def _sent(self, staged: str, entry: UploadEntry) -> None:
-        """All of a file is in the store."""
         self._entries[staged] = entry
         del self._open[staged]
 
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
-        """Its name, size, and what waits for it."""
+        """Returns the name, the size and the upload."""
         return WrittenFile(staged, status.size, None, absolute=absolute, upload=self._entries[staged])
 
     def kept_at(self, staged: str) -> StorePath | None:
-        """At the path that the file will have."""
+        """Returns None: the file has its final path."""
         return None
 
     async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
-        """Nothing: they are in the store."""
+        """Returns the files: they are in the store."""
         return files
 
     async def stop(self) -> None:
@@ -221,15 +206,7 @@ class SentFiles(FilesInStore, Generic[W]):
 
 
 class UploadWriter(PartWriter[UploadPart]):
-    """Sends the parts of an upload, several at a time, and never completes it. Giving the file up aborts it.
-
-    Args:
-        store: The store, which has uploads.
-        path: Where the file will stand.
-        upload_id: The upload, which no other writer writes to.
-        sending: How its parts are sent, and what it was created with.
-        finished: Told the parts of the file once it is closed.
-    """
+    """A writer that sends the parts of an upload and never completes it; `abort` aborts the upload."""
 
     def __init__(
         self,
@@ -257,15 +234,10 @@ class UploadWriter(PartWriter[UploadPart]):
 class UploadedFiles(SentFiles[UploadWriter]):
     """Files whose bytes go to uploads to their destinations, completed when the job is committed.
 
-    Opening one costs 3 calls, before anything is sent: its upload is begun, then listed in the job's directory, then
-    the job is looked at. Uploads that are opened at the same time share all but the first.
-
-    The lists are read once a job is decided. So either an upload is found listed, or the task attempt that began
-    it finds the job decided, or gone: no executor that outlives its job, and is killed then, leaves a part behind.
-
-    Args:
-        context: The job, with the attempt's own statistics.
-        identity: Which run of which attempt.
+    Opening one costs 3 calls before anything is sent: the upload is created, then listed in the job's
+    directory, then the job is checked. Concurrent opens share all but the first. The lists are read once a job
+    is decided. So either an upload is found listed, or its task attempt finds the job decided or gone: an
+    executor that outlives its job, and is killed then, leaves no part behind.
     """
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
@@ -277,11 +249,11 @@ class UploadedFiles(SentFiles[UploadWriter]):
         self._begun: dict[str, StorePath] = {}
 
     async def open(self, destination: str, staged: str) -> FileWriter:
-        """Begins the upload, lists it."""
+        """Creates the upload and lists it."""
         context = self._context
         path = context.layout.target(destination)
         uploads = UPLOADS.required(context.store, "create_upload", path)
-        # What a lost answer leaves has no part, and is found by its name where that holds the job's token.
+        # After a lost response the upload has no part, and is found by its name if that contains the job's token.
         upload_id = await uploads.create_upload(path, stamp=self._sending.stamp)
         self._begun[upload_id] = path
 
@@ -298,12 +270,12 @@ class UploadedFiles(SentFiles[UploadWriter]):
         return writer
 
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
-        """Every upload that this run began, those of files that were given up too."""
+        """Returns every upload that this run began, those of aborted files included."""
         return [(path, upload_id) for upload_id, path in self._begun.items()]
 
 
 class ListBeingWritten:
-    """The list of one run: each put holds what came since the last one began, under a name of its own."""
+    """The list of uploads of one run: each put writes what was added since the last one, under a new name."""
 
     def __init__(self, context: StageContext, directory: StorePath, attempt_id: str) -> None:
         self._context = context
@@ -314,22 +286,18 @@ class ListBeingWritten:
         self._turn = asyncio.Lock()
 
     async def add(self, upload: ListedUpload) -> None:
-        """Returns once the list that stands in the store names the upload, and the job stood after that.
-
-        Raises:
-            JobNotFoundError, JobDecidedError: It does not stand any more: nothing written now can become part of it.
-        """
+        """Lists the upload in the store, then checks that the job exists undecided, or raises as `check_job_stands`."""
         self._waiting.append(upload)
         async with self._turn:
             if upload not in self._waiting:
                 return
-            # One that fails stays among those that wait: the next list names it too, which does no harm.
+            # Uploads of a failed put stay in the queue: the next list names them again, which is harmless.
             taken = tuple(self._waiting)
             layout = self._context.layout
             record = UploadList(job_id=layout.job_id, task_attempt=self._attempt_id, uploads=taken)
             self._put += 1
             if is_told_by_directory(self._context):
-                # The list would make it anew.
+                # The list would create the directory again.
                 await check_job_stands(self._context, operation="open")
             await self._context.store.put(self._directory / f"{self._put:05d}", encode_upload_list(record))
             await check_job_stands(self._context, operation="open")
@@ -337,7 +305,7 @@ class ListBeingWritten:
 
 
 def entry_of(upload_id: str, parts: Sequence[UploadPart]) -> UploadEntry:
-    """What a record says of an upload with these parts, which are numbered from 1 without a gap."""
+    """Returns the record entry of an upload with these parts, numbered from 1 without gaps."""
     checksums = tuple(part.checksum for part in parts if part.checksum is not None)
     whole = len(checksums) == len(parts)
     return UploadEntry(

@@ -1,4 +1,4 @@
-"""SetupTask: makes the directory one run of a task attempt writes to."""
+"""The stage that creates the directory of one run of a task attempt."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from committer.stages.task_output import AttemptIdentity
 
 
 class SetupTask(Stage[AttemptIdentity, StorePath]):
-    """Makes the task attempt directory.
+    """The stage that creates the task attempt directory.
 
-    Preconditions: the job stands and is not decided.
-    Postconditions: an empty directory that no other run of the attempt shares. Its parents are never made up: a task
-    of a job that was cleaned up must fail, not bring the job's directory back. Nothing is synced: a power loss before
-    the task commits costs the attempt anyway, and task commit syncs the directory's name.
+    Preconditions: the job exists and is not decided.
+    Postconditions: an empty directory that no other run of the attempt shares. Its parents are never created: a
+    task of a cleaned-up job must fail, not bring the job's directory back. Nothing is synced: a power loss
+    before the task commits costs the attempt anyway, and task commit syncs the directory's name.
     Failure modes: `JobNotFoundError`, `JobDecidedError`.
     Cost: 2 calls.
-    Hadoop: ``SetupTaskStage``, which does not look at the job.
+    Hadoop: ``SetupTaskStage``, which does not check the job.
     """
 
     name = statistic = names.TASK_STAGE_SETUP
 
     async def execute(self, value: AttemptIdentity) -> StorePath:
-        """Looks at the job, makes the directory."""
+        """Checks the job and creates the directory."""
         layout, store = self.context.layout, self.context.store
         await check_job_stands(self.context, operation=self.name)
         directory = layout.task_attempt_directory(value.task, value.attempt, value.nonce)
@@ -33,7 +33,7 @@ class SetupTask(Stage[AttemptIdentity, StorePath]):
         try:
             await store.make_directory(directory, parents=False)
         except StoreNotFoundError as error:
-            # It may have been decided meanwhile, and sealed.
+            # The job may have been decided and sealed meanwhile.
             await check_job_stands(self.context, operation=self.name)
             raise JobNotFoundError(
                 f"job {layout.job_id} was cleaned up while a task attempt started",

@@ -26,15 +26,15 @@ from committer.stores.base import FileStatus, FileWriter, Store
 
 
 class ScanTask(Stage[StorePath, tuple[list[FileStatus], list[StorePath]]]):
-    """Lists a task attempt directory with all its subdirectories, many at once.
+    """The stage that lists a task attempt directory with all its subdirectories.
 
-    Only regular files can be committed. A rename would move a link or pipe itself, never what is behind it; following a
-    link would move files that are not the attempt's.
+    Only regular files can be committed: a rename would move a link or pipe itself, and a followed link would
+    move files that are not the attempt's.
 
-    Preconditions: the task attempt directory stands and no process writes to it any more.
+    Preconditions: the task attempt directory exists and no process writes to it any more.
     Postconditions: every file with its status, and every directory below it, empty ones too.
-    Failure modes: `TaskError` when something else than files and directories is found.
-    Cost: one listing a directory; dependent round trips = depth. (Hadoop lists one after the other.)
+    Failure modes: `TaskError` if anything but files and directories is found.
+    Cost: one listing per directory; round trips: depth. (Hadoop lists one after the other.)
     Hadoop: ``TaskAttemptScanDirectoryStage``.
     """
 
@@ -88,12 +88,7 @@ class ScanTask(Stage[StorePath, tuple[list[FileStatus], list[StorePath]]]):
 
 
 class StagedFiles(AttemptFiles):
-    """Files of the task attempt directory; opening one costs a call, and one a directory not written to yet.
-
-    Args:
-        context: The job, with the attempt's own statistics.
-        directory: The task attempt directory.
-    """
+    """Files of the task attempt directory; opening one costs a call, and one per new directory."""
 
     def __init__(self, context: StageContext, directory: StorePath) -> None:
         self._context = context
@@ -102,7 +97,7 @@ class StagedFiles(AttemptFiles):
         self._held: int | None = None
 
     async def open(self, destination: str, staged: str) -> FileWriter:
-        """Makes its directory, creates it."""
+        """Creates the file, and its directory."""
         await self._make_directory(staged.rpartition("/")[0])
         try:
             return await self._context.store.open_writer(self._directory / staged, durable=self._context.durable)
@@ -118,29 +113,29 @@ class StagedFiles(AttemptFiles):
             raise await self._gone(destination) from error
 
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
-        """Its name, size, identity and version."""
+        """Returns the name, size, identity and version."""
         return WrittenFile(staged, status.size, status.identity, absolute=absolute, version=status.version)
 
     def kept_at(self, staged: str) -> StorePath:
-        """In the task attempt directory."""
+        """Returns the path in the task attempt directory."""
         return self._directory / staged
 
     def local_directory(self, name: str) -> str:
-        """The task attempt directory, where the store's files have paths of this machine; held from now on."""
+        """Returns the local path of the task attempt directory, which stays open from now on."""
         path = local_path_of(self._context.store, self._directory, name)
         if self._held is None:
             try:
-                # As long as it is open, no directory that is made in its place can have its number.
+                # While it is open, no directory that is created in its place can have its inode number.
                 self._held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             except FileNotFoundError as error:
                 raise attempt_vanished(self._context, "work_path", path) from error
             except OSError:
-                # As with too many open files: then a commit only sees whether a directory stands.
+                # For example with too many open files: then a commit only sees whether a directory exists.
                 self._held = None
         return path
 
     async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """`ScanTask`, of the directory that programs were given the path of."""
+        """Runs `ScanTask` on the task attempt directory."""
         found, made = await ScanTask(self._context).run(self._directory)
         if self._held is not None and not await self._context.runtime.run_blocking(self._is_held):
             raise attempt_aborted("commit_task", self._directory)
@@ -148,30 +143,28 @@ class StagedFiles(AttemptFiles):
             WrittenFile(status.path.relative_to(self._directory), status.size, status.identity, synced=False)
             for status in found
         ]
-        # Reserved ones that nothing is in: libraries that hold this for a job's directory make them.
+        # Empty reserved directories are left out: libraries create them that take this for a job's directory.
         return files, [name for path in made if not is_reserved(name := path.relative_to(self._directory))]
 
     async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
-        """Nothing: a rename publishes them."""
+        """Returns the files: a rename publishes them."""
         return files
 
     async def stop(self) -> None:
-        """Nothing: what is left goes with the directory."""
+        """Does nothing: what is left goes with the directory."""
 
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
-        """None."""
+        """Returns nothing."""
         return ()
 
     async def close(self) -> None:
-        """Lets go of the directory: all is in the store."""
+        """Closes the directory."""
         held, self._held = self._held, None
         if held is not None:
             os.close(held)
 
     def _is_held(self) -> bool:
-        """Whether the directory is the one that was made for the attempt. One that is made anew by a program, after an
-        abort removed it, lacks what was written before.
-        """
+        """Whether the directory is the original one: one that a program created after an abort lacks earlier files."""
         if self._held is None:
             return True
         try:
@@ -181,10 +174,7 @@ class StagedFiles(AttemptFiles):
             return False
 
     async def _make_directory(self, directory: str) -> None:
-        """Makes a directory below the attempt's, level by level, never the attempt directory itself.
-
-        Where a write makes its parents up, or needs none, there is nothing to do.
-        """
+        """Creates a directory below the attempt's, level by level, never the attempt directory itself."""
         if directory in self._made or not self._context.store.capabilities.refuses_late_writes:
             return
         level = ""
@@ -199,39 +189,23 @@ class StagedFiles(AttemptFiles):
             self._made.add(level)
 
     async def _gone(self, name: str) -> JobNotFoundError:
-        """What to raise where the task attempt directory is not there, unless its job says why: one call.
-
-        Raises:
-            JobNotFoundError, JobDecidedError: The job is over, or is being committed without the attempt.
-        """
+        """Builds the error of a missing task attempt directory, or raises as `check_job_stands`: one call."""
         await check_job_stands(self._context, operation="open")
         return attempt_vanished(self._context, "open", name)
 
 
 def local_path_of(store: Store, directory: StorePath, name: str) -> str:
-    """The path of a task attempt directory on this machine.
-
-    Raises:
-        UnsupportedError: The store's files have no such paths.
-    """
+    """Returns the local path of a task attempt directory, or raises `UnsupportedError`."""
     if not store.capabilities.local_paths:
         raise no_local_paths(store, name)
     return LOCAL_PATHS.required(store, "work_path", name).local_path(directory)
 
 
 def make_local_directories(context: StageContext, base: str, name: str) -> str:
-    """Makes the directories of a file by their paths on this machine, and returns the file's: a system call each.
+    """Creates the directories of a file by their local paths and returns the file's path: a system call each.
 
-    The attempt directory itself is never made: a job that was cleaned up must not come back to life.
-
-    Args:
-        context: The job.
-        base: The path of the task attempt directory.
-        name: The file's name below it.
-
-    Raises:
-        JobNotFoundError: The task attempt directory is gone.
-        TaskError: The disk takes no such directory.
+    The attempt directory itself is never created: a job that was cleaned up must not come back. Raises
+    `JobNotFoundError` if it is gone, `TaskError` if the disk refuses.
     """
     *directories, file = name.split("/")
     made = base
@@ -255,7 +229,7 @@ def make_local_directories(context: StageContext, base: str, name: str) -> str:
 
 
 def attempt_aborted(operation: str, directory: StorePath) -> TaskError:
-    """What to raise where a driver removed the attempt by its ids while it ran."""
+    """Builds the error of an attempt that a driver aborted while it ran."""
     return TaskError(
         "the task attempt directory is gone: the attempt was aborted",
         operation=operation,
@@ -265,7 +239,7 @@ def attempt_aborted(operation: str, directory: StorePath) -> TaskError:
 
 
 def attempt_vanished(context: StageContext, operation: str, path: str) -> JobNotFoundError:
-    """What to raise when the task attempt directory is gone."""
+    """Builds the error of a missing task attempt directory."""
     return JobNotFoundError(
         f"the directory of this task attempt vanished: job {context.layout.job_id} was cleaned up",
         operation=operation,
@@ -275,10 +249,9 @@ def attempt_vanished(context: StageContext, operation: str, path: str) -> JobNot
 
 
 async def why_attempt_is_gone(context: StageContext, directory: StorePath, error: StoreNotFoundError) -> CommitterError:
-    """What to raise where a file that was being written is not there: its job is over, or its attempt was aborted.
+    """Builds the error of a missing file that was being written: its job is over, or its attempt was aborted.
 
-    Two calls: a look at the job, and at the task attempt directory. The error itself where both stand, or cannot be
-    looked at.
+    Two calls, for the job and the task attempt directory. Returns `error` if both exist, or cannot be read.
     """
     try:
         await check_job_stands(context, operation=error.operation)

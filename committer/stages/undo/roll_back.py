@@ -1,4 +1,4 @@
-"""RollBack: ends a job as rolled back, fences stale drivers, and undoes what was published."""
+"""The stage that rolls a job back: it creates the outcome, fences stale drivers, and undoes what was published."""
 
 from __future__ import annotations
 
@@ -33,23 +33,19 @@ from committer.stores.helpers import exists, move_file, status_or_none
 
 
 async def fence(context: StageContext) -> None:
-    """Renames the directories that publish actions read from or move into, so that every late request fails.
+    """Renames the directories that publish actions read from or move into, so that every delayed request fails.
 
     Idempotent. Where directories cannot be renamed atomically it does nothing: see `RollBackRequest.force`.
     """
     if context.layout.is_sealed and is_sealed_whole(context):
-        # First what a late seal would take: one that comes between here and there does the same.
+        # First what a late seal would rename: a seal that comes in between does the same.
         await seal_whole(context)
     for directory, fenced in _fences(context):
         await _fence(context, directory, fenced)
 
 
 async def check_can_fence(context: StageContext) -> None:
-    """Refuses a rollback that could not fence: at most 4 calls.
-
-    Raises:
-        JobStateError: A directory is gone. Nothing was changed.
-    """
+    """Raises `JobStateError` if a directory to fence is gone: at most 4 calls."""
     for directory, fenced in _fences(context):
         sealed = directory == context.layout.sealed and await exists(context.store, context.layout.recorded_tasks)
         if not (sealed or await exists(context.store, directory) or await stands_fenced(context, fenced)):
@@ -57,18 +53,19 @@ async def check_can_fence(context: StageContext) -> None:
 
 
 def _fences(context: StageContext) -> list[tuple[StorePath, StorePath]]:
-    """The directories to rename, and their fenced names."""
+    """Returns the directories to rename, and their fenced names."""
     layout = context.layout
     if not context.store.capabilities.atomic_directory_rename:
         return []
-    # Of what was sealed one by one: what a late seal would take. What was sealed is in the other directory.
+    # If attempts are sealed one by one: the directory that a late seal would rename. What was sealed is in the
+    # other one.
     one_by_one = layout.is_sealed and not is_sealed_whole(context)
     tasks = layout.recorded_tasks if one_by_one else layout.tasks
     return [(tasks, layout.tasks_fenced), (layout.superseded, layout.superseded_fenced)]
 
 
 def fenced_tasks(context: StageContext) -> StorePath:
-    """Where what the job publishes is once it is fenced."""
+    """Returns the directory of the job's files after the fence."""
     layout = context.layout
     return layout.superseded_fenced if layout.tasks == layout.superseded else layout.tasks_fenced
 
@@ -78,11 +75,11 @@ async def _fence(context: StageContext, directory: StorePath, fenced: StorePath)
     try:
         await store.rename_directory(directory, fenced)
     except (StoreNotFoundError, StoreExistsError) as error:
-        # Fenced before; or a task of this job that came too late made the directory again, which harms no job.
+        # Fenced before; or a late task of this job created the directory again, which harms no job.
         if not await stands_fenced(context, fenced):
             raise _cannot_fence(context, directory) from error
     except StoreError:
-        # A lost answer: what counts is what stands there.
+        # The response was lost: what exists counts.
         if await exists(store, directory) or not await stands_fenced(context, fenced):
             raise
 
@@ -103,13 +100,7 @@ _ROUNDS = 10
 
 @dataclass(frozen=True, slots=True)
 class RollBackRequest:
-    """What is taken back, and on whose word.
-
-    Attributes:
-        state: The decided commit.
-        reason: Why, for the outcome.
-        force: The caller vouches that no other driver of this job is alive, where the store cannot fence one off.
-    """
+    """What to roll back; `force` says that the caller vouches that no other driver of the job is alive."""
 
     state: CommitState
     reason: str
@@ -117,19 +108,19 @@ class RollBackRequest:
 
 
 class RollBack(Stage[RollBackRequest, JobOutcome]):
-    """Reads every record, then creates the outcome; `undo` fences and comes after it.
+    """The stage that reads every record, then creates the outcome; `undo` then fences and restores.
 
-    Once the outcome exists no other driver can call the job committed; once it is fenced no other driver can publish.
-    An entry is undone only when the file at its destination is the very one the job put there, and what
-    stood there before comes back from the job's directory. Old files come back before new ones go (G13).
+    Once the outcome exists no other driver can call the job committed; once the job is fenced no other driver
+    can publish. An entry is undone only if the file at its destination is the very one that the job put there;
+    the old file comes back from the job's directory. Old files come back before new ones go (G13).
 
     Preconditions: a commit decision without the outcome `committed`.
-    Postconditions: outcome `rolled-back`, or `committed` when another driver was faster. After `undo` nothing of the
-    job is at the destination, and everything it took away is back.
-    Failure modes: a store error leaves it half way; running it again finishes it. `OutcomeUnknownError` where the store
-    cannot prove which files are the job's, a `RecordError` where they cannot be read: nothing was taken back.
-    Cost: one read a record where entries are not kept; 3 calls a file that was published (2 where a rename can be told
-    what its source is; 3 more where it came with its directory), 1 a file that was not.
+    Postconditions: outcome `rolled-back`, or `committed` if another driver was faster. After `undo` nothing of
+    the job is at the destination, and everything that it moved away is back.
+    Failure modes: a store error leaves it unfinished; a repeat finishes it. `OutcomeUnknownError` if the store
+    cannot prove which files are the job's, `RecordError` if records are unreadable: nothing was rolled back.
+    Cost: one read per record if entries are not in memory; 3 calls per published file (2 where a rename has a
+    precondition on identity; 3 more if it came with its directory), 1 per unpublished file.
     """
 
     name = "job_stage_roll_back"
@@ -143,12 +134,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         self._kept_aside: list[str] = []
 
     def refuse(self, value: RollBackRequest) -> None:
-        """Refuses what cannot be taken back, or not on this word. No call; nothing was changed.
-
-        Raises:
-            JobStateError: The job can only go forward, or its other drivers can be neither fenced off nor are said to
-                be dead.
-        """
+        """Raises `JobStateError` if the job can only go forward, or other drivers can be alive and cannot be fenced."""
         layout = self.context.layout
         if is_forward_only(self.context, value.state):
             raise JobStateError(
@@ -162,7 +148,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         self._check_fencing(value)
 
     async def execute(self, value: RollBackRequest) -> JobOutcome:
-        """Checks, ends."""
+        """Checks, then creates the outcome."""
         self.refuse(value)
         await self._check_readable(value.state)
         await check_can_fence(self.context)
@@ -170,7 +156,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         return (await EndJob(self.context).run((value.state.decision, "rolled-back", value.reason))).outcome
 
     def _check_fencing(self, value: RollBackRequest) -> None:
-        """Refuses where other drivers of the job can be neither fenced off nor are said to be dead."""
+        """Refuses if other drivers of the job can neither be fenced nor are said to be dead."""
         if self._fenced or value.force:
             return
         raise JobStateError(
@@ -183,14 +169,15 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         )
 
     async def _check_readable(self, state: CommitState) -> None:
-        """Refuses where what is to be taken back cannot be read, or not by this name of the destination (`s3a:` for
-        `s3:`): a fence, or an outcome, would keep the job from ever being finished instead.
+        """Refuses if records are unreadable, or not under this name of the destination (`s3a:` for `s3:`).
+
+        A fence, or an outcome, would then keep the job from ever being finished.
         """
         async for _files in state.files.batches():
             pass
 
     async def _check_provable(self, state: CommitState, tasks: StorePath) -> None:
-        """Refuses where the store cannot prove which files are the job's, unless none of them was published yet."""
+        """Refuses if the store cannot prove which files are the job's, unless none of them was published yet."""
         capabilities = self.context.store.capabilities
         if capabilities.identity and capabilities.identity_through_rename:
             return
@@ -210,10 +197,10 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
 
     async def put_back_late(self, state: CommitState) -> None:
-        """Puts back what this driver moved aside after the job was rolled back and cleaned up by another.
+        """Restores what this driver moved aside after another driver had rolled the job back and cleaned it up.
 
-        What still stood at its old place when the job was over had been put back there, so it belongs there; a job that
-        committed would have taken it away. Only where no fence stands can a late driver have moved it.
+        What was still at its old place when the job was over belongs there. Only without a fence can a stale
+        driver have moved it.
         """
         if not self._fenced:
             await self._put_back_success(state)
@@ -222,7 +209,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await self.remove_directories(state)
 
     async def undo(self, state: CommitState) -> None:
-        """Fences, takes back what was published. Idempotent; only for a job whose outcome is `rolled-back`."""
+        """Fences, then undoes what was published. Idempotent; only for a job whose outcome is `rolled-back`."""
         if self.context.layout.is_sealed:
             await SealTasks(self.context).run(state)
         await fence(self.context)
@@ -235,8 +222,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             operation=self.name,
         )
         if not self._fenced:
-            # Late requests of another driver cannot be kept out here. Without their sources they fail, so the
-            # sources go first and what slipped in before is swept afterwards.
+            # Delayed requests of another driver cannot be fenced here. Without their sources they fail, so the
+            # sources go first, and what was published before is deleted afterwards.
             await self.context.store.delete_directory(self._tasks, recursive=True)
             await run_workers(
                 state.files,
@@ -260,7 +247,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             )
 
     async def find_published(self, state: CommitState) -> list[str]:
-        """The job's own files that stand at the destination now, sorted: one call a file of the job."""
+        """Returns the job's own files that are at the destination now, sorted: one call per file of the job."""
         found: list[str] = []
 
         async def look(file: PlannedFile) -> None:
@@ -273,7 +260,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
 
     async def _put_back_all(self, facts: Facts) -> None:
         async for some in facts.batches():
-            # One without a place aside never moved.
+            # A fact without a place aside was never moved.
             some = [fact for fact in some if fact.aside >= 0]
             workers = self.context.config.io_concurrency
             await run_workers(some, self._put_back, workers=workers, operation=self.name)
@@ -288,7 +275,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             if stood is not None:
                 await self._put_back(stood)
             return
-        # Where the old file is not aside any more, another driver has put it back since this one looked.
+        # If the old file is not aside any more, another driver has restored it since.
         if (stood is not None and not stood.is_directory) and (
             await self._replace_by_old(stood, target) or not await self._stands(target, file)
         ):
@@ -298,18 +285,18 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 await store.rename_file(target, source, identity=file.identity)
             except StoreExistsError:
                 if await self._stands(source, file):
-                    # Both names of a link: publishing, or taking back, got half way.
+                    # Both names of a link: publishing, or undoing, was interrupted.
                     raise
-                # A request of its task arrived a second time, late, and made another file there, which goes with it.
+                # A delayed duplicate request of its task created another file there, which is deleted with it.
                 await store.rename_file(target, source, replace=True, identity=file.identity)
         except (StoreExistsError, StoreNotFoundError):
-            # Or taken back by another driver; or it came with its directory, so there is no place to go back to.
+            # Or undone by another driver; or it came with its directory, so its source's directory is gone.
             await self._delete_ours(file, stood)
         except StorePreconditionError:
             return
         else:
             if not store.capabilities.conditional_rename and not await self._stands(source, file):
-                # Another writer put another file there since it was looked at.
+                # Another writer replaced the file after the look.
                 await store.rename_file(source, target)
                 return
         if stood is not None:
@@ -319,7 +306,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         return is_file_of(await status_or_none(self.context.store, path), file)
 
     async def _replace_by_old(self, stood: Fact, target: StorePath) -> bool:
-        """Puts the old file over the new one in one step, so that there is no moment with neither."""
+        """Renames the old file over the new one in one step, so that one of them exists at any moment."""
         store = self.context.store
         aside = self._superseded / f"{stood.aside:08d}"
         kept = await status_or_none(store, aside)
@@ -360,9 +347,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             await self._restore(aside, Fact(kind="superseded", path=SUCCESS, identity=identity))
 
     async def _put_old_success(self, identity: str | None) -> None:
-        """Puts the old marker where none exists, or over itself: a slow driver may be about to delete it.
+        """Puts the old marker where none exists, or over itself, since a slow driver may be about to delete it.
 
-        With one blank more where etags are made of content (S3), so that no delayed delete fits it.
+        It gets one more blank where etags are made of content (S3), so that no delayed delete matches it.
         """
         store, success = self.context.store, self.context.layout.success
         blank = b" " if store.capabilities.publishes_uploads else b""
@@ -376,12 +363,12 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             return
         able = CONDITIONAL_REPLACE.of(store)
         if able is not None:
-            # A slow driver may set it aside between the look and this: then it is to be put where none exists.
+            # A slow driver may set it aside between the look and this; then the next round creates it.
             kept = await store.read(success, limit=LIMITS["success"])
             await able.replace_file(success, kept + blank, seen=standing)
 
     async def _kept_success(self, path: StorePath) -> bytes | None:
-        """The content of an old marker; None if it does not exist, or only bars its name."""
+        """Returns the content of an old marker; None if it does not exist, or only bars its name."""
         try:
             data = await self.context.store.read(path, limit=LIMITS["success"])
         except StoreNotFoundError:
@@ -389,7 +376,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         return None if data == PLACE_TAKEN else data
 
     async def _restore(self, aside: StorePath, fact: Fact) -> None:
-        """Moves one thing back from the job's directory, replacing nothing."""
+        """Moves one file or directory back from the job's directory, replacing nothing."""
         store = self.context.store
         place = self.context.layout.target(fact.path)
         kept = await status_or_none(store, aside)
@@ -400,7 +387,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             if fact.is_directory:
                 await store.rename_directory(aside, place)
             else:
-                # A copy has an identity of its own.
+                # A copy has another identity.
                 renames = store.capabilities.atomic_file_rename
                 await move_file(store, aside, place, identity=fact.identity if renames else None)
 
@@ -409,9 +396,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 await move()
             except StoreNotFoundError:
                 if not await exists(store, aside):
-                    # Another driver put it back.
+                    # Another driver restored it.
                     return
-                # The directory it stood in was removed since.
+                # Its parent directory was removed meanwhile.
                 await store.make_directory(place.parent, parents=True)
                 await move()
         except StoreExistsError:
@@ -425,11 +412,11 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             if same:
                 await take_away(self.context, aside, self._superseded, identity=kept.identity)
             elif fact.path != SUCCESS:
-                # A `_SUCCESS` that exists there is another job's, and the one that counts.
+                # An existing `_SUCCESS` is another job's, and the one that counts.
                 self._kept_aside.append(fact.path)
 
     async def remove_directories(self, state: CommitState) -> None:
-        """Removes directories the job made, deepest first, where no other writer put anything into them."""
+        """Removes directories that the job created, deepest first, if they are empty."""
         directories = state.directories
         if not self.context.store.capabilities.directories:
             return

@@ -1,4 +1,4 @@
-"""RollBackUploads and RollBackBlocks: undo a job whose files were sent to the store."""
+"""Stages that roll back a job whose files were sent to the store."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from committer.stores.upload_ends import end_upload, finish_block_list, is_pendi
 
 
 class RollBackUploads(RollBack):
-    """Every record read, outcome, then undo: what is completed is deleted, on the condition that it still is the job's
-    file; the rest is aborted.
+    """The rollback of uploads: completed files are deleted on condition that they are still the job's; the rest is
+    aborted.
 
-    An upload that is gone can never be completed, however late the request: so each file fences itself, and no word is
-    needed that other drivers are dead. Nothing old was taken away yet (G13), so nothing but `_SUCCESS` comes back.
+    An aborted upload can never be completed, however late the request: so each file fences itself, and `force` is not
+    needed. No old file was deleted yet (G13), so only `_SUCCESS` is restored.
 
-    A request to delete the old `_SUCCESS` may arrive yet: one without answer, or of a driver that was paused. All it is
-    held to is an etag, which is made of the content and of how it was sent. So `_SUCCESS` comes back with the same
-    content, sent the other way, even if it still stands there.
+    A request to delete the old `_SUCCESS` may still arrive: a delayed one, or one of a paused driver. Its only
+    condition is an etag, which is made of the content and of the way it was sent. So `_SUCCESS` is written with the
+    same content, sent the other way, even if it still exists.
 
-    Cost: 2 calls a file that was published, 4 a file that was not, each 2 more of Hadoop's; some 20 for `_SUCCESS`.
+    Cost: 2 calls per published file, 4 per unpublished one, 2 more for each of Hadoop's; some 20 for `_SUCCESS`.
     """
 
     name = "job_stage_roll_back"
@@ -44,11 +44,11 @@ class RollBackUploads(RollBack):
         """Stamps prove which files are the job's."""
 
     async def put_back_late(self, state: CommitState) -> None:
-        """Puts `_SUCCESS` back, should this driver have taken it away after the job was rolled back by another."""
+        """Restores `_SUCCESS`, if this driver moved it after another driver had rolled the job back."""
         await self._put_back_success(state)
 
     async def undo(self, state: CommitState) -> None:
-        """Takes back what was published, ends what was not. Idempotent; only for a job that is rolled back."""
+        """Undoes what was published and aborts the rest. Idempotent; only for a job that is rolled back."""
         await run_workers(
             state.files,
             lambda file: looking_again(lambda: self._end(file)),
@@ -63,7 +63,7 @@ class RollBackUploads(RollBack):
         store, target = self.context.store, self.context.layout.target(file.destination)
         pends = False
         if not file.stamp:
-            # Hadoop stamps nothing. What stands there while the upload still pends is not the job's, however like it.
+            # Hadoop sets no stamp. A file that exists while the upload is pending is not the job's, however similar.
             alike = is_file_of(await status_or_none(store, target), file)
             pends = await is_pending(store, target, file.upload.id)
             if alike and pends:
@@ -72,14 +72,12 @@ class RollBackUploads(RollBack):
         if await self._deleted(file):
             return
         await end_upload(store, target, file.upload.id)
-        # Another driver may have completed it since it was looked at; from here on none can.
+        # Another driver may have completed it since the look; from here on none can.
         if not await self._deleted(file) and not (file.stamp or (file.identity and pends)):
             await self._refuse_to_guess(file)
 
     async def _refuse_to_guess(self, file: PlannedFile) -> None:
-        """Hadoop stamps nothing, and where parts are encrypted their etags may say nothing of the file's, which then is
-        not the one that was foreseen.
-        """
+        """Raises if a file of Hadoop's, without stamp, may be the job's: etags of encrypted parts prove nothing."""
         target = self.context.layout.target(file.destination)
         status = await status_or_none(self.context.store, target)
         if status is None or status.is_directory or status.size != file.size:
@@ -93,7 +91,7 @@ class RollBackUploads(RollBack):
         )
 
     async def _deleted(self, file: PlannedFile) -> bool:
-        """Deletes the file where it is the job's; whether it was."""
+        """Deletes the file if it is the job's; returns whether it was."""
         target = self.context.layout.target(file.destination)
         status = await status_or_none(self.context.store, target)
         if status is None or status.identity is None or not is_file_of(status, file):
@@ -101,22 +99,21 @@ class RollBackUploads(RollBack):
         try:
             await delete_seen(self.context.store, target, identity=status.identity)
         except StorePreconditionError:
-            # Another process replaced it since it was looked at.
+            # Another process has replaced it since the look.
             return True
         return True
 
 
 class RollBackBlocks(RollBackUploads):
-    """Every record read, outcome, then undo: what is published is deleted, on the condition that it still is the job's
-    file; the blocks of the rest are used up.
+    """The rollback of blocks: published files are deleted on condition that they are still the job's; other blocks
+    are used up.
 
-    No call drops blocks, and while they wait a late request makes a file of them. So a file that was not published yet
-    is published and deleted at once: the job was decided, and a reader who comes then sees what he would have seen had
-    it gone on. Nothing can come of a request that arrives later. Two kinds of files stay without this fence: one whose
-    name another file has, which keeps the late request out as long as it stands; and an empty one, which takes no
-    blocks.
+    No call drops blocks, and while they exist a delayed request can create a file of them. So an unpublished
+    file is published and deleted at once: the job was decided, so a reader may see the file for a moment, and
+    delayed requests have no effect afterwards. Two kinds of files lack this fence: one whose name another file
+    has, which refuses the delayed request as long as it exists; and an empty one, which uses no blocks.
 
-    Cost: 2 calls a file that was published, 4 a file that was not.
+    Cost: 2 calls per published file, 4 per unpublished one.
     """
 
     async def _end(self, file: PlannedFile) -> None:
@@ -131,5 +128,5 @@ class RollBackBlocks(RollBackUploads):
         await self._deleted(file)
 
     async def _restore(self, aside: StorePath, fact: Fact) -> None:
-        # An etag is never given twice here, so that a late request can delete only the `_SUCCESS` it was sent for.
+        # An etag is never given twice here, so a delayed request can delete only the `_SUCCESS` it was sent for.
         await RollBack._restore(self, aside, fact)

@@ -1,4 +1,4 @@
-"""SealTasks: puts what task attempts wrote out of reach of all that still writes by their paths."""
+"""The stage that moves task attempts' files out of reach of late writers."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ from committer.stores.directory_abilities import rename_known_directory
 
 
 class SealTasks(Stage[CommitState, None]):
-    """Renames what the winners wrote to where only drivers of this setup of the job's id look for it.
+    """The stage that renames what the winners wrote to where only drivers of this setup of the job's id look for it.
 
-    After that no write that goes by a path of a task attempt's directory, however late, comes to where files are
-    published from: what a listing finds there then is all that a rename of the directory can bring along. A file that
-    came before is in the listing.
+    After that no write by a path of a task attempt's directory, however late, reaches the place that files are
+    published from: a listing there shows all that a rename of the directory can bring along.
 
-    Where a late write is refused, all of `tasks` goes by one rename. It can only be this setup's: the directory that it
-    is renamed into goes with the setup. Where late writes are taken, they may have made that directory again, and a
-    late rename could take another job's tasks; so each attempt's directory goes by itself, which has a nonce in its
-    name.
+    Where delayed writes are refused, one rename moves all of `tasks`. It can only be this setup's, since the target's
+    parent goes with the setup. Elsewhere a delayed write may have created that parent again, and a delayed rename
+    could take another job's tasks; so each attempt's directory, which has a nonce in its name, is renamed singly.
 
-    Every driver runs it before it publishes, or takes back. A source that is gone was sealed before, or the job was
-    taken back, or is over: that shows where its files are looked for. One that stands beside what was sealed was made
-    by a late write since, and no driver looks there.
+    Every driver runs it before it publishes or rolls back. If a source is gone, it was sealed before, or the job was
+    rolled back or is over; the driver notices when it looks for the files. A source beside its sealed directory was
+    created by a delayed write, and no driver looks there.
 
     Preconditions: a decision that says that the job is sealed.
     Postconditions: no winner's file is where task attempts write.
-    Cost: one call; where late writes are taken one a winner, for which a recoverer reads the records.
+    Cost: one call; where delayed writes are possible one per winner, for which a recoverer reads the records.
     """
 
     name = "job_stage_seal_tasks"
@@ -55,7 +53,7 @@ async def seal_whole(context: StageContext) -> None:
     """Seals all task attempts of a job by one rename, where `is_sealed_whole`."""
     layout = context.layout
     await _rename(context, layout.recorded_tasks, layout.sealed)
-    # Where it went before where it was: a power loss in between must not leave it in neither place.
+    # The target's parent first: after a power loss the directory must not be in neither place.
     await sync_directories(context, [layout.drivers], missing_ok=True)
     await sync_directories(context, [layout.job_attempt_directory], missing_ok=True)
 
@@ -63,7 +61,7 @@ async def seal_whole(context: StageContext) -> None:
 async def _rename(context: StageContext, source: StorePath, sealed: StorePath) -> None:
     async def rename() -> None:
         try:
-            # What stands at the place of a task attempt's directory need not be known: it is put out of the way.
+            # What is at the place of a task attempt's directory does not matter: it is moved out of the way.
             await rename_known_directory(context.store, source, sealed)
         except (StoreNotFoundError, StoreExistsError):
             return
@@ -72,12 +70,12 @@ async def _rename(context: StageContext, source: StorePath, sealed: StorePath) -
 
 
 def is_sealed_whole(context: StageContext) -> bool:
-    """Whether all task attempts of a job are sealed by one rename; else each is by one of its own."""
+    """Whether one rename seals all task attempts of a job, instead of one rename each."""
     return context.store.capabilities.refuses_late_writes
 
 
 def sealed_layout(context: StageContext) -> JobLayout:
-    """The layout of a job whose decision says that it is sealed."""
+    """Returns the layout of a job whose decision says that it is sealed."""
     layout = context.layout
-    # One by one they go to `superseded`, which setup made, and which a rollback puts out of reach of late renames.
+    # Singly sealed attempts go to `superseded`, which setup created, and which a rollback fences against late renames.
     return layout.with_tasks_in(layout.sealed if is_sealed_whole(context) else layout.superseded)
