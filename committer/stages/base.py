@@ -49,7 +49,7 @@ Out = TypeVar("Out")
 
 @dataclass(slots=True)
 class RecordRef:
-    """A record to load. A listing gives no `digest`, a message may carry the bytes `inline`; `length` is 0 if unknown."""
+    """A record to load; a listing gives no `digest`, a message may carry its bytes `inline`; `length` 0 is unknown."""
 
     record: str
     digest: str | None = None
@@ -119,10 +119,7 @@ class RecordForms(ABC):
 
     @abstractmethod
     def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-        """Yields the uploads, by path and id, that such a place or a task's record names.
-
-        It skips, with a warning, damaged parts and uploads neither below the destination nor below a root (G10).
-        """
+        """Yields the uploads, by path and id, in such a place or record; skips, with a warning, others' (G10)."""
 
     @abstractmethod
     def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:

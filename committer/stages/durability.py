@@ -35,10 +35,8 @@ async def sync_directories(
 
 
 async def missing_directories(context: StageContext, directory: StorePath) -> list[StorePath]:
-    """Returns those of a directory and its parents that do not exist, deepest first; empty without durability.
-
-    The caller that creates them must sync the parent of each. One call per missing directory and one more.
-    """
+    """Returns those of a directory and its parents that do not exist, deepest first; empty without durability."""
+    # The caller that creates them must sync the parent of each. One call per missing directory and one more.
     missing: list[StorePath] = []
     if not context.durable:
         return missing

@@ -118,10 +118,7 @@ class ReadFacts(NamedTuple):
 
 
 async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
-    """Reads and checks every fact of a decision: one call per side file.
-
-    Raises `RecordError` if a side file does not match the decision, `StoreNotFoundError` if it is missing.
-    """
+    """Reads and checks every fact of a decision (`RecordError`, `StoreNotFoundError` by side files): one call each."""
     found: dict[str, list[Fact]] = {}
     old: dict[str, int] = {}
     of_directories: dict[str, int] = {}
@@ -211,11 +208,8 @@ def are_plain(names: list[str]) -> bool:
 
 
 def contained(context: StageContext, facts: list[Fact], source: StorePath) -> list[Fact]:
-    """Returns the facts, or raises `RecordError` if one lies outside the destination and the given roots, or in a
-    job's directory.
-
-    A driver acts on every fact, so a forged one must not lead it elsewhere (G10).
-    """
+    """Returns the facts, or raises `RecordError` if one is outside the destination and the given roots."""
+    # A driver acts on every fact, so a forged one must lead it neither elsewhere nor into a job's directory (G10).
     if not facts or are_plain([fact.path for fact in facts]):
         return facts
     for fact in facts:

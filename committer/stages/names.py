@@ -98,10 +98,8 @@ def is_absolute(name: str) -> bool:
 
 
 def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:
-    """Returns the working directory of a job that a path found below `above` is or lies in; None if there is none.
-
-    A `_temporary` without job directories is a remnant of finished jobs, perhaps with entries or a report.
-    """
+    """Returns the working directory of a job that a path found below `above` is or lies in, or None."""
+    # A `_temporary` without job directories is a remnant of finished jobs, perhaps with entries or a report.
     name = status.path.relative_to(above)
     if not working_directory_in(name):
         return None

@@ -63,10 +63,8 @@ class TaskOutput:
 
 
 def oldest_first(files: Iterable[WrittenFile], begun: Iterable[tuple[StorePath, str]]) -> list[WrittenFile]:
-    """Sorts uploads by their position in `begun`; other files keep their order, that of their closing.
-
-    An abort by another process aborts the uploads that exist by then. If the attempt goes on and commits, its
-    oldest upload is among them, and a job commit checks that one (`LoadRecords`).
-    """
+    """Sorts uploads by their position in `begun`; other files keep their order, that of their closing."""
+    # An abort by another process aborts the uploads that exist by then. If the attempt goes on and commits,
+    # its oldest upload is among them, and a job commit checks that one (`LoadRecords`).
     order = {upload_id: number for number, (_path, upload_id) in enumerate(begun)}
     return sorted(files, key=lambda file: 0 if file.upload is None else order[file.upload.id])

@@ -29,10 +29,9 @@ async def end_uploads(context: StageContext, uploads: Iterable[tuple[StorePath, 
 
 
 async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-    """Yields the uploads, by path and id, that the list of one run names: one listing, and a read for each part.
-
-    Damaged parts and uploads outside the destination and the roots (G10) are skipped with a warning and stay pending.
-    """
+    """Yields the uploads, by path and id, that the list of one run names: one listing, and a read for each part."""
+    # Damaged parts and uploads outside the destination and the roots (G10) are skipped with a warning and
+    # stay pending.
     async for part in parts_of_list(context, run):
         for upload in contained(context, run, part):
             yield context.layout.target(upload.name), upload.id

@@ -17,8 +17,8 @@ from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import status_or_none
 
 Kind = Literal["summary", "marker", "sink log", "table"]
-"""How a job treats the metadata. Each job removes a ``summary`` of files that it changes. Only an overwrite of the whole
-destination removes a ``marker`` or ``sink log``; a sink log refuses other jobs. A ``table`` refuses every job.
+"""How a job treats the metadata: every job removes a ``summary`` of files that it changes; an overwrite of the
+whole destination also a ``marker`` and a ``sink log``; a sink log refuses other jobs, a ``table`` refuses all.
 """
 
 _LISTED: Final = 1000
@@ -26,12 +26,7 @@ _WILD: Final = re.compile(r"[*?[]")
 
 
 class Mark(NamedTuple):
-    """A known name of another writer's metadata, a row of the table.
-
-    Attributes:
-        name: With wildcards ``*`` and ``?``; a directory's ends with a slash.
-        proof: Patterns of file names; unless empty, the row holds only if the directory contains a match.
-    """
+    """A row of the table: a name, or pattern, and patterns of file names one of which must be in the directory."""
 
     name: str
     kind: Kind
@@ -97,13 +92,7 @@ def is_replaced(child: FileStatus) -> bool:
 
 @dataclass(slots=True)
 class RootView:
-    """Contents of a destination, as far as they decide whether a job may write there.
-
-    Attributes:
-        used: Whether it contains anything but working directories of jobs.
-        visible: Whether it contains any name that is not hidden.
-        marks: Other writers' metadata: the row of the table, and the entry.
-    """
+    """Contents of a destination: whether it has anything but jobs' directories, and visible names; others' marks."""
 
     used: bool = False
     visible: bool = False
@@ -115,11 +104,8 @@ class RootView:
 
 
 async def look_at_root(store: Store, destination: StorePath) -> RootView:
-    """Lists the first thousand children of a destination, and looks up the names of the table if there are more.
-
-    One listing, one for each directory that may belong to a table, and with more children one call per name of
-    the table. Raises the errors of `Store.list`.
-    """
+    """Lists the first thousand children of a destination, and looks up the names of the table if there are more."""
+    # One listing, one for each directory that may belong to a table, and with more children one call per name.
     view, marks, count = RootView(), list[tuple[Mark, FileStatus]](), 0
     async for child in store.list(destination):
         name = child.path.name
@@ -139,11 +125,9 @@ async def look_at_root(store: Store, destination: StorePath) -> RootView:
 
 
 async def first_data(store: Store, directory: StorePath, *, hidden: bool = False) -> StorePath | None:
-    """Finds a name in a directory that a job must not add to; hidden names count only with `hidden`.
-
-    Jobs' directories never count; nor, without real directories, other tools' directory markers (``name_$folder$``,
-    or an object that ends in a slash). One listing; with markers alone, one for each of their directories.
-    """
+    """Finds a name in a directory that a job must not add to; hidden names count only with `hidden`."""
+    # Jobs' directories never count; nor, without real directories, other tools' directory markers (``name_$folder$``,
+    # or an object that ends in a slash). One listing; with markers alone, one for each of their directories.
     below: list[StorePath] = []
     try:
         async for child in store.list(directory):

@@ -363,12 +363,7 @@ _MOST_CHANGED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class TargetsRequest:
-    """Input of `FindTargets`.
-
-    Attributes:
-        listed: Directories, by folded name, that were listed for old files and passed to `in_the_way`.
-        places: The first free place aside.
-    """
+    """Input of `FindTargets`: `in_the_way` has the `listed` directories (folded); `places`: the first free one."""
 
     loaded: LoadedRecords
     files: PlannedFiles

@@ -60,15 +60,9 @@ class Superseded:
     async def add(
         self, names: list[str], statuses: list[FileStatus], *, plain: bool = False, replaces: bool = True
     ) -> None:
-        """Adds old files; a link to a directory counts as a file. Names that are no UTF-8 go to `unnameable` or
-        `refused`.
-
-        Args:
-            names: Names of files.
-            statuses: Their statuses.
-            plain: Whether the names pass `are_plain`, none is a directory, and all are in one directory.
-            replaces: Whether these are data files; False for other writers' summaries, which exclude no other job.
-        """
+        """Adds old files; a link to a directory counts as a file. Names that are not UTF-8 are only reported."""
+        # `plain`: the names pass `are_plain`, none is a directory, and all are in one directory. `replaces`:
+        # they are data files; other writers' summaries exclude no other job.
         if not names:
             return
         self.any = self.any or replaces

@@ -24,12 +24,10 @@ _MAY_EXPIRE_S: Final = 6 * 24 * 3600.0
 
 
 async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> list[str]:
-    """Returns a sentence for each record whose task attempt was aborted: one call per record.
-
-    An attempt that goes on after its abort commits files that are gone, which would show only half way through
-    publishing. Its first file is its oldest, and every abort deletes that one first. No call for a committer
-    with `visible_early`; there each file is checked.
-    """
+    """Returns a sentence for each record whose task attempt was aborted: one call per record."""
+    # An attempt that goes on after its abort commits files that are gone, which would show only half way
+    # through publishing. Its first file is its oldest, and every abort deletes that one first. No call for a
+    # committer with `visible_early`; there each file is checked.
     if context.forms.visible_early:
         return []
 
@@ -48,11 +46,9 @@ async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> l
 
 
 async def look_at_blocks(context: StageContext, files: PlannedFiles) -> list[str]:
-    """Returns a sentence for each file whose blocks are gone and whose destination exists: one call each.
-
-    A writer that created that file since then dropped the blocks. After the decision this would leave a job
-    that has replaced other files already and cannot roll back.
-    """
+    """Returns a sentence for each file whose blocks are gone and whose destination exists: one call each."""
+    # A writer that created that file since then dropped the blocks. After the decision this would leave a job
+    # that has replaced other files already and cannot roll back.
     if not context.store.capabilities.block_lists:
         return []
     problems: list[str] = []

@@ -95,10 +95,8 @@ class CommitState:
 
 
 def is_forward_only(context: StageContext, state: CommitState) -> bool:
-    """Whether a rollback is impossible: tasks replaced files, or the store cannot keep what is replaced.
-
-    An old file is kept by a hard link, a directory by a rename.
-    """
+    """Whether a rollback is impossible: tasks replaced files, or the store cannot keep what is replaced."""
+    # An old file is kept by a hard link, a directory by a rename.
     can, targets = context.store.capabilities, state.targets
     return (
         context.forms.forward_only
@@ -109,10 +107,7 @@ def is_forward_only(context: StageContext, state: CommitState) -> bool:
 
 
 async def other_end(context: StageContext, *, forward_only: bool) -> str:
-    """Returns a sentence about how to end a decided job that cannot be finished: roll back, unless that fails, too.
-
-    At most 3 calls.
-    """
+    """Returns a sentence about how to end a decided job that cannot be finished: at most 3 calls."""
     layout, renames = context.layout, context.store.capabilities.atomic_directory_rename
     try:
         reversible = not renames or await exists(context.store, layout.tasks) or await is_fenced(context)
@@ -172,10 +167,7 @@ def decision_is_gone(context: StageContext) -> JobNotFoundError:
 
 
 def check_still_decided(context: StageContext, decision: DecisionHead | None, expected: Decision) -> None:
-    """Checks that the decision on the store is the expected one.
-
-    Raises `JobNotFoundError` if it is gone, `JobStateError` if it is another, which no driver of this engine writes.
-    """
+    """Raises `JobNotFoundError` if the decision is gone, `JobStateError` if it is not the expected one."""
     if decision is None:
         raise decision_is_gone(context)
     if decision.driver != expected.driver or decision.decision != expected.decision:

@@ -47,18 +47,14 @@ class DecisionContent:
     """Content of a commit decision.
 
     Attributes:
-        files: Number of files.
-        size: Bytes.
         directories: Number of directories to create.
         facts: Facts of other kinds than the following.
         superseded: Old files.
         identities: Identities of sources, in the order of the files.
         targets: What exists at files' destinations, in the order of the files.
-        success: The existing `_SUCCESS`.
         replacing: Whether old files are removed.
         was_empty: Whether the destination contained nothing visible.
         first_plan_file: The first free number for a side file.
-        statistics: Sum of the records' statistics.
         roots: The roots that are written to; a driver that finishes the job must give them.
     """
 
@@ -180,13 +176,9 @@ class DecideCommit(Stage[DecisionContent, Decided]):
 async def create_decision(context: StageContext, decision: Decision) -> Decision:
     """Creates a decision, or returns the existing one.
 
-    Where the job's directory can outlast its setup record, the driver reads that afterwards, and deletes a
-    decision about a job that was removed meanwhile.
-
-    Raises:
-        JobNotFoundError: The job was removed.
-        OutcomeUnknownError: A decision, this one or another driver's, may exist and could not be read, or may
-            not survive a power loss. Nothing was published or deleted.
+    Where the job's directory can outlast its setup record, the driver reads that afterwards, and deletes a decision
+    about a job that was removed meanwhile. Raises `JobNotFoundError` if the job was removed; `OutcomeUnknownError` if
+    a decision may exist and could not be read, or may not survive a power loss: nothing was published or deleted.
     """
     layout, store = context.layout, context.store
     wanted = encode_record(decision)

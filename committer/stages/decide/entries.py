@@ -43,10 +43,7 @@ MOST_NAMES: Final = 10_000
 
 
 class Scope(NamedTuple):
-    """Directories that a job writes to, and subtrees that it replaces or requires to be empty.
-
-    Names are relative to the destination, which is ``""``, or absolute.
-    """
+    """Directories that a job writes to, and subtrees that it replaces or needs empty; relative (``""``) or absolute."""
 
     writes: tuple[str, ...]
     replaces: tuple[str, ...] = ()
@@ -66,11 +63,9 @@ _TOPS: Final = frozenset(("", "/"))
 
 
 def scope_of(config: CommitterConfig, written: Iterable[str], folding: NameFolding) -> Scope:
-    """Returns the scope of a job that writes into `written`.
-
-    A job without files may still write `_SUCCESS`, so it counts as writing into the destination. A job that refuses
-    used directories counts as replacing them: no other job may fill them between its check and its decision.
-    """
+    """Returns the scope of a job that writes into `written`."""
+    # A job without files may still write `_SUCCESS`, so it counts as writing into the destination. A job that refuses
+    # used directories counts as replacing them: no other job may fill them between its check and its decision.
     given = sorted(written)
     names = given or [""]
     replaces = list[str]()
@@ -149,10 +144,7 @@ class Listed(NamedTuple):
 
 
 async def create_entry(context: StageContext, scope: Scope) -> None:
-    """Creates this driver's entry: one call; 2 more if the directory of all entries is missing.
-
-    Raises `StoreNotFoundError` if the job's directory vanished, or other jobs kept removing the directory of entries.
-    """
+    """Creates this driver's entry, or raises `StoreNotFoundError` if the job vanished: one call, sometimes 3."""
     layout, store = context.layout, context.store
     path = layout.entry(context.driver, replaces=bool(scope.replaces))
     entry = Entry(
@@ -184,14 +176,9 @@ async def make_directory_of_entries(context: StageContext) -> None:
 
 
 async def refuse_neighbours(context: StageContext, scope: Scope) -> None:
-    """Refuses to commit beside another live job whose scope meets this one: one listing.
-
-    One call more for each entry that may meet, 3 for one that does.
-
-    Raises:
-        DestinationBusyError: It names the owners.
-        StoreNotFoundError: This driver's entry is gone: another process deleted all of `_temporary`.
-    """
+    """Raises `DestinationBusyError` if the scope of another live job meets this one: one listing."""
+    # One call more for each entry that may meet, 3 for one that does. A `StoreNotFoundError` means that this
+    # driver's entry is gone: another process deleted all of `_temporary`.
     layout, store = context.layout, context.store
     own, others = layout.entry(context.driver, replaces=bool(scope.replaces)), list[Listed]()
     found = False
@@ -271,11 +258,9 @@ async def withdraw_entry(context: StageContext) -> None:
 
 
 async def drop_entries(context: StageContext) -> None:
-    """Deletes the entries of a job that is over, and the directory of all entries if it is empty.
-
-    One call per entry; for a driver that created none, one listing, and 2 to 4 calls for each entry of another
-    setup of the id. One more where directories are real.
-    """
+    """Deletes the entries of a job that is over, and the directory of all entries if it is empty."""
+    # One call per entry; for a driver that created none, one listing, and 2 to 4 calls for each entry of
+    # another setup of the id. One more where directories are real.
     layout, store = context.layout, context.store
     paths = set(context.entries)
     if not paths:
@@ -295,11 +280,9 @@ async def drop_entries(context: StageContext) -> None:
 async def remove_orphans(
     store: Store, layout_of: Callable[[str, str], JobLayout], *, before: float, job_id: str | None = None
 ) -> None:
-    """Deletes entries older than `before` (store's clock, seconds since the epoch) whose jobs are gone: one listing.
-
-    With `job_id` it deletes those of that job instead, of any age. Up to 3 calls per entry. An entry that could not
-    be deleted stays for the next cleanup and blocks no job.
-    """
+    """Deletes entries older than `before` (store's clock, seconds since the epoch) whose jobs are gone: one listing."""
+    # With `job_id` it deletes those of that job instead, of any age. Up to 3 calls per entry. An entry that
+    # could not be deleted stays for the next cleanup and blocks no job.
     layout = layout_of("-", "")
     with suppress(StoreError):
         async for listed in _listed(store, layout):
@@ -344,11 +327,9 @@ async def _is_orphan(store: Store, layout: JobLayout) -> bool:
 
 
 async def _is_live(store: Store, layout: JobLayout) -> bool:
-    """Whether a job can still decide, publish or write `_SUCCESS`: its setup record exists, and no decision to abort.
-
-    One to 3 calls. The setup record is read last: the decision of a removed job proves nothing. A driver that read
-    `setup` before its deletion can rename what it has in `work`, so the job is live while `work` exists.
-    """
+    """Whether a job can still decide, publish or write `_SUCCESS`: it has a setup record and no decision to abort."""
+    # One to 3 calls. The setup record is read last: the decision of a removed job proves nothing. A driver that read
+    # `setup` before its deletion can rename what it has in `work`, so the job is live while `work` exists.
     try:
         found = await look_at_job(store, layout)
         decision = await read_record(store, layout.decision, DecisionHead) if found.decided else None

@@ -20,12 +20,7 @@ _REASON: Final = 10_000
 
 
 class Ended(NamedTuple):
-    """The end of a job.
-
-    Attributes:
-        outcome: The outcome that `EndJob` wrote, or another driver's.
-        alone: Whether no other job committed meanwhile into a destination that was empty; None if not checked.
-    """
+    """The outcome on the store; `alone`: no other job committed into the empty destination (None if not checked)."""
 
     outcome: JobOutcome
     alone: bool | None = None

@@ -109,10 +109,8 @@ def list_named(uri: str, job_id: str, destination: StorePath, directory: str) ->
 async def read_parts(
     store: Store, first: StorePath, decode: Callable[[bytes, FileListFormat, str], list[T]]
 ) -> AsyncIterator[list[T]]:
-    """Yields the files of a list, a part at a time: one call each. `decode` is `decode_part` or `decode_names`.
-
-    Raises `StoreNotFoundError` if there is no list, `RecordError` if a part is missing or damaged.
-    """
+    """Yields the files of a list, a part at a time: one call each."""
+    # `StoreNotFoundError` means that there is no list, `RecordError` that a part is missing or damaged.
     form = cast("FileListFormat", first.name.rpartition(".")[2])
     number, last = 0, False
     while not last:

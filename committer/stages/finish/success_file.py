@@ -132,12 +132,10 @@ def success_data(
     more: Mapping[str, str] | None = None,
     committed_at: str = "",
 ) -> SuccessData:
-    """Builds the content of `_SUCCESS` and of the summary report, in the form of Hadoop's committer of that name.
-
-    It has the time of the outcome, if known, whichever driver writes it, which tells two markers apart. S3A's
-    form differs from the manifest committer's: files as bare absolute paths, the date as Java prints it, and
-    its filesystem's counts among the metrics.
-    """
+    """Builds the content of `_SUCCESS` and of the summary report, in the form of Hadoop's committer of that name."""
+    # It has the time of the outcome, if known, whichever driver writes it, which tells two markers apart.
+    # S3A's form differs from the manifest committer's: files as bare absolute paths, the date as Java prints
+    # it, and its filesystem's counts among the metrics.
     now = _moment(committed_at) or context.runtime.now()
     like_s3a = context.forms.like_s3a
     statistics = context.statistics.snapshot()

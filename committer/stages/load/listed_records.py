@@ -33,11 +33,9 @@ def aborted_attempt(layout: JobLayout, name: str) -> str:
 
 
 async def list_manifests(context: StageContext) -> list[RecordRef]:
-    """Lists the records by name, or raises `JobNotFoundError` if their directory is missing; one call per page.
-
-    Other names are skipped. A task that commits later may replace a listed record, so a job commit copies what
-    it reads.
-    """
+    """Lists the records by name, or raises `JobNotFoundError` if their directory is missing; one call per page."""
+    # Other names are skipped. A task that commits later may replace a listed record, so a job commit copies
+    # what it reads.
     layout = context.layout
     directory = layout.manifests
     store = context.holding(directory)

@@ -67,8 +67,6 @@ class LoadedRecords:
 
     Attributes:
         winners: One per record, in the order of their names.
-        files: Number of file entries.
-        size: Total bytes.
         entries: Every entry in the order of the winners, or None if there are too many to keep in memory.
         on_disk: Entries on the driver's disk if `entries` is None; a new owner takes it, as `close` frees it.
         parts: Number of parts of the uploads in `entries`.
@@ -84,7 +82,6 @@ class LoadedRecords:
         unstorable: Sentences about destinations that the store cannot hold.
         repeats: Destinations by folded name, for the search for duplicates.
         statistics: The tasks' statistics, added to the job's only when these records count: a commit may load twice.
-        side_files: Number of side files with copies of records.
     """
 
     winners: list[Winner] = field(default_factory=list)
@@ -312,11 +309,9 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 self._moved.set()
 
     def _are_too_many(self, entries: int) -> bool:
-        """Whether the job's entries will be too many for memory.
-
-        It extrapolates, since memory that has held a hundred thousand entries is hardly ever given back to the
-        system.
-        """
+        """Whether the job's entries will be too many for memory."""
+        # It extrapolates, since memory that has held a hundred thousand entries is hardly ever given back to
+        # the system.
         if entries <= ENTRIES_IN_MEMORY * _FORESEEN_FROM:
             return False
         foreseen = entries * self._all_bytes // (self._kept_bytes or 1)

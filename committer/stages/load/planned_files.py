@@ -132,10 +132,7 @@ _AT_ONCE: Final = 1_000
 
 
 class LinkedSources:
-    """A check that refuses records with a source behind a link: its rename would move what is not the job's (G10).
-
-    No call on stores without links, else one per thousand source directories.
-    """
+    """A check that refuses sources behind links, which are not the job's (G10): one call per thousand directories."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
@@ -296,7 +293,6 @@ class PlannedFiles:
         return self._entries
 
     async def __aiter__(self) -> AsyncIterator[PlannedFile]:
-        """Yields every file; `batches` is cheaper for all of them."""
         async for batch in self.batches():
             for file in batch:
                 yield file
@@ -341,7 +337,6 @@ class PlannedFiles:
     async def _restore(
         self, first: int, winners: list[Winner], found: dict[int, KeptEntries], linked: LinkedSources
     ) -> dict[int, list[PlannedFile]]:
-        """Returns the files of a batch of records that are on disk."""
         restored: dict[int, list[PlannedFile]] = {}
         turn = 0
         for number, kept in found.items():
@@ -365,10 +360,7 @@ class PlannedFiles:
         linked: LinkedSources,
         copies: dict[str, bytes],
     ) -> None:
-        """Reads those of a batch of records whose files are not in `decoded`.
-
-        `copies` holds the side files that the previous batch read; this one replaces them with its own.
-        """
+        """Reads those of a batch of records whose files are not in `decoded`; replaces the side files in `copies`."""
         wanted = {winners[number].record for number in range(len(winners)) if number not in decoded}
         for record in copies.keys() - wanted:
             del copies[record]

@@ -25,7 +25,6 @@ class Promotion:
         directory: Relative to the destination; absent there.
         owner: The name of the task attempt's directory that contains it.
         saves: Store calls saved, compared with file by file.
-        count: Files in it and below it.
         directories: Itself and those below it, relative to the destination.
         files: Its files by relative name, all of one record; set only while it is being published.
     """
@@ -44,11 +43,9 @@ class Promotion:
 
 
 def may_promote(context: StageContext) -> bool:
-    """Whether this job may rename whole directories.
-
-    Renames must be atomic, no delayed write may reach them, and the caller must have requested it or the store
-    must be able to tell that the result is the same.
-    """
+    """Whether this job may rename whole directories."""
+    # Renames must be atomic, no delayed write may reach them, and the caller must have requested it or the
+    # store must be able to tell that the result is the same.
     store, layout, wanted = context.store, context.layout, context.config.promote_directories
     can_rename = store.capabilities.atomic_directory_rename and (layout.can_be_sealed or layout.is_out_of_reach)
     able = wanted or (wanted is None and DIRECTORY_RIGHTS.of(store) is not None)
@@ -56,11 +53,9 @@ def may_promote(context: StageContext) -> bool:
 
 
 def note_owners(owners: dict[str, str], sources: list[str], destinations: list[str], counts: Collection[str]) -> None:
-    """Updates, for the directories `counts` that a record's files go into, which task attempt owns each.
-
-    `owners` maps a directory to the one attempt whose directory contains all its files, under their final
-    names; else to the empty string.
-    """
+    """Updates, for the directories `counts` that a record's files go into, which task attempt owns each."""
+    # `owners` maps a directory to the one attempt whose directory contains all its files, under their final
+    # names; else to the empty string.
     if not sources:
         return
     owner = sources[0].partition("/")[0]
@@ -83,20 +78,10 @@ async def find_promotions(
     left_out: AbstractSet[str] = frozenset(),
     listed_together: bool = False,
 ) -> list[Promotion]:
-    """Finds the topmost absent directories whose files all come from one task attempt, from the same place in it.
-
-    One attempt means one record, so a promotion's files are found together when that is read again. Some 7
-    microseconds per directory, a thousand at a time: a job may have millions.
-
-    Args:
-        owners: As `note_owners` collects them.
-        written: Number of files per directory.
-        directories: Every directory of the job; one without files keeps its parents from being promoted, since
-            a rename would not create it.
-        absent: Those that do not exist at the destination.
-        left_out: Task attempts' directories from which nothing is promoted.
-        listed_together: Whether no directory costs a listing of its own.
-    """
+    """Finds the topmost absent directories whose files all come from one task attempt, from the same place in it."""
+    # One attempt means one record, so a promotion's files are found together when that is read again. Some 7
+    # microseconds per directory, a thousand at a time: a job may have millions. One in `directories` without
+    # files keeps its parents from being promoted, since a rename would not create it.
     if not absent:
         return []
     levels = await _by_depth(owners, directories)
@@ -118,7 +103,6 @@ async def find_promotions(
 
 
 def _parent(directory: str) -> str | None:
-    """Returns the parent directory; None at the top."""
     above, slash, _name = directory.rpartition("/")
     return above if slash else None
 
@@ -147,12 +131,10 @@ async def _rolled_up(
     left_out: AbstractSet[str],
     listings: int,
 ) -> tuple[dict[str, str], dict[str, int]]:
-    """Returns, for each directory, the owner of everything in and below it, and the calls that one rename of it saves.
-
-    The owner is empty if there are several, or if a directory contains nothing, which a rename would not create. The
-    calls saved, before the rename itself: one per file, one per leaf directory (which creates it), less `listings`
-    for each directory.
-    """
+    """Returns, by directory, the owner of everything in and below it, and the calls that one rename of it saves."""
+    # The owner is empty if there are several, or if a directory contains nothing, which a rename would not
+    # create. The calls saved, before the rename itself: one per file, one per leaf directory (which creates
+    # it), less `listings` for each directory.
     trees: dict[str, str] = {}
     weights: dict[str, int] = {}
     async for owned in portions(owners.items()):

@@ -29,11 +29,7 @@ MOST_NAMED = 20
 
 
 def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) -> list[RecordRef]:
-    """Returns the records that messages name: exactly these win.
-
-    Raises `RecordError` if a message is of another job, or names a record outside the job's directory, or a
-    task twice.
-    """
+    """Returns the records that messages name, exactly those that win; raises `RecordError` for a wrong message."""
     layout = context.layout
     refs: list[RecordRef] = []
     seen: dict[int, TaskCommit] = {}
@@ -90,11 +86,8 @@ def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
 
 
 async def check_attempt_records(context: StageContext, refs: list[RecordRef]) -> None:
-    """Checks that the records named by messages exist, even if the messages carry them: one listing.
-
-    A driver that finishes the job later has only the records, and an aborted attempt has deleted its own.
-    Raises `TaskError` if one is gone, `JobNotFoundError` if their directory is.
-    """
+    """Raises `TaskError` if a record named by messages is gone, even if its message carries it: one listing."""
+    # A driver that finishes the job later has only the records, and an aborted attempt has deleted its own.
     layout, store = context.layout, context.store
     try:
         standing = {child.path.name async for child in store.list(layout.attempts)}
@@ -150,12 +143,9 @@ class CommittedAttempt:
 async def one_attempt_a_task(context: StageContext, tasks: int) -> list[CommittedAttempt]:
     """Returns the committed attempt of each task (numbered from 0) if each has exactly one: two listings.
 
-    A task that began and whose number is too high shows that the caller counted too few.
-
-    Raises:
-        TaskCommitsRequiredError: Several attempts of a task committed, so only the engine that ran them knows which
-            wins; or a record is none of this job's attempts.
-        TaskMissingError: A task has no committed attempt, or a task committed, or began, that the job does not have.
+    Raises `TaskCommitsRequiredError` if several attempts of a task committed, since only the engine that ran
+    them knows which wins; `TaskMissingError` if a task has none, or one committed, or began, whose number is
+    too high: then the caller counted too few.
     """
     found: dict[int, list[CommittedAttempt]] = {}
     strange: list[str] = []

@@ -67,11 +67,8 @@ def leaves(directories: list[str]) -> list[str]:
 
 
 async def make_missing(context: StageContext, destination: str, made: list[StorePath]) -> None:
-    """Creates the directory of a file's destination if it is missing: a status per directory, and one call.
-
-    Adds the missing directories to `made`, deepest first, before it creates them. Raises `TargetExistsError` if
-    a file is in the way.
-    """
+    """Creates the directory of a file's destination if it is missing: a status per directory, and one call."""
+    # Adds the missing directories to `made`, deepest first, before it creates them.
     store = context.store
     needed = missing = context.layout.target(destination).parent
     while missing != missing.parent and not await _is_directory(store, missing):

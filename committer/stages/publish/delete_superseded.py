@@ -59,10 +59,8 @@ class DeleteSuperseded(Stage[Facts, None]):
         await run_workers(range(0, len(facts), most), delete, workers=_CALLS_AT_ONCE, operation=self.name)
 
     async def _delete_together(self, facts: Sequence[Fact], able: SupportsConditionalBatchDelete) -> Sequence[Fact]:
-        """Deletes files in one call; returns those that it did not, or may not have, deleted.
-
-        A refusal is not interpreted here: some services answer for a missing file as for a changed one.
-        """
+        """Deletes files in one call; returns those that it did not, or may not have, deleted."""
+        # A refusal is not interpreted here: some services answer for a missing file as for a changed one.
         identities: dict[StorePath, str] = {}
         by_path: dict[StorePath, Fact] = {}
         for fact in facts:

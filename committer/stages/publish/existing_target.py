@@ -23,11 +23,8 @@ class ExistingTargets:
         self._operation = operation
 
     def may_replace(self, file: PlannedFile, standing: FileStatus) -> bool:
-        """Whether the job replaces an existing file: it must replace, and the decision must have recorded the file.
-
-        A rollback could not restore a file that came after the decision, so only a job that cannot roll back replaces
-        it.
-        """
+        """Whether the job replaces an existing file: it must replace, and the decision must have recorded the file."""
+        # A rollback could not restore a file that came later, so only a job that cannot roll back replaces one.
         fact = file.stood
         recorded = fact is not None and is_recorded(standing, fact)
         allowed = recorded or (self._replaces and self.forward_only)

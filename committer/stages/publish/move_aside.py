@@ -59,11 +59,9 @@ class NotGivenBackError(OutcomeUnknownError):
 
 
 async def take_away(context: StageContext, path: StorePath, into: StorePath, *, identity: str | None) -> bool:
-    """Moves a file, if it has the identity, into a directory of the job that its end removes; returns whether it did.
-
-    A delete knows only a name: a stale driver may send it when its job is long over and another job has written a
-    file there. The rename fails once the job's directory is gone. Raises as `move_away`.
-    """
+    """Moves a file, if it has the identity, into a directory that the job's end removes, as `move_away`."""
+    # A delete knows only a name: a stale driver may send it when its job is long over and another job has
+    # written a file there. The rename fails once the job's directory is gone.
     return await move_away(context, path, taken_place(context, into), identity=identity)
 
 
@@ -109,12 +107,9 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
 
 
 async def give_back(store: Store, place: StorePath, path: StorePath) -> None:
-    """Moves another job's file back to its name: 2 calls, at most 10 if responses are lost.
-
-    Raises:
-        StoreExistsError: A third file has its name by now; the file in `place` goes with this job's directory.
-        NotGivenBackError: It could not be moved back.
-    """
+    """Moves another job's file back to its name: 2 calls, at most 10 if responses are lost."""
+    # `StoreExistsError` means that a third file has its name by now; then the one in `place` goes with this
+    # job's directory.
 
     async def move() -> None:
         # Unless an earlier try or another driver of the job moved it.
@@ -139,19 +134,14 @@ def is_not_given_back(error: CommitterError) -> bool:
 
 
 def is_told(store: Store) -> bool:
-    """Whether the store checks the identity of what it moves, so that a delayed request moves no other file.
-
-    A store without renames copies, and deletes on condition.
-    """
+    """Whether the store checks the identity of what it moves, so that a delayed request moves no other file."""
+    # A store without renames copies, and deletes on condition.
     can = store.capabilities
     return can.conditional_rename or not can.atomic_file_rename
 
 
 async def is_barred(store: Store, place: StorePath) -> bool:
-    """Makes a move without response fail if it is still under way, by a file at its target; False if it took effect.
-
-    1 call; 2 if it took effect.
-    """
+    """Creates a file at the target of a move without response, so that it fails; returns False if it took effect."""
     try:
         return await create_exclusively(store, place, _NOTHING) == _NOTHING
     except StoreNotFoundError:

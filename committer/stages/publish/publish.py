@@ -52,13 +52,11 @@ _WORTH_A_COUNT = 2
 async def counted_files(
     context: StageContext, store: SupportsTreeCounts, files: list[PlannedFile], *, operation: str
 ) -> tuple[list[PlannedFile], list[PlannedFile]]:
-    """Splits files into those that are known to be regular files, and those to look at. One call per attempt.
-
-    A directory in the place of a file changes the counts. An attempt's directory whose files, directories and
-    bytes differ from its record, or that cannot be counted, proves nothing. Differences that compensate each
-    other are not detected: only the attempt writes to a directory with its nonce. `files` must contain all
-    files of an attempt, or those are looked at.
-    """
+    """Splits files into those that are known to be regular files, and those to look at. One call per attempt."""
+    # A directory in the place of a file changes the counts. An attempt's directory whose files, directories
+    # and bytes differ from its record, or that cannot be counted, proves nothing. Differences that compensate
+    # each other are not detected: only the attempt writes to a directory with its nonce. `files` must contain
+    # all files of an attempt, or those are looked at.
     attempts: dict[str, list[PlannedFile]] = {}
     for file in files:
         attempts.setdefault(file.source.partition("/")[0], []).append(file)
@@ -104,13 +102,9 @@ class Published:
     """What was published, by this driver or before.
 
     Attributes:
-        files: Files in place.
-        size: Bytes in place.
         recovered: Files found in place although the rename failed.
-        filenames: URIs of the first `most` files.
-        lengths: Their lengths.
+        filenames: URIs of the first `most` files (`RecordForms.filenames_limit`).
         named: The same files; empty if their names come from a record.
-        most: `RecordForms.filenames_limit`.
     """
 
     files: int = 0
@@ -389,7 +383,6 @@ def _make_ends(layout: JobLayout) -> Callable[[PlannedFile], _Ends]:
 
 
 def _without_stood(files: list[PlannedFile]) -> tuple[list[PlannedFile], list[PlannedFile]]:
-    """Splits files into those whose destinations were absent, and the rest."""
     return [file for file in files if file.stood is None], [file for file in files if file.stood is not None]
 
 

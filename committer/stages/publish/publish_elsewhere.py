@@ -100,10 +100,7 @@ def make_chunk(
 
 
 def state_of_chunk(context: StageContext, chunk: PublishChunk) -> CommitState:
-    """Returns what a worker publishes: the part of the decision in the chunk.
-
-    Raises `RecordError` if the chunk was damaged on its way, or another release made it.
-    """
+    """Returns what a worker publishes, or raises `RecordError` for a damaged chunk or one of another release."""
     told = chunk.decoded()
     files = [
         PlannedFile(file.source, file.destination, file.size, file.identity, file.upload, file.stamp, file.version)

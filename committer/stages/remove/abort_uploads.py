@@ -44,11 +44,9 @@ async def with_listed(
     workers: int,
     few: int = _FEW,
 ) -> AsyncGenerator[tuple[PendingUpload, bool]]:
-    """Yields each pending upload, in order, and whether one of the lists contains it.
-
-    Each list is read once by `uploads_in` (paths and ids), none if nothing is pending; `few` uploads are
-    compared in memory, more on disk.
-    """
+    """Yields each pending upload, in order, and whether one of the lists contains it."""
+    # Each list is read once by `uploads_in` (paths and ids), none if nothing is pending; `few` uploads are
+    # compared in memory, more on disk.
     if not pending.count or not lists:
         async for upload in pending.read():
             yield upload, False
@@ -254,12 +252,8 @@ class AbortUploads(Stage[None, list[str]]):
         return alike - {layout.job_id} if directory == layout.destination else alike
 
     async def _winners(self, *, asked: bool) -> set[str]:
-        """Returns the ids of the winners of an ended job, and of their tasks: their uploads are completed or
-        rolled back.
-
-        It is empty for a job without outcome, or whose records are unreadable: then winners' uploads are
-        aborted, too, which does nothing to completed ones.
-        """
+        """Returns the ids of the winners of an ended job and of their tasks: their uploads are over."""
+        # It is empty without an outcome, or if records are unreadable: aborting a completed upload does nothing.
         store, layout = self.context.store, self.context.layout
         if not asked:
             return set()

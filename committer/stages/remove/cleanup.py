@@ -111,11 +111,9 @@ class RemoveJob(Stage[JobOutcome | None, None]):
     name = "job_stage_cleanup_last_records"
 
     async def execute(self, value: JobOutcome | None) -> None:
-        """Removes the directory; `value` is the outcome to keep, if any.
-
-        This driver must have read the setup record after that outcome, so that the copy is true however late it
-        is written.
-        """
+        """Removes the directory; `value` is the outcome to keep, if any."""
+        # This driver must have read the setup record after that outcome, so that the copy is true however
+        # late it is written.
         if value is None:
             await remove_directory(self.context)
             if self.context.layout.shared:
@@ -128,11 +126,9 @@ class RemoveJob(Stage[JobOutcome | None, None]):
 
 
 async def delete_outside(context: StageContext) -> None:
-    """Deletes what the job has in directories that it shares with other jobs.
-
-    Names there may be another job's of the same id. Such a job is only set up once nothing of an earlier one is
-    left there: so what was listed before no other directory of the id was found is this job's.
-    """
+    """Deletes what the job has in directories that it shares with other jobs."""
+    # Names there may be another job's of the same id. Such a job is only set up once nothing of an earlier
+    # one is left there: so what was listed before no other directory of the id was found is this job's.
     layout = context.layout
     outside = await context.forms.outside(context)
     if not outside:

@@ -39,32 +39,25 @@ _TRIES: Final = 5
 
 
 async def remove_directory(context: StageContext) -> None:
-    """Removes the job's directory, and `_temporary` if no other job is in it. Idempotent.
-
-    Where directories are renamed in one step it is renamed, then deleted. Elsewhere the setup record goes
-    first: from then on no driver can decide, publish or end the job. The record of its end goes last, for a
-    driver that finds an unfinished removal. 3 calls; without such renames about 6.
-    """
+    """Removes the job's directory, and `_temporary` if no other job is in it. Idempotent."""
+    # Where directories are renamed in one step it is renamed, then deleted. Elsewhere the setup record goes
+    # first: from then on no driver can decide, publish or end the job. The record of its end goes last, for a
+    # driver that finds an unfinished removal. 3 calls; without such renames about 6.
     if not await _rename_away(context, context.layout.job_directory, context.layout.removed):
         await _remove_in_order(context)
     await remove_temporary(context)
 
 
 async def end_without_removal(context: StageContext) -> None:
-    """Ends a job whose directory stays: from then on no driver can decide, publish or end it. Idempotent.
-
-    2 calls and those of `drop_entries`; one less where directories are not real.
-    """
+    """Ends a job whose directory stays: no driver can decide, publish or end it any more. Idempotent. 2 calls."""
     await context.store.delete_file(context.layout.setup)
     await _fence_drivers(context)
     await drop_entries(context)
 
 
 async def _fence_drivers(context: StageContext) -> None:
-    """Renames `work`, so that the renames of a stale driver fail: it read the setup record before that was deleted.
-
-    Until then the job's entry counts.
-    """
+    """Renames `work`, so that the renames of a stale driver fail: it read the setup record before it was deleted."""
+    # Until then the job's entry counts.
     layout, store = context.layout, context.store
     if not (store.capabilities.directories and layout.setup_name):
         # A job of Hadoop's has no such directory.
@@ -79,11 +72,9 @@ async def _fence_drivers(context: StageContext) -> None:
 
 
 async def keep_outcome(context: StageContext) -> None:
-    """Removes all of a committed job's directory except the copy of its outcome, `kept`, and `opened`. Idempotent.
-
-    Without `opened`, a setup of the same id that found the directory before the job was opened could close it.
-    Those calls of `end_without_removal`, one listing, and the deletes.
-    """
+    """Removes all of a committed job's directory except the copy of its outcome, `kept`, and `opened`. Idempotent."""
+    # Without `opened`, a setup of the same id that found the directory before the job was opened could close
+    # it. Those calls of `end_without_removal`, one listing, and the deletes.
     layout = context.layout
     await end_without_removal(context)
     kept = {layout.kept, layout.opened}

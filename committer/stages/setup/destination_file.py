@@ -34,20 +34,16 @@ async def object_at_destination(context: StageContext) -> FileStatus | None:
 
 
 async def refuse_object(context: StageContext, operation: str) -> None:
-    """Refuses a job if an object has the destination's own name and the job does not replace it: at most one call.
-
-    Readers of the destination would find that object instead of the job's files.
-    """
+    """Refuses a job if an object has the destination's own name and the job does not replace it: at most one call."""
+    # Readers of the destination would find that object instead of the job's files.
     if not context.config.replaces_destination and await object_at_destination(context) is not None:
         raise _error(context, operation, context.layout.destination, None)
 
 
 async def enclose_file(context: StageContext) -> bool:
-    """Replaces a file at the destination with a directory that contains it, if the job replaces the destination.
-
-    Readers of the directory still find the old data, and the commit supersedes the file. Local disks only. Two
-    calls; with `durability="fsync"` two more. Returns False if nothing was changed.
-    """
+    """Replaces a file at the destination with a directory that contains it, if the job replaces the destination."""
+    # Readers of the directory still find the old data, and the commit supersedes the file. Local disks only.
+    # Two calls; with `durability="fsync"` two more. Returns False if nothing was changed.
     store, destination = context.store, context.layout.destination
     if not (context.config.replaces_destination and store.capabilities.local_paths):
         return False

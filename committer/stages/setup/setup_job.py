@@ -317,12 +317,10 @@ class SetupJob(Stage[None, None]):
         await run_workers(roots, lambda root: self._prove_root(root, attempt), workers=workers, operation=self.name)
 
     async def _prove_root(self, root: str, attempt: StorePath) -> None:
-        """Creates a root outside the destination and tries to rename an empty directory into it.
-
-        Neither name nor device (bind mounts) tells whether it is on another volume. No reader may find a file
-        there before the decision. Where a store cannot rename directories, publishing finds out, and the job is
-        rolled back.
-        """
+        """Creates a root outside the destination and tries to rename an empty directory into it."""
+        # Neither name nor device (bind mounts) tells whether it is on another volume. No reader may find a
+        # file there before the decision. Where a store cannot rename directories, publishing finds out, and
+        # the job is rolled back.
         layout, store = self.context.layout, self.context.store
         directory = layout.target(root)
         probe = layout.probe_in(root)
@@ -367,11 +365,8 @@ async def _setup_record(context: StageContext) -> bytes:
 async def set_up(
     context: StageContext, needs: Mapping[str, str], known_as: Callable[[StageContext, JobSpec], StageContext]
 ) -> StageContext:
-    """Sets a job up and returns its context, with another nonce if one is abandoned.
-
-    Raises `ConfigurationError` if `superseded_directories` names a directory outside the destination and all
-    roots, and `JobExistsError` if a job of the id is live or keeps its outcome.
-    """
+    """Sets a job up and returns its context, with another nonce if one is abandoned."""
+    # The errors are those of `SetupJob`, and `ConfigurationError` for a superseded directory outside all roots.
     _refuse_superseded_directories(context.layout, context.config.superseded_directories)
     for tries_left in reversed(range(_TRIES)):
         stage = SetupJob(context, needs)
@@ -429,11 +424,8 @@ def hadoops_beside(layout: JobLayout) -> StorePath:
 
 
 async def claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> None:
-    """Adds a setup record and missing directories to the directory of a job that Hadoop set up: some 10 calls,
-    repeatable.
-
-    Raises `JobExistsError` if another driver added its record first; this one created directories at most.
-    """
+    """Adds a setup record and directories to the directory of a job that Hadoop set up: some 10 calls, repeatable."""
+    # If another driver added its record first (`JobExistsError`), this one created directories at most.
     layout, store = context.layout, context.store
     check_store(context, needs, operation="attach_job")
     record = await _setup_record(context)

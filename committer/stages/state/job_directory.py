@@ -58,11 +58,8 @@ class JobDirectory:
 
     @property
     def keeps_outcome(self) -> bool:
-        """Whether only the kept outcome remains. `kept` is created while all other records exist, then `setup` is
-        deleted.
-
-        A setup record that exists later was created by a delayed request.
-        """
+        """Whether only the kept outcome remains: `kept` is created beside all records, then `setup` is deleted."""
+        # A setup record that exists later was created by a delayed request.
         return self.kept and not (self.set_up and self.decided and self.ended)
 
     @property
@@ -95,11 +92,9 @@ async def list_job_directories(store: Store, temporary: StorePath, job_id: str) 
 
 
 async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
-    """Lists a job's directory, or raises `JobNotFoundError`: one call, two if it does not exist.
-
-    One more where a job may keep data beside it and no setup record exists (such data counts as the job attempt
-    of a Hadoop job); two more where directories are not real and the listing shows nothing else.
-    """
+    """Lists a job's directory, or raises `JobNotFoundError`: one call, two if it does not exist."""
+    # One more where a job may keep data beside it, which counts as the job attempt of a Hadoop job, and no
+    # setup record exists; two more where directories are not real and the listing shows nothing else.
     children: dict[str, FileStatus] = {}
     missing: StoreError | None = None
     try:
@@ -122,10 +117,7 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
 
 
 async def refuse_place(store: Store, layout: JobLayout, *, operation: str) -> None:
-    """Raises `JobNotFoundError` if the destination is missing, or it, `_temporary` or the job's directory is a file.
-
-    At most three calls, none without directories.
-    """
+    """Raises `JobNotFoundError` if the destination is missing, or a file is in its place or below: at most 3 calls."""
     if not store.capabilities.directories:
         return
     why, step = "", ""
@@ -152,10 +144,8 @@ async def refuse_place(store: Store, layout: JobLayout, *, operation: str) -> No
 
 
 async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> None:
-    """Raises `StoreLinkError` if a link is in the place of a directory or a record of the job: at most one call.
-
-    The store follows no such link; callers use this to know before they change anything.
-    """
+    """Raises `StoreLinkError` if a link is in the place of a directory or a record of the job: at most one call."""
+    # The store follows no such link; callers use this to know before they change anything.
     if not store.capabilities.links:
         return
     for child in found.children.values():
@@ -172,10 +162,8 @@ async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> 
 
 
 async def list_job_directory(store: Store, layout: JobLayout) -> list[FileStatus]:
-    """Lists the children of a job's directory, with the errors of `Store.list`: one call.
-
-    Without real directories one more if it shows directories only: SeaweedFS lists empty ones for a while.
-    """
+    """Lists the children of a job's directory, with the errors of `Store.list`: one call."""
+    # Without real directories one more if it shows directories only: SeaweedFS lists empty ones for a while.
     children = [child async for child in store.list(layout.job_directory)]
     if not store.capabilities.directories and all(child.is_directory for child in children):
         await store.status(layout.job_directory)
@@ -195,10 +183,8 @@ async def other_job_stands(store: Store, layout: JobLayout) -> bool:
 
 
 async def stands_beside(store: Store, layout: JobLayout) -> bool:
-    """Whether the directory that a job keeps beside its own exists: two calls, if it keeps any.
-
-    A listing of its children cannot tell: SeaweedFS lists directories that are empty by now.
-    """
+    """Whether the directory that a job keeps beside its own exists: two calls, if it keeps any."""
+    # A listing of its children cannot tell: SeaweedFS lists directories that are empty by now.
     if layout.beside is None:
         return False
     try:

@@ -58,11 +58,9 @@ async def make_tasks(context: StageContext) -> None:
 
 
 async def make_superseded(context: StageContext) -> None:
-    """Creates the directory for old files of a Hadoop job: one call.
-
-    Other jobs have it from their setup: a driver that created it later could do so after a rollback renamed it,
-    and another driver would move an old file to where no driver looks for it.
-    """
+    """Creates the directory for old files of a Hadoop job: one call."""
+    # Other jobs have it from their setup: a driver that created it later could do so after a rollback renamed
+    # it, and another driver would move an old file to where no driver looks for it.
     if context.spec.hadoop:
         await context.store.make_directory(context.layout.superseded, parents=False)
 
@@ -77,11 +75,8 @@ def names_not_forced(context: StageContext) -> set[StorePath]:
 
 
 async def check_job_stands(context: StageContext, *, operation: str) -> JobDirectory:
-    """Returns the job's directory, or raises `JobNotFoundError` or `JobDecidedError`: nothing written now can
-    become visible.
-
-    One call; 2 for a Hadoop job whose records are elsewhere and that no driver of this engine joined.
-    """
+    """Returns the job's directory, or raises `JobNotFoundError` or `JobDecidedError` if a task must stop."""
+    # One call; 2 for a Hadoop job whose records are elsewhere and that no driver of this engine joined.
     layout = context.layout
     if is_told_elsewhere(context):
         found = await _look_elsewhere(context, operation)
@@ -139,10 +134,8 @@ def too_late(
 
 
 def may_vanish(context: StageContext) -> bool:
-    """Whether the setup record can be deleted while the job's directory stays, so that drivers must read it again.
-
-    Elsewhere a removal renames the directory, and every later call that names it fails.
-    """
+    """Whether the setup record can be deleted while the job's directory stays, so that drivers must read it again."""
+    # Elsewhere a removal renames the directory, and every later call that names it fails.
     can, config = context.store.capabilities, context.config
     return (
         config.outcome_kept or config.cleanup_skipped or not (can.refuses_late_writes and can.atomic_directory_rename)
@@ -150,10 +143,8 @@ def may_vanish(context: StageContext) -> bool:
 
 
 async def has_setup(context: StageContext, found: JobDirectory | None = None) -> bool:
-    """Whether the record that shows that the job is live exists (`anchor_of`): no call if `found` is given, else one.
-
-    The setup record counts only together with `opened`: a repeated request can create it again after a removal.
-    """
+    """Whether the record that shows that the job is live exists (`anchor_of`): no call if `found` is given."""
+    # The setup record counts only together with `opened`: a repeated request can create it again after a removal.
     if found is not None:
         return is_set_up(context, found) and found.opened
     layout, anchor = context.layout, anchor_of(context)
@@ -164,11 +155,9 @@ async def has_setup(context: StageContext, found: JobDirectory | None = None) ->
 
 
 async def is_marked_over(context: StageContext, found: JobDirectory) -> bool:
-    """Whether a directory without setup record is a remnant that a late Java task created again. At most one call.
-
-    Only Hadoop's jobs have no setup record, and Hadoop's job setup deletes `_SUCCESS`; so a `_SUCCESS` that
-    names this job proves that it is over.
-    """
+    """Whether a directory without setup record is a remnant that a late Java task created again. At most one call."""
+    # Only Hadoop's jobs have no setup record, and Hadoop's job setup deletes `_SUCCESS`; so a `_SUCCESS` that
+    # names this job proves that it is over.
     if found.set_up:
         return False
     marker = await read_success(context)
@@ -176,12 +165,10 @@ async def is_marked_over(context: StageContext, found: JobDirectory) -> bool:
 
 
 async def is_hadoops(store: Store, layout: JobLayout) -> bool:
-    """Whether a job without records of this engine is Hadoop's, not what delayed writes created after a job's end.
-
-    Where a write creates missing parents, a task that outlived its job creates the job's directories again. But
-    task attempts of this engine have a nonce in their directory's name, and each of Hadoop's has a directory
-    without one until the job's cleanup (``SetupTaskStage``). One call, where delayed writes succeed.
-    """
+    """Whether a job without records of this engine is Hadoop's, not what delayed writes created after a job's end."""
+    # Where a write creates missing parents, a task that outlived its job creates the job's directories again. But
+    # task attempts of this engine have a nonce in their directory's name, and each of Hadoop's has a directory
+    # without one until the job's cleanup (``SetupTaskStage``). One call, where delayed writes succeed.
     if store.capabilities.refuses_late_writes:
         return True
     if not store.capabilities.directories:

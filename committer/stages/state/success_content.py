@@ -39,11 +39,8 @@ def files_committed(marker: SuccessData) -> int:
 
 
 async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
-    """Whether no other job has left its `_SUCCESS` while this one's was not yet written. No call unless `asked`, else
-    one.
-
-    A marker without content, as Hadoop's file output committers write it, is another job's. If unreadable: False.
-    """
+    """Whether no other job left its `_SUCCESS` before this job wrote one. No call unless `asked`, else one."""
+    # A marker without content, as Hadoop's file output committers write it, is another job's. If unreadable: False.
     if not asked:
         return False
     try:

@@ -79,10 +79,8 @@ class AbortTask(Stage[AbortRequest, None]):
         await self._end_uploads(value, attempt_id)
 
     async def _end_uploads(self, value: AbortRequest, attempt_id: str) -> None:
-        """Aborts the uploads that the attempt began; such an attempt has no directory of its own.
-
-        The lists of runs that may be alive stay for the job's cleanup: a live run adds to its list.
-        """
+        """Aborts the uploads that the attempt began; such an attempt has no directory of its own."""
+        # The lists of runs that may be alive stay for the job's cleanup: a live run adds to its list.
         if not self.context.store.capabilities.multipart:
             return
         uploads = self.context.layout.uploads

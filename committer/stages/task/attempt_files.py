@@ -17,10 +17,7 @@ class AttemptFiles(ABC):
 
     @abstractmethod
     async def open(self, destination: str, staged: str) -> FileWriter:
-        """Creates a file; raises `TaskError` if it was written before, `JobNotFoundError` if the job was cleaned up.
-
-        `destination` is relative to the job's destination or absolute; `staged` is its unique name in the attempt.
-        """
+        """Creates a file with a unique name `staged`; raises `TaskError` if it was written before."""
 
     @abstractmethod
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
@@ -32,18 +29,15 @@ class AttemptFiles(ABC):
 
     @abstractmethod
     def local_directory(self, name: str) -> str:
-        """Returns, and may create, the directory for programs that write by local path, or raises `UnsupportedError`."""
+        """Returns the directory for programs that write by local path, or raises `UnsupportedError`. May create it."""
 
     @abstractmethod
     async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """Returns the files that programs wrote there and the directories to create at the destination.
-
-        Files of `open` may be among them. Raises `TaskError` for anything that cannot be committed.
-        """
+        """Returns programs' files there and directories to create, or raises `TaskError` for links and the like."""
 
     @abstractmethod
     async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
-        """Completes the files before the attempt's record is saved; returns them as the record names them. Repeatable."""
+        """Completes the files before the attempt's record is saved; returns them for the record. Repeatable."""
 
     @abstractmethod
     async def stop(self) -> None:

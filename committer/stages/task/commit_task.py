@@ -41,12 +41,10 @@ from committer.stores.paced import without_retries
 
 
 async def destination_directories(context: StageContext, output: TaskOutput) -> list[DirectoryEntry]:
-    """Returns every directory that the task's files need, parents first.
-
-    A Python driver looks for itself, once for all tasks, so their status is unknown. With `hadoop_driver` each
-    directory whose parent exists is looked at, as ``TaskAttemptScanDirectoryStage`` does: one call each, level
-    by level.
-    """
+    """Returns every directory that the task's files need, parents first."""
+    # A Python driver looks for itself, once for all tasks, so their status is unknown. With `hadoop_driver`
+    # each directory whose parent exists is looked at, as ``TaskAttemptScanDirectoryStage`` does: one call
+    # each, level by level.
     layout = context.layout
     wanted = {file.destination.rpartition("/")[0] for file in output.files} | set(output.directories)
     wanted = with_ancestors(wanted, layout.roots)
@@ -189,11 +187,9 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         return saved, path
 
     def _checks(self, value: TaskOutput) -> list[Coroutine[Any, Any, None]]:
-        """Returns the checks that run beside the save.
-
-        By listing, an aborted attempt's record would replace a good one of the same task. By message it
-        replaces nothing, and a job commit that is given it checks the files.
-        """
+        """Returns the checks that run beside the save."""
+        # By listing, an aborted attempt's record would replace a good one of the same task. By message it
+        # replaces nothing, and a job commit that is given it checks the files.
         checks = [self._check_job_stands()]
         if self.context.spec.delivery == "listing" and self.context.store.capabilities.directories:
             checks.append(self._check_not_aborted(value))
@@ -220,7 +216,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         return no_directory_of_records(self.context.layout, self.name)
 
     async def _check_not_aborted(self, value: TaskOutput) -> None:
-        """Refuses an attempt that a driver aborted while it ran: its record would name deleted files."""
+        """A driver may abort an attempt that still runs; its record would name deleted files."""
         try:
             await self.context.store.status(value.directory)
         except StoreNotFoundError as error:

@@ -25,13 +25,7 @@ Part = TypeVar("Part")
 
 
 class Sending(NamedTuple):
-    """Settings for sending the files of a task attempt.
-
-    Attributes:
-        stamp: The stamp of the files.
-        part_bytes: Length of every part of a file but the last.
-        in_flight: Most parts of a file under way.
-    """
+    """Settings for sending files: their stamp, the length of all parts but the last, and the most under way."""
 
     stamp: str
     part_bytes: int
@@ -39,10 +33,7 @@ class Sending(NamedTuple):
 
 
 class PartWriter(FileWriter, Generic[Part]):
-    """Base class of writers that send a file in parts and make nothing visible; `finished` gets the parts at `close`.
-
-    Memory: (2 + `in_flight`) parts: the one being filled, those under way, and the caller's data.
-    """
+    """Base class of writers that send a file in parts and make nothing visible. Memory: (2 + `in_flight`) parts."""
 
     def __init__(
         self, store: Store, path: StorePath, sending: Sending, finished: Callable[[Sequence[Part]], None]
@@ -75,10 +66,7 @@ class PartWriter(FileWriter, Generic[Part]):
         """Sends what an empty file consists of."""
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Buffers data and sends every full part; waits while `in_flight` parts are under way.
-
-        Raises `TaskError` if the file has more parts than the store takes, or is closed.
-        """
+        """Buffers data, sends every full part, waits while `in_flight` are under way. `TaskError`: too many parts."""
         self._check_usable()
         view = memoryview(bytes_of(data))
         while view:

@@ -202,11 +202,8 @@ def local_path_of(store: Store, directory: StorePath, name: str) -> str:
 
 
 def make_local_directories(context: StageContext, base: str, name: str) -> str:
-    """Creates the directories of a file by their local paths and returns the file's path: a system call each.
-
-    The attempt directory itself is never created: a job that was cleaned up must not come back. Raises
-    `JobNotFoundError` if it is gone, `TaskError` if the disk refuses.
-    """
+    """Creates the directories of a file by their local paths and returns the file's path: a system call each."""
+    # The attempt directory itself is never created: a job that was cleaned up must not come back.
     *directories, file = name.split("/")
     made = base
     for segment in directories:
@@ -249,10 +246,8 @@ def attempt_vanished(context: StageContext, operation: str, path: str) -> JobNot
 
 
 async def why_attempt_is_gone(context: StageContext, directory: StorePath, error: StoreNotFoundError) -> CommitterError:
-    """Builds the error of a missing file that was being written: its job is over, or its attempt was aborted.
-
-    Two calls, for the job and the task attempt directory. Returns `error` if both exist, or cannot be read.
-    """
+    """Builds the error of a missing file that was being written: its job is over, or its attempt was aborted."""
+    # Two calls, for the job and the task attempt directory. Returns `error` if both exist, or cannot be read.
     try:
         await check_job_stands(context, operation=error.operation)
         if context.store.capabilities.directories:

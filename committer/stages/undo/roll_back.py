@@ -33,10 +33,8 @@ from committer.stores.helpers import exists, move_file, status_or_none
 
 
 async def fence(context: StageContext) -> None:
-    """Renames the directories that publish actions read from or move into, so that every delayed request fails.
-
-    Idempotent. Where directories cannot be renamed atomically it does nothing: see `RollBackRequest.force`.
-    """
+    """Renames the directories that publish actions read from or move into, so that every delayed request fails."""
+    # Idempotent. Where directories cannot be renamed atomically it does nothing: see `RollBackRequest.force`.
     if context.layout.is_sealed and is_sealed_whole(context):
         # First what a late seal would rename: a seal that comes in between does the same.
         await seal_whole(context)
@@ -53,7 +51,6 @@ async def check_can_fence(context: StageContext) -> None:
 
 
 def _fences(context: StageContext) -> list[tuple[StorePath, StorePath]]:
-    """Returns the directories to rename, and their fenced names."""
     layout = context.layout
     if not context.store.capabilities.atomic_directory_rename:
         return []
@@ -169,10 +166,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         )
 
     async def _check_readable(self, state: CommitState) -> None:
-        """Refuses if records are unreadable, or not under this name of the destination (`s3a:` for `s3:`).
-
-        A fence, or an outcome, would then keep the job from ever being finished.
-        """
+        """Refuses if records are unreadable, or not under this name of the destination (`s3a:` for `s3:`)."""
+        # A fence, or an outcome, would then keep the job from ever being finished.
         async for _files in state.files.batches():
             pass
 
@@ -197,11 +192,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
 
     async def put_back_late(self, state: CommitState) -> None:
-        """Restores what this driver moved aside after another driver had rolled the job back and cleaned it up.
-
-        What was still at its old place when the job was over belongs there. Only without a fence can a stale
-        driver have moved it.
-        """
+        """Restores what this driver moved aside after another driver had rolled the job back and cleaned it up."""
+        # What was still at its old place when the job was over belongs there. Only without a fence can a
+        # stale driver have moved it.
         if not self._fenced:
             await self._put_back_success(state)
             for facts in (FactList(state.blocking), state.superseded, state.targets):
@@ -347,10 +340,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             await self._restore(aside, Fact(kind="superseded", path=SUCCESS, identity=identity))
 
     async def _put_old_success(self, identity: str | None) -> None:
-        """Puts the old marker where none exists, or over itself, since a slow driver may be about to delete it.
-
-        It gets one more blank where etags are made of content (S3), so that no delayed delete matches it.
-        """
+        """Puts the old marker where none exists, or over itself, since a slow driver may be about to delete it."""
+        # It gets one more blank where etags are made of content (S3), so that no delayed delete matches it.
         store, success = self.context.store, self.context.layout.success
         blank = b" " if store.capabilities.publishes_uploads else b""
         standing = await status_or_none(store, success)

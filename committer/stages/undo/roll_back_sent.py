@@ -91,7 +91,6 @@ class RollBackUploads(RollBack):
         )
 
     async def _deleted(self, file: PlannedFile) -> bool:
-        """Deletes the file if it is the job's; returns whether it was."""
         target = self.context.layout.target(file.destination)
         status = await status_or_none(self.context.store, target)
         if status is None or status.identity is None or not is_file_of(status, file):
