@@ -1,18 +1,9 @@
-"""Writer of a batch write, as Spark's data source API sees it.
+"""Batch writer of the data source, for Spark's data source API.
 
-Rows are encoded in the thread that Spark's iterator belongs to, files are written by the loop's. Each hand-over costs
-two switches of threads, 0.2 ms, and a file of its own needs three: to be opened, written, closed. Parquet needs 0.05 ms
-for a file of a hundred rows. So a file that ends before it has `SMALL_BYTES` is kept in memory, and 64 of them
-go over at once, where the store takes their calls together. Meanwhile the next ones are encoded.
-
-Spark calls `CommitterWriter.write` in the executors' Python workers, `commit` or `abort` in a process of its own beside
-the driver. What connects them is the pickled writer (job spec, references to options, no secrets) and one
-`TaskCommitMessage` a partition.
-
-- Exactly the attempts that Spark's messages name win (``delivery="message"``): what a speculative or lost attempt wrote
-  lies in its own directory and goes with the job's.
-- Spark calls `abort` also after a `commit` that raised. The job's persisted decision says what abort may still do.
-- Nothing that stands at the destination is touched before job commit, whatever the mode.
+Spark calls `CommitterWriter.write` in Python workers of executors, and `commit` or `abort` in a process beside the
+driver; the pickled writer (job spec, references to options, no secrets) and one `TaskCommitMessage` per partition
+connect them. Exactly the attempts that the messages name win (``delivery="message"``). Spark calls `abort` also
+after a `commit` that raised: the job's persisted decision then limits what abort may delete.
 """
 
 from __future__ import annotations
@@ -57,25 +48,21 @@ if TYPE_CHECKING:
 
 
 SMALL_BYTES: Final = 1 << 20
-"""What a file may have and still be small: as much as one that is written at once holds back."""
+"""Files up to this size are written in groups; a larger file holds back as much memory while it is written."""
 GROUP_FILES: Final = 64
 GROUP_BYTES: Final = 4 << 20
 
 
 class SmallFiles:
-    """Opens the files of one task attempt, and writes the small ones in groups; used as a context manager.
+    """Opener of a task attempt's files that writes small files in groups; a context manager.
 
-    Memory: one group that is being filled and one that is being written, at most `group_bytes` and a file each.
+    A hand-over between the encoding thread and the loop's thread takes 0.2 ms, and a file needs three (open,
+    write, close); Parquet encodes a file of a hundred rows in 0.05 ms. So files up to `small_bytes` are kept in
+    memory and handed over in groups. Memory: one group being filled and one being written, each at most
+    `group_bytes` plus a file.
 
-    A file is part of the attempt once its group is written: at the latest when the block is left. Leaving it with an
-    error gives up what is not written yet.
-
-    Args:
-        portal: Where the attempt's loop runs.
-        attempt: What the files become part of.
-        small_bytes: Files that grow beyond it are written as they come.
-        group_files: How many files make a group.
-        group_bytes: How many bytes make one.
+    A file is part of the attempt once its group is written, at the latest at the end of the block. An error
+    discards files that are not written yet.
     """
 
     def __init__(
@@ -97,7 +84,7 @@ class SmallFiles:
         self._writing: Future[None] | None = None
 
     def open(self, name: str) -> SmallFile:
-        """A file object for pyarrow and the like. Nothing is opened on the store before it has something to write."""
+        """Returns a file object for pyarrow. The store's file is opened only when there are bytes to write."""
         return SmallFile(name, self._small_bytes, self._add, self._open)
 
     def __enter__(self) -> Self:
@@ -112,7 +99,7 @@ class SmallFiles:
             return
         self._group.clear()
         if self._writing is not None:
-            # What it began must have ended before the attempt is aborted.
+            # Its calls must end before the attempt is aborted.
             self._writing.cancel()
             wait([self._writing])
 
@@ -137,19 +124,14 @@ class SmallFiles:
             try:
                 writing.result()
             except BaseException:
-                # Interrupted, it must be waited for by the code that leaves the block.
+                # An interrupted wait is repeated on leaving the block.
                 self._writing = writing
                 raise
 
 
 class SmallFile(io.RawIOBase):
-    """A file being written: in memory, and on the store once it has grown.
-
-    Args:
-        name: Its name, relative to the destination.
-        limit: How many bytes are kept in memory.
-        add: Takes the name and bytes of one that ended small.
-        begin: Opens it on the store.
+    """File kept in memory; `begin` opens it on the store once it exceeds `limit` bytes, else `add` receives it at
+    the end.
     """
 
     def __init__(
@@ -186,7 +168,7 @@ class SmallFile(io.RawIOBase):
         return len(view)
 
     def close(self) -> None:
-        """Finishes the file. A second call does nothing."""
+        """Finishes the file; idempotent."""
         if self.closed:
             return
         try:
@@ -210,7 +192,7 @@ class SmallFile(io.RawIOBase):
             super().close()
 
     def __del__(self) -> None:
-        # IOBase would close, and so finish, a file that was forgotten half way.
+        # IOBase would close, and so finish, an incomplete file.
         if not self.closed:
             super().close()
 
@@ -222,27 +204,21 @@ async def _write_all(attempt: TaskAttempt, files: list[tuple[str, bytes]]) -> No
             await opened.write(data)
 
     try:
-        # All at once: calls that wait together go to the store together, and its limits bound them.
+        # All at once: the store combines calls that wait together, and its own limits bound them.
         await run_workers(files, write, workers=len(files), operation="write")
     except MultipleError as error:
-        # A vanished job, or a full disk, fails all of them alike: the first tells what each would have told alone.
+        # A vanished job or a full disk fails all files alike: the first error stands for all.
         raise error.causes[0] from error
 
 
 _LOG = job_logger("committer.spark")
 
 ROWS_WRITTEN: Final = "committer_rows_written"
-"""Among the statistics of the report and of `_SUCCESS`: rows of the tasks that won."""
+"""Statistic of the report and of `_SUCCESS`: rows of the winning tasks."""
 
 
 class CommitterWriter(DataSourceArrowWriter):
-    """One job, as Spark sees it. Pickled into every task, and for commit or abort.
-
-    Args:
-        options: The write's options.
-        plan: What goes into directory names and what into files.
-        spec: The job, which is set up.
-    """
+    """Writer of one job that is set up; pickled to every task, and for commit or abort."""
 
     def __init__(self, options: WriteOptions, plan: FilePlan, spec: JobSpec) -> None:
         self.options = options
@@ -250,21 +226,16 @@ class CommitterWriter(DataSourceArrowWriter):
         self.spec = spec
 
     def write(self, iterator: Iterator[RecordBatch]) -> TaskCommitMessage:
-        """Writes one attempt of one task and commits it. On an error the attempt's files are deleted.
-
-        Raises:
-            JobNotFoundError: The job is gone: it ended, and this attempt is not one of its winners.
-        """
+        """Writes and commits one task attempt; deletes its files on an error."""
         with to_caller(self.options.carry_errors):
             return TaskCommitMessage(self._written(iterator))
 
     def _written(self, iterator: Iterator[RecordBatch]) -> bytes:
-        """The message of one attempt of one task, which committed."""
+        """Returns the message of a committed task attempt."""
         task, attempt = current_task("write")
         names = FileNames(self.spec.job_id, task, self.options.file_format.suffix)
         storage = self.options.storage_options()
-        # The loop runs in a thread of its own for as long as this task; this one, to which Spark's iterator belongs, is
-        # free to wait for rows.
+        # The loop runs in another thread while this one, to which Spark's iterator belongs, waits for rows.
         with (
             start_blocking_portal() as portal,
             portal.wrap_async_context_manager(
@@ -283,12 +254,7 @@ class CommitterWriter(DataSourceArrowWriter):
         return encoded(handle.task_commit)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Commits the job with exactly the attempts that the messages name.
-
-        Raises:
-            TaskMissingError: A task has no message, or two.
-            RecordError: A message is not one of this job.
-        """
+        """Commits the job with exactly the attempts that the messages name."""
         with to_caller(self.options.carry_errors):
             commits = task_commits(messages, self.spec.job_id)
             report = asyncio.run(_commit(self.spec, self.options, commits))
@@ -305,7 +271,7 @@ class CommitterWriter(DataSourceArrowWriter):
 
     @to_blocking_callers()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Aborts the job; where the decision to commit it stands, nothing is deleted and the log says what to do."""
+        """Aborts the job; if it is decided to commit, deletes nothing and logs the next step."""
         try:
             asyncio.run(_abort(self.spec, self.options))
         except JobNotFoundError:
@@ -316,10 +282,10 @@ class CommitterWriter(DataSourceArrowWriter):
 
 
 class IgnoringWriter(DataSourceArrowWriter):
-    """What mode ``ignore`` makes of a destination that holds data: tasks run, and write nothing."""
+    """Writer for mode ``ignore`` at a destination that holds data: tasks write nothing."""
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
-        """Takes no row."""
+        """Reads no row."""
         return WriterCommitMessage()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -330,12 +296,7 @@ class IgnoringWriter(DataSourceArrowWriter):
 
 
 async def set_up(options: WriteOptions, mode: SaveMode, plan: FilePlan) -> CommitterWriter | IgnoringWriter:
-    """Inspects the destination and opens the job of a write: the calls of `look_at_root` and of `open_job`.
-
-    Raises:
-        TargetExistsError: The destination holds data, and the mode is ``error``.
-        ConfigurationError: The mode cannot be honoured there.
-    """
+    """Checks the destination and opens the job of a write; costs the calls of `look_at_root` and `open_job`."""
     refuse_without_executors(options.config, "through the data source", "write")
     found = await look_at_destination(options, mode)
     if found.used and mode == "ignore":
@@ -364,7 +325,7 @@ async def _commit(spec: JobSpec, options: WriteOptions, commits: list[TaskCommit
     try:
         return await job.commit(task_commits=commits, tasks=len(commits))
     except CommitterError as error:
-        # Spark aborts the job of a write that could not be committed.
+        # Spark aborts a job whose commit failed.
         error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "write again")
         raise
     finally:

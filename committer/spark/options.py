@@ -1,7 +1,7 @@
 """Options of `df.write.format("committer")`.
 
-Spark hands option keys over in lower case and values as text. Error texts name keys and never repeat a value that may
-be a secret.
+Spark passes option keys in lower case and values as text. Error texts name keys and never a value that may be a
+secret.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from committer.spark.formats.parquet import SNAPPY_PARQUET
 from committer.spark.modes import PartitionOverwriteMode, SaveMode, partition_overwrite_mode, save_mode
 from committer.stores.registry import options_of
 
-# Which job it is, Spark and the option job_id say.
+# Spark and the option job_id identify the job.
 _SPELLED: Final = {
     option.key.lower(): option.key for option in OPTIONS if option.key not in {JOB_ATTEMPT, WRITE_JOB_UUID, S3A_UUID}
 }
@@ -56,34 +56,27 @@ _SECRET: Final = re.compile(
 
 
 def is_hadoop_key(key: str) -> bool:
-    """Whether a key, in lower case, is one of the table in `committer.options.table`, or looks like one."""
+    """Reports whether a lower-case key is in `committer.options.table` or has one of its prefixes."""
     plain = key.removeprefix(SPARK_HADOOP)
     return plain.startswith(_HADOOP_PREFIXES) or plain in _SPELLED
 
 
 def spelled_as_hadoop(key: str) -> str:
-    """A key in lower case as Hadoop writes it, without Spark's prefix."""
+    """Returns a lower-case key in Hadoop's spelling, without Spark's prefix."""
     plain = key.removeprefix(SPARK_HADOOP)
     return _SPELLED.get(plain, plain)
 
 
 def config_of_hadoop(options: Mapping[str, str]) -> CommitterConfig:
-    """The choices that Hadoop's options make.
-
-    Args:
-        options: Keys as `is_hadoop_key` takes them, in lower case: Spark folds the keys of options.
-
-    Raises:
-        ConfigurationError: A value is not one its option takes, or there is no such option.
-    """
+    """Builds the config from Hadoop's options, whose keys are in lower case."""
     given = {spelled_as_hadoop(key): value for key, value in options.items()}
     found = resolve(given)
     for key in found.unknown:
         said = resolve({key: given[key]}).warnings[0]
         raise ConfigurationError(said, operation="save", next_step=f"the options are at {page('options.md')}")
     for said in found.warnings:
-        # The process that reads options is not the user's, where a Python warning would be lost: what is logged there
-        # reaches the driver's log.
+        # Options are read in a process where the user would not see a Python warning; its log reaches the
+        # driver's log.
         _log.warning("%s", said)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConfigurationWarning)
@@ -91,11 +84,7 @@ def config_of_hadoop(options: Mapping[str, str]) -> CommitterConfig:
 
 
 def refuse_secret(key: str) -> None:
-    """Refuses an option whose key says that its value is a secret; the value is not looked at.
-
-    Raises:
-        ConfigurationError: The key looks like a secret's, in Hadoop's spelling or any other.
-    """
+    """Refuses an option whose key names a secret, in Hadoop's spelling or any other."""
     words = _NO_LETTERS.split(key.lower())
     if "sas" not in words and not _SECRET.search("".join(words)):
         return
@@ -127,23 +116,17 @@ _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:")
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for. Holds references to secrets, never secrets, so it may be pickled into a Spark plan.
+    """Options of a write. Holds references to secrets, never secrets, so it may be pickled into a Spark plan.
 
     Attributes:
-        path: The destination.
         partition_by: Partition columns, outermost first.
-        file_format: What files are written, and how.
-        max_records_per_file: How many rows a file may hold; 0 for any number.
-        case_sensitive: Whether names of columns may differ in case only.
-        committer: The committer's name; None takes the store's default.
-        job_id: The job's id; None draws a UUID.
-        existing: What becomes of data that stands at the destination; None leaves it to Spark's mode.
-        overwrite_mode: What overwriting replaces where there are partitions; None when not said.
-        keep_report: Leave the `JobReport` in ``_temporary`` for `committer.spark.write`, which takes it away.
-        carry_errors: End the text of errors with a line of JSON, for `committer.spark.write` and `foreach_batch`.
-        all_choices: What `configure` was given adds nothing: `committer.spark.write` and `foreach_batch` did.
-        config: The commit's choices.
-        storage: Storage options; of secrets references, ``env:NAME`` or ``file:PATH``.
+        max_records_per_file: 0 for no limit.
+        case_sensitive: True if column names may differ in case only.
+        existing: What happens to existing data; None leaves it to Spark's mode.
+        overwrite_mode: What an overwrite with partitions replaces; None if not given.
+        keep_report: Leave the `JobReport` in ``_temporary``; `committer.spark.write` fetches and deletes it.
+        carry_errors: Append a line of JSON to errors, for `committer.spark.write` and `foreach_batch`.
+        all_choices: `committer.spark.write` or `foreach_batch` already merged the options of `configure`.
     """
 
     path: str
@@ -162,34 +145,24 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     storage: dict[str, str] = msgspec.field(default_factory=dict)
 
     def storage_options(self) -> dict[str, object]:
-        """Resolves the references in this process.
-
-        Raises:
-            ConfigurationError: An environment variable is not set, or a file cannot be read.
-        """
+        """Resolves the references in this process."""
         return {key: Found.by(value, f"{_STORAGE}{key}") for key, value in self.storage.items()}
 
     def recover_call(self, job_id: str) -> str:
-        """The call that tells how a job of this write ended, or ends it; storage options as they were given."""
+        """Returns the Python call that recovers a job of this write, with unresolved storage options."""
         storage = f", storage_options={self.storage!r}" if self.storage else ""
         return f"committer.sync.recover({self.path!r}, {job_id!r}{storage})"
 
     async def resolve_storage(self) -> dict[str, object]:
-        """`storage_options` on an event loop, which reading a file must not stop."""
+        """Calls `storage_options` in a thread, because a reference may read a file."""
         return await asyncio.to_thread(self.storage_options)
 
 
 def parse_options(options: Mapping[str, str]) -> WriteOptions:
-    """Reads a write's options.
+    """Parses a write's options, as Spark passes them; refuses unknown keys, secrets and a relative path.
 
-    Args:
-        options: As Spark hands them over. ``partitionBy`` is ``"a,b"``, or a JSON list where a name holds a comma;
-            fields of `CommitterConfig` go by their names, or by Hadoop's keys; ``storage.<key>`` takes ``env:NAME`` or
-            ``file:PATH``, and what is no secret as it is; a key that looks like a secret's is refused.
-
-    Raises:
-        ConfigurationError: A key is unknown, a value is not one the option takes, or the path is missing or relative.
-        UnsupportedError: The format, or one of its options, cannot be honoured.
+    ``partitionBy`` is ``"a,b"``, or a JSON list if a name holds a comma. Fields of `CommitterConfig` go by their
+    names or Hadoop's keys. ``storage.<key>`` takes ``env:NAME``, ``file:PATH`` or a value that is no secret.
     """
     own: dict[str, str] = {}
     config: dict[str, str] = {}
@@ -234,7 +207,7 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def is_sparks(key: str) -> bool:
-    """Whether an option is for a writer of files, Spark's own too, and not one of this library's alone."""
+    """Reports whether an option is for a writer of files, Spark's own included, not for this library alone."""
     folded = key.lower()
     if folded in ("compression", "maxrecordsperfile"):
         return True
@@ -243,17 +216,12 @@ def is_sparks(key: str) -> bool:
 
 
 def is_absolute(path: str) -> bool:
-    """Returns whether a destination's text is an absolute path or a URI."""
+    """Reports whether a destination's text is an absolute path or a URI."""
     return _ABSOLUTE.match(path) is not None
 
 
 def path_option(uri: str | os.PathLike[str] | StorePath) -> str:
-    """The text of the option ``path`` that means this destination: its names as they are, without escapes.
-
-    Raises:
-        InvalidPathError: A path object holds a URI, which it cannot.
-        ConfigurationError: It is no path.
-    """
+    """Returns a destination as text of the option ``path``, with unescaped names."""
     given: object = uri
     if isinstance(given, StorePath):
         return str(given)
@@ -310,7 +278,7 @@ def _columns(text: str) -> tuple[str, ...]:
 
 def _records(text: str) -> int:
     try:
-        # As with Spark, nothing above zero means any number.
+        # As in Spark, zero or less means no limit.
         return max(0, int(text))
     except ValueError as error:
         raise ConfigurationError(
@@ -331,13 +299,13 @@ def _flag(key: str, text: str) -> bool:
 
 
 def _config(values: Mapping[str, str], hadoop: Mapping[str, str]) -> CommitterConfig:
-    # One by one, so that the error can name the option.
+    # One at a time, so that the error names the option.
     for key, value in values.items():
         _converted({key: value}, f"the option {key} cannot be {value!r}")
     chosen = _converted(values, "the options of the commit do not fit together")
     if not hadoop:
         return chosen
-    # The same choice under both of its names: ours wins.
+    # The library's name of an option wins over Hadoop's.
     return config_of_hadoop(hadoop).replace(**{key: getattr(chosen, key) for key in values})
 
 
@@ -361,7 +329,7 @@ def _unknown(key: str, known: list[str]) -> ConfigurationError:
 
 
 def _storage(path: str | None, options: Mapping[str, str]) -> dict[str, str]:
-    """Storage options by the names they were given by, checked; nothing is looked up yet."""
+    """Checks storage options; resolves no reference."""
     if not options:
         return {}
     table = options_of(StorePath.of(_path(path)).scheme)

@@ -1,15 +1,9 @@
-"""Writes a Spark task's rows to files, one for each partition directory.
+"""Writes a Spark task's rows to files, one per partition directory.
 
-They lie uncompressed in one Arrow file without a name, so that nothing is left of it however the process ends, and are
-read through a memory map: the system's page cache holds them, not this process. In memory there are 32 bytes for each
-slice of rows.
-
-Memory is bounded: rows gather until they reach `GATHERED_BYTES`, then they are sorted by partition. What is enough for
-a row group is written at once, to a file that stays open until the end; of these there are few (`OPEN_FILES`), and what
-they hold in memory is bounded too (`OPEN_BYTES`). All else is set aside on the local disk and
-written when every row has come, one directory at a time, in large row groups. So each directory gets one file from each
-task, however many partitions there are and in whatever order their rows come, and rows keep their order within it. A
-task whose rows fit into one gathering sets nothing aside.
+`TaskOutput` gathers rows up to `GATHERED_BYTES` and sorts them by partition. A partition with enough rows for a
+row group is written at once; its file stays open until the end (at most `OPEN_FILES` files and `OPEN_BYTES` of
+memory). Other rows go to a `Spill` on the local disk and are written after the last row, one directory at a time.
+So each directory gets one file per task, its rows keep their order, and memory stays bounded.
 """
 
 from __future__ import annotations
@@ -37,11 +31,7 @@ if TYPE_CHECKING:
 
 
 class PartitionSlice(msgspec.Struct, frozen=True):
-    """The rows of one directory.
-
-    Attributes:
-        directory: Relative to the destination, as Hive spells it; empty when nothing is partitioned.
-        rows: Its rows without the partition columns, in the order in which they came.
+    """Rows of one partition directory, without the partition columns; `directory` is empty for an unpartitioned write.
     """
 
     directory: str
@@ -54,19 +44,11 @@ def split_by_partition(
     names: Sequence[str],
     spark_types: Sequence[str] = (),
 ) -> Iterator[PartitionSlice]:
-    """Sorts rows by partition and yields each partition's rows once, by ascending first appearance of their values.
+    """Sorts rows by partition and yields each partition once, by first appearance of its values.
 
-    Rows whose partitions are spelled alike (null and the empty string, one hour told twice when daylight saving time
-    ends) go into one directory. Memory: one sorted copy of `rows`; time: a sort of one integer a row.
-
-    Args:
-        rows: What goes into files.
-        keys: The partition columns of the same rows, outermost first; none of them means one slice.
-        names: Their names in directories.
-        spark_types: Spark's names of the partition columns' types, which only intervals need.
-
-    Raises:
-        UnsupportedError: The values of a partition column cannot name partitions.
+    Values with the same spelling share a directory: null and the empty string, or an hour that daylight saving
+    time repeats. Only intervals need `spark_types`. Memory: a sorted copy of `rows`; time: a sort of one integer
+    per row.
     """
     import pyarrow as pa
 
@@ -88,7 +70,7 @@ def split_by_partition(
 
 
 def _directory_codes(keys: pa.Table, names: Sequence[str], spark_types: Sequence[str]) -> tuple[pa.Array, list[str]]:
-    """For each row the number of its directory, and the directories by number."""
+    """Returns the number of each row's directory, and the directories by number."""
     columns = [_column_codes(*column) for column in zip(names, keys.columns, spark_types, strict=True)]
     codes, directories = columns[0]
     for more, texts in columns[1:]:
@@ -120,7 +102,7 @@ def _combined(
 
     pc = _compute()
     pairs = pc.add(pc.multiply(outer, len(inner_names)), inner)
-    # Numbered anew at each column: at most one number a row, so that the product never overflows.
+    # Renumbered at each column: at most one number per row, so the product never overflows.
     encoded = pairs.dictionary_encode()
     names = []
     for pair in encoded.dictionary.to_pylist():
@@ -130,7 +112,7 @@ def _combined(
 
 
 def _compute() -> Any:
-    # Its functions are made at run time, so type checkers do not know them.
+    # pyarrow.compute's functions are created at run time, so type checkers do not know them.
     import pyarrow.compute
 
     return pyarrow.compute
@@ -141,10 +123,10 @@ _OPEN_BATCHES: Final = 1024
 
 
 class Spill:
-    """Slices of rows, by directory.
+    """Local disk file that holds rows by directory until they are written.
 
-    Args:
-        task: The task's number, which chooses among several local disks.
+    It is one uncompressed Arrow file without a name, so the system removes it however the process ends. It is read
+    through a memory map, so its bytes are in the page cache. Memory: 32 bytes per added slice.
     """
 
     def __init__(self, task: int = 0) -> None:
@@ -152,7 +134,7 @@ class Spill:
         self._file: IO[bytes] | None = None
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
         self._codes: dict[str, int] = {}
-        # A slice: its directory's code, its batch, where it starts there, how many rows it has.
+        # Per slice: the directory's code, the batch's number, the first row in the batch, the number of rows.
         self._slices = tuple(array("q") for _ in range(4))
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
@@ -160,15 +142,10 @@ class Spill:
         self._batches = 0
 
     def __contains__(self, directory: str) -> bool:
-        """Whether rows of the directory were set aside."""
         return directory in self._codes
 
     def add(self, directory: str, rows: pa.Table) -> None:
-        """Sets rows aside, after those of the same directory that came before.
-
-        Raises:
-            TaskError: The local disk did not take them.
-        """
+        """Appends rows to those of the directory."""
         code = self._codes.setdefault(directory, len(self._codes))
         for column, value in zip(self._slices, (code, self._batches, self._pending_rows, rows.num_rows), strict=True):
             column.append(value)
@@ -179,11 +156,7 @@ class Spill:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is still held, so that nothing keeps the rows that it was cut from.
-
-        Raises:
-            TaskError: The local disk did not take it.
-        """
+        """Writes pending rows, so that they no longer keep the tables alive that they are slices of."""
         import pyarrow as pa
 
         if not self._pending:
@@ -203,12 +176,8 @@ class Spill:
             raise self._disk_error(error) from error
 
     def drain(self) -> Iterator[tuple[str, Iterator[pa.Table]]]:
-        """Every directory once, by first appearance, with its rows in the order in which they came.
-
-        The rows of one must be taken before the next is asked for.
-
-        Raises:
-            TaskError: The local disk did not take the last of them.
+        """Yields each directory once, by first appearance, with its rows in order; consume them before the next
+        directory.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -222,7 +191,7 @@ class Spill:
         except OSError as error:
             raise self._disk_error(error) from error
         codes, batches, starts, counts = self._slices
-        # Not closed: buffers may still refer to it, and it goes with the last of them.
+        # Not closed: buffers may still refer to the map, and it is freed with the last of them.
         mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped)))
         batch = lru_cache(_OPEN_BATCHES)(reader.get_batch)
@@ -233,13 +202,13 @@ class Spill:
             for at in slices:
                 yield pa.Table.from_batches([batch(batches[at]).slice(starts[at], counts[at])])
 
-        # The sort is stable, so slices of one directory stay in their order.
+        # The sort is stable: slices of one directory keep their order.
         places = (place.as_py() for place in order)
         for code, slices in groupby(places, codes.__getitem__):
             yield directories[code], rows(slices)
 
     def close(self) -> None:
-        """Gives the disk space back. A second call does nothing."""
+        """Frees the disk space; idempotent."""
         self._pending.clear()
         self._writer = None
         if self._file is not None:
@@ -256,11 +225,7 @@ class Spill:
 
 
 def local_folder(task: int) -> str | None:
-    """Where Spark's executor keeps its own temporary files; None where it does not say, for the system's choice.
-
-    Args:
-        task: The task's number, which spreads tasks over several disks.
-    """
+    """Returns a directory for temporary files of Spark's executor, spread by task; None if Spark names none."""
     named = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
     folders = [folder for folder in named if folder and os.access(folder, os.W_OK)]
     return folders[task % len(folders)] if folders else None
@@ -270,18 +235,13 @@ GATHERED_BYTES: Final = 64 << 20
 OPEN_FILES: Final = 8
 OPEN_BYTES: Final = 64 << 20
 _DIRECT_SHARE: Final = 8
-"""What makes a row group while rows are still coming: this part of a gathering, or more."""
+"""Rows of a directory are written before the end if they fill this fraction of a gathering."""
 _ARRAY_BYTES: Final = 512
-"""What a column of a batch costs beside its values, which counts where batches have few rows."""
+"""Overhead per column of a batch, which matters where batches have few rows."""
 
 
 class FileNames(msgspec.Struct, frozen=True):
     """Names files as Spark does: ``part-00003-<id>-c000.snappy.parquet``, ``a=1/part-00003-<id>.c000.snappy.parquet``.
-
-    Attributes:
-        job_id: The job's id, the same in all of its files.
-        task: The task's number.
-        suffix: What the format ends names with: ``.snappy.parquet``.
     """
 
     job_id: str
@@ -289,19 +249,14 @@ class FileNames(msgspec.Struct, frozen=True):
     suffix: str
 
     def name(self, directory: str, number: int) -> str:
-        """The name of the `number`th file that the task writes into `directory`."""
+        """Returns the name of the task's `number`th file in `directory`."""
         if directory:
             return f"{directory}/part-{self.task:05d}-{self.job_id}.c{number:03d}{self.suffix}"
         return f"part-{self.task:05d}-{self.job_id}-c{number:03d}{self.suffix}"
 
 
 class DirectoryFiles:
-    """The files of one task attempt in one directory: one, or as many as ``maxRecordsPerFile`` asks for.
-
-    Args:
-        begin: Begins the file of this number.
-        limit: How many rows a file may hold; 0 for any number.
-    """
+    """Files of one task attempt in one directory: one, or several of at most `limit` rows (0 for no limit)."""
 
     def __init__(self, begin: Callable[[int], RowFile], limit: int) -> None:
         self._begin = begin
@@ -312,11 +267,11 @@ class DirectoryFiles:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that the file being written keeps."""
+        """Bytes of memory held by the open file."""
         return self._file.held if self._file is not None else 0
 
     def write(self, rows: pa.Table) -> None:
-        """Appends rows. As with Spark, the next file begins only when there is a row for it."""
+        """Appends rows. As in Spark, the next file starts only when there is a row for it."""
         start = 0
         while start < rows.num_rows:
             if self._limit and self._rows == self._limit:
@@ -327,7 +282,7 @@ class DirectoryFiles:
             start += count
 
     def begin(self) -> RowFile:
-        """The file being written, begun if there is none."""
+        """Returns the open file; opens one if there is none."""
         if self._file is None:
             self._file = self._begin(self._number)
             self._number += 1
@@ -335,29 +290,25 @@ class DirectoryFiles:
         return self._file
 
     def close(self) -> None:
-        """Finishes the file being written, if any."""
+        """Finishes the open file, if any."""
         if self._file is not None:
-            # Forgotten only once closed: a close that fails leaves it to `abandon`.
+            # Cleared after the close: a file whose close fails is left to `abandon`.
             self._file.close()
             self._file = None
 
     def abandon(self, error: BaseException) -> None:
-        """Gives up the file being written because of `error`, which no other error hides."""
+        """Discards the open file because of `error`, which stays the error that is raised."""
         if self._file is not None:
             self._file.abandon(error)
             self._file = None
 
 
 class TaskFiles:
-    """The files of one task attempt.
+    """Files of one task attempt in all directories.
 
     Args:
-        begin: Begins the file of this directory and number.
-        spill: Where rows wait.
-        direct_bytes: What makes a row group while rows are still coming.
-        open_files: How many files may be open at once.
-        open_bytes: How many bytes of memory these may keep before no more is written to them.
-        max_records_per_file: How many rows a file may hold; 0 for any number.
+        direct_bytes: Minimum size of rows that are written before the end.
+        open_bytes: Memory of open files above which rows go to the spill.
     """
 
     def __init__(
@@ -379,15 +330,9 @@ class TaskFiles:
         self._open: dict[str, DirectoryFiles] = {}
 
     def write(self, directory: str, rows: pa.Table, *, last: bool) -> None:
-        """Writes rows or sets them aside.
-
-        Args:
-            directory: Where they belong.
-            rows: The rows, in order.
-            last: Whether no more rows come for this directory.
-        """
+        """Writes rows or adds them to the spill; `last` means that no more rows follow for this directory."""
         if directory in self._spill:
-            # Whatever follows must follow there too, so that rows keep their order.
+            # Later rows of a spilled directory are spilled too, which keeps their order.
             self._spill.add(directory, rows)
         elif last:
             self._files(directory).write(rows)
@@ -398,15 +343,11 @@ class TaskFiles:
             self._spill.add(directory, rows)
 
     def touch(self, directory: str) -> None:
-        """Makes a file without rows."""
+        """Creates a file without rows."""
         self._files(directory).begin()
 
     def close(self, row_group_bytes: int) -> None:
-        """Writes what was set aside, a directory at a time, and finishes every file.
-
-        Args:
-            row_group_bytes: How many bytes of rows are held before they are written.
-        """
+        """Writes spilled rows, one directory at a time, in tables of `row_group_bytes`, and finishes every file."""
         for directory in [directory for directory in self._open if directory not in self._spill]:
             self._close(directory)
         for directory, tables in self._spill.drain():
@@ -416,7 +357,7 @@ class TaskFiles:
             self._close(directory)
 
     def abandon(self, error: BaseException) -> None:
-        """Gives up the files that are still open because of `error`, which no other error hides."""
+        """Discards the open files because of `error`, which stays the error that is raised."""
         for files in self._open.values():
             files.abandon(error)
         self._open.clear()
@@ -441,20 +382,7 @@ class TaskFiles:
 
 
 class TaskOutput:
-    """Gathers a task's rows and writes them.
-
-    Files are opened and written from the thread that calls.
-
-    Args:
-        plan: What goes where.
-        file_format: What files are written, and how.
-        names: Names the files.
-        open_file: Opens a file of the task attempt for writing, by its name relative to the destination.
-        max_records_per_file: How many rows a file may hold; 0 for any number.
-        gathered_bytes: How many bytes of rows are held before they are written or set aside.
-        open_files: How many files stay open while rows are coming.
-        open_bytes: How many bytes of memory these may keep before no more is written to them.
-    """
+    """Writer of a task's rows; opens files from the calling thread by their names relative to the destination."""
 
     def __init__(
         self,
@@ -481,23 +409,16 @@ class TaskOutput:
             self._begin,
             self._spill,
             direct_bytes=gathered_bytes // _DIRECT_SHARE,
-            # The one that is written at the end counts too.
+            # One is kept for the directory that is written at the end.
             open_files=max(1, open_files - 1),
             open_bytes=open_bytes,
             max_records_per_file=max_records_per_file,
         )
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> int:
-        """Writes all rows and finishes every file; on any error gives up the files still open.
+        """Writes all rows, finishes every file and returns the number of rows; discards open files on an error.
 
-        As with Spark, task 0 of an unpartitioned write makes a file even when no row comes.
-
-        Returns:
-            The number of rows.
-
-        Raises:
-            UnsupportedError: A value is one that its file, or a directory's name, cannot hold.
-            TaskError: The local disk did not take the rows that were set aside.
+        As in Spark, task 0 of an unpartitioned write creates a file even without rows.
         """
         rows = 0
         try:
@@ -518,7 +439,7 @@ class TaskOutput:
         return rows
 
     def _gather(self, batch: pa.RecordBatch) -> None:
-        # Before, not after: rows are held back until it is known whether they are the last ones.
+        # Flushed before this batch: the last gathering must stay until it is known to be the last.
         if self._size >= self._gathered_bytes:
             self._flush(last=False)
         self._gathered.append(batch)
@@ -538,7 +459,7 @@ class TaskOutput:
         names = [name for name, _position in plan.partitions]
         for part in split_by_partition(rows.cast(self._schema), keys, names, plan.partition_types):
             self._files.write(part.directory, part.rows, last=last)
-        # What waits to be set aside would keep all of this gathering.
+        # Pending rows of the spill are slices that would keep the whole gathering alive.
         self._spill.flush()
 
     def _begin(self, directory: str, number: int) -> RowFile:
@@ -549,7 +470,7 @@ class TaskOutput:
 
 
 def _gathered(tables: Iterable[pa.Table], size: int) -> Iterable[pa.Table]:
-    """The same rows in tables of at least `size` bytes, the last one apart."""
+    """Merges tables into tables of at least `size` bytes; the last may be smaller."""
     import pyarrow as pa
 
     pending: list[pa.Table] = []

@@ -1,4 +1,4 @@
-r"""`foreach_partition`: commits files that a user's function writes in Spark tasks.
+r"""Commits files that a user's function writes in Spark tasks: `foreach_partition` and `task_attempt`.
 
     def write_json(rows, task):
         with task.open(f"part-{task.task:05d}.json") as file:
@@ -7,9 +7,9 @@ r"""`foreach_partition`: commits files that a user's function writes in Spark ta
 
     report = committer.spark.foreach_partition(df, "abfss://data@account.dfs.core.windows.net/events", write_json)
 
-`foreach_partition` is the whole job: its winners are named by messages that come back from the tasks, one a partition.
-Where a plain ``df.foreachPartition`` has to stay, `task_attempt` gives its callback an attempt; nothing comes back
-from there, so the driver commits what a listing finds:
+`foreach_partition` runs a whole job; its tasks return one message per partition, which name the winning attempts.
+In a plain ``df.foreachPartition``, `task_attempt` opens an attempt in the callback; no message returns from there,
+so the driver commits the attempts that a listing finds:
 
     with committer.sync.open_job(uri) as job:
         spec = job.spec
@@ -61,26 +61,24 @@ if TYPE_CHECKING:
 
 
 RowWriter: TypeAlias = Callable[[Iterator[Row], TaskAttempt], object]
-"""Writes the rows of one partition into a task attempt; what it returns is not looked at."""
+"""Writes the rows of one partition into a task attempt; its result is ignored."""
 
 BatchWriter: TypeAlias = "Callable[[Iterator[RecordBatch], TaskAttempt], object]"
 """The same, from Arrow record batches."""
 
 PartitionWriter: TypeAlias = "Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]"
-"""What Spark runs on a partition: yields one row, the task commit message."""
+"""Runs on a partition in Spark; yields one row, the task commit message."""
 
 MESSAGE: Final = "message"
-"""The column of what a `PartitionWriter` yields."""
+"""Column of a `PartitionWriter`'s message."""
 
 
 class Partition(NamedTuple):
-    """What an executor is told of the job. Pickled with the user's function; holds no secret.
+    """Job data that is pickled to executors with the user's function; holds no secret.
 
     Attributes:
-        spec: The job.
-        options: How to reach the store.
-        schema: The rows' schema as Spark's JSON, with the user's names of columns.
-        arrow: Whether the function takes record batches, not rows.
+        schema: The rows' schema as Spark's JSON, with the user's column names.
+        arrow: True if the function takes record batches instead of rows.
     """
 
     spec: JobSpec
@@ -92,10 +90,10 @@ class Partition(NamedTuple):
 def write_partition(
     partition: Partition, write_fn: RowWriter | BatchWriter, batches: Iterator[RecordBatch]
 ) -> Iterator[RecordBatch]:
-    """Runs one attempt of one task, from its first row to its message."""
+    """Runs one task attempt and yields its message."""
     rows = _named(batches, partition.schema) if partition.arrow else _rows(batches, partition.schema)
     yield _as_batch(_write(rows, write_fn, partition))
-    # Spark's worker ends its talk with the executor properly only where all input was read.
+    # Spark's worker ends its protocol with the executor properly only after all input is read.
     deque(batches, maxlen=0)
 
 
@@ -118,13 +116,13 @@ def _write(
 
 
 def _named(batches: Iterator[RecordBatch], schema: str) -> Iterator[RecordBatch]:
-    """The batches with the user's column names."""
+    """Renames the batches' columns to the user's names."""
     names = StructType.fromJson(msgspec.json.decode(schema)).fieldNames()
     return (batch.rename_columns(names) for batch in batches)
 
 
 def _rows(batches: Iterator[RecordBatch], schema: str) -> Iterator[Row]:
-    """The rows of Arrow batches, as ``df.foreachPartition`` hands them over."""
+    """Yields the rows of Arrow batches, as ``df.foreachPartition`` would."""
     import pyarrow as pa
     from pyspark.sql.conversion import ArrowTableToRowsConversion
 
@@ -185,46 +183,44 @@ def foreach_partition(
     storage_options: Mapping[str, str] | None = None,
     listeners: Iterable[Listener] = (),
 ) -> JobReport:
-    """Runs `write_fn` once on every partition of a batch DataFrame, and commits what the winning attempts wrote.
+    """Runs `write_fn` on every partition of a batch DataFrame, and commits what the winning attempts wrote.
 
-    An attempt commits when `write_fn` returns and is aborted when it raises; Spark then runs the task again, in an
-    attempt of its own. A job whose tasks fail for good, or that is interrupted, is aborted: nothing of it is ever
-    visible. `write_fn` is called for empty partitions too, and need not write anything. It may stop reading early: the
-    rows that it leaves are dropped.
+    An attempt commits when `write_fn` returns and is aborted when it raises; Spark then runs the task again in a
+    new attempt. If a task fails for good or the call is interrupted, the job is aborted and nothing of it becomes
+    visible. `write_fn` is called for empty partitions too, need not write anything, and may stop reading early.
 
-    The DataFrame is computed once, through ``mapInArrow`` and ``collect``. The job is set up and committed in this
-    process, which in Spark Connect is the client's: it needs the store as the executors do. A commit takes one message
-    of every partition. How many there are says the plan that ran, adaptive execution included; a Connect client cannot
-    ask for it and relies on the messages' numbers having no gap.
+    The DataFrame is computed once, through ``mapInArrow`` and ``collect``. This process (with Spark Connect, the
+    client) sets up and commits the job, so it needs access to the store as the executors do. The commit requires
+    one message of every partition. Their number comes from the executed plan, adaptive execution included; a
+    Connect client cannot read it and only checks that the messages' numbers have no gap.
 
     Args:
-        df: What to write.
-        uri: The destination: a URI, or a path that the session's JVM resolves, as for Spark's own writers. Made when
-            missing.
-        write_fn: Called in an executor with an iterator of the partition's rows and a `committer.sync.TaskAttempt`.
-            Pickled like every function that Spark ships, so it must not hold a secret.
-        arrow: Give `write_fn` the partition's ``pyarrow.RecordBatch`` es, as many rows each as
-            ``spark.sql.execution.arrow.maxRecordsPerBatch`` says, instead of `Row` objects as ``df.foreachPartition``
-            gives them. Costs far less for each row.
+        df: The DataFrame.
+        uri: The destination: a URI, or a path that the session's JVM resolves, as for Spark's own writers. Created
+            if missing.
+        write_fn: Called in an executor with an iterator of the partition's rows and a
+            `committer.sync.TaskAttempt`. Spark pickles it, so it must not hold a secret.
+        arrow: True to call `write_fn` with ``pyarrow.RecordBatch`` es of up to
+            ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows instead of `Row` objects; costs far less per row.
         job_id: The job's id; a UUID when None.
         committer: The committer's name; the store's default when None.
-        config: The commit's choices. Those that this does not make are those that `configure` was given, else those
-            of a classic session's keys ``spark.hadoop.*``, of conflicts too; a `CommitterConfig` makes all of them.
-            Such keys likewise make `storage_options`, but for secrets.
-        storage_options: How to reach the store; of secrets references that each process resolves: ``env:NAME`` or
+        config: Options of the commit; a `CommitterConfig` sets all of them. A field that it does not set is taken
+            from `configure`, else from a classic session's keys ``spark.hadoop.*``, conflict options included.
+            These keys also give `storage_options`, except secrets.
+        storage_options: How to reach the store; secrets as references that each process resolves: ``env:NAME`` or
             ``file:PATH``.
-        listeners: Called with each event of the job's progress, on the thread of `committer.sync`'s loop.
+        listeners: Called with each progress event, on the thread of `committer.sync`'s loop.
 
     Raises:
         ConfigurationError: An argument cannot be honoured. Nothing was done.
-        UnsupportedError: The DataFrame is a streaming one, or pyarrow or pandas is missing. Nothing was done. Or this
-            package, or what it needs, is missing in Spark's Python workers; the job was aborted.
+        UnsupportedError: The DataFrame is a streaming one, or pyarrow or pandas is missing: nothing was done. Or
+            Spark's Python workers lack this package or one that it needs: the job was aborted.
         JobExistsError: The job id is in use at the destination.
         TaskMissingError: A partition returned no message, or two; the job was aborted.
         PySparkException: A task failed for good, or Spark refused the plan; the job was aborted.
         CommitterError: As `committer.sync.Job.commit`.
     """
-    # PySpark's mapInArrow asks for both.
+    # PySpark's mapInArrow needs both.
     for package in ("pyarrow", "pandas"):
         if importlib.util.find_spec(package) is None:
             raise missing_package(package)
@@ -258,12 +254,8 @@ def foreach_partition(
 
 
 class _Plan(NamedTuple):
-    """What `foreach_partition` was asked for, by its arguments and by its session.
-
-    Attributes:
-        options: The destination, and how to reach its store.
-        choices: The commit's choices.
-        withheld: How to give the secrets that the session holds; empty where they are not missed.
+    """Settings of `foreach_partition` from its arguments and session; `withheld` says how to pass the session's
+    secrets.
     """
 
     options: WriteOptions
@@ -299,8 +291,8 @@ def _plan(
 
 
 def _run(df: DataFrame, write: PartitionWriter, job_id: str) -> list[TaskCommit]:
-    """Runs the one Spark job of `foreach_partition`; what its winning attempts committed, one a partition."""
-    # mapInArrow looks its columns up by name, and fails where two share one or a name holds a period.
+    """Runs the Spark job and returns the winning attempts' commits, one per partition."""
+    # mapInArrow looks columns up by name: it fails if two share a name or a name holds a period.
     plain = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
     messages = plain.mapInArrow(write, f"{MESSAGE} binary")
     commits = task_commits(_collected(messages), job_id)
@@ -309,17 +301,17 @@ def _run(df: DataFrame, write: PartitionWriter, job_id: str) -> list[TaskCommit]
 
 
 def task_attempt(spec: JobSpec, storage_options: Mapping[str, str] | None = None) -> TaskAttempt:
-    """Opens an attempt of the Spark task that this is called in: ``with task_attempt(spec) as task: ...``.
+    """Opens an attempt of the current Spark task: ``with task_attempt(spec) as task: ...``.
 
     For the callback of ``df.foreachPartition``, ``rdd.foreachPartition`` and the like, which return nothing to the
-    driver: there open the job with `committer.sync.open_job` and end it with ``job.commit(tasks=N)``, N being the
-    number of partitions. ``df.rdd.getNumPartitions()`` says it for the plan that ``df.foreachPartition`` then runs; in
-    Spark Connect, which has no ``rdd``, ``df.repartition(N)`` fixes it. The callback must open an attempt for an empty
-    partition too.
+    driver. The driver opens the job with `committer.sync.open_job` and ends it with ``job.commit(tasks=N)``, N
+    being the number of partitions: ``df.rdd.getNumPartitions()`` returns it for the plan that
+    ``df.foreachPartition`` then runs; in Spark Connect, which has no ``rdd``, ``df.repartition(N)`` fixes it. The
+    callback must open an attempt for an empty partition too.
 
     Args:
         spec: The job, from ``job.spec``.
-        storage_options: How to reach the store; of secrets references, ``env:NAME`` or ``file:PATH``, resolved here.
+        storage_options: How to reach the store; secrets as references, ``env:NAME`` or ``file:PATH``, resolved here.
 
     Raises:
         ConfigurationError: An argument cannot be honoured.
@@ -350,15 +342,7 @@ def _collected(messages: DataFrame) -> list[TaskCommitMessage]:
 
 
 def check_every_partition(commits: Iterable[TaskCommit], partitions: int | None) -> None:
-    """Checks that the messages are those of all partitions of one run.
-
-    Args:
-        commits: One a task.
-        partitions: How many partitions there were; None where that is not known.
-
-    Raises:
-        TaskMissingError: A partition has no message, or there are more messages than partitions.
-    """
+    """Checks that there is one message per partition; `partitions` is None if their number is unknown."""
     tasks = {commit.task for commit in commits}
     expected = len(tasks) if partitions is None else partitions
     if tasks != set(range(expected)):
@@ -377,10 +361,10 @@ def _settings(where: Destination, storage_options: Mapping[str, str] | None, ope
 
 
 def _number_of_partitions(frame: DataFrame) -> int | None:
-    """How many partitions the plan of `frame` has, which was collected; None where only the server knows.
+    """Returns the number of partitions of a collected frame; None if only a Connect server knows.
 
-    Asked after the run: adaptive execution settles a plan while it runs, once, and the same DataFrame keeps the settled
-    one. So the number is that of the very run, and asking starts no job.
+    Adaptive execution fixes a plan once, while it runs, and the DataFrame keeps it. So after the run the number is
+    that of the run, and reading it starts no job.
     """
     if is_connect(frame):
         return None

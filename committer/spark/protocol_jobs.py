@@ -1,10 +1,8 @@
-"""Job side of Spark's commit protocol, as a driver's JVM calls it.
+"""Job side of Spark's commit protocol: sets up, commits and aborts the jobs of Spark's own writers.
 
-The call and the commit protocol meet in this process, on two threads: an option of the write names the call, and by it
-the job side finds what the call decided, and leaves what came of it.
-
-`CommitProtocol.java` asks three times a write: to set the job up, then to commit or to abort it. Questions and answers
-are JSON. What a task needs to know of the layout is in the first answer: Java computes no path.
+`CommitProtocol.java` sends JSON requests: one to set the job up, one to commit or abort it. The first answer holds
+all paths that tasks need: Java computes none. A write by `committer.spark.write` carries its call's name as an
+option (`CALL`), because the call and the commit protocol run on two threads of this process.
 """
 
 from __future__ import annotations
@@ -43,19 +41,11 @@ from committer.spec import JobSpec
 from committer.stages.names import is_hidden
 
 CALL: Final = "committer.spark.write"
-"""The option that names the call."""
+"""Option that holds the name of a `RunningWrite`."""
 
 
 class RunningWrite:
-    """One call.
-
-    Attributes:
-        name: Its name, which nothing else has.
-        config: The commit's choices, the save mode's among them.
-        job_id: The job, once it is set up; empty before.
-        report: How its commit ended, if it did.
-        error: Why its setup or commit failed, if it did.
-    """
+    """State that a call of `committer.spark.write` shares with its commit; `job_id` is empty before setup."""
 
     def __init__(self, config: CommitterConfig) -> None:
         self.name: str = uuid.uuid4().hex
@@ -65,11 +55,11 @@ class RunningWrite:
         self.error: CommitterError | None = None
 
     def committed(self, report: JobReport) -> None:
-        """Notes how the commit ended."""
+        """Stores the commit's report."""
         self.report = report
 
     def failed(self, error: CommitterError) -> None:
-        """Notes why setup or commit failed."""
+        """Stores why setup or commit failed."""
         self.error = error
 
 
@@ -91,7 +81,7 @@ class _End(msgspec.Struct, frozen=True):
 
 @contextmanager
 def running(config: CommitterConfig) -> Iterator[RunningWrite]:
-    """A call, known while the block runs."""
+    """Registers a call while the block runs."""
     call = RunningWrite(config)
     _running[call.name] = call
     try:
@@ -101,7 +91,7 @@ def running(config: CommitterConfig) -> Iterator[RunningWrite]:
 
 
 def call_of(operation: str, request: str) -> RunningWrite | None:
-    """The call whose write Java asks about; None where it is not one of `committer.spark.write`."""
+    """Returns the `committer.spark.write` call that a Java request belongs to; None if there is none."""
     if not _running:
         return None
     if operation == "setup":
@@ -118,7 +108,7 @@ def call_of(operation: str, request: str) -> RunningWrite | None:
 _LOG = job_logger("committer.spark")
 
 PoolOf: TypeAlias = Callable[[StorageSent], SparkPool]
-"""Makes the executors of a session workers that publish; blocks."""
+"""Creates a pool that publishes on the session's executors; blocks."""
 
 _COMMITTERS: Final = frozenset({"manifest", "magic"})
 _ABORT_BOUND_S: Final = 30.0
@@ -129,20 +119,17 @@ _UNSUITED: Final = {
 
 
 class SetupRequest(msgspec.Struct, frozen=True):
-    """What Spark knows of a write before its tasks begin.
+    """Request to set up a job.
 
     Attributes:
-        job_id: The id that Spark drew.
-        destination: The directory, as Hadoop prints it: without escapes.
-        dynamic: Whether the partitions that are written to are replaced.
-        superseded: What Spark would delete now: the destination, or directories below it.
-        options: Hadoop's and our keys that the session or the write gives.
-        release: The digest of the sources of the jar.
-        compiled_for: The versions of Scala and Spark that the jar was compiled for.
-        spark: The version of Spark that runs.
-        output_committers: Settings of the session that name a Hadoop output committer: class by key.
-        storage: Hadoop's keys by which the session reaches stores; may hold secrets.
-        of_write: Of the keys of both, those that the write was given, or that were set in the running session.
+        destination: As Hadoop prints it: without escapes.
+        dynamic: True if written partitions are replaced.
+        superseded: Paths that Spark would delete now: the destination, or directories below it.
+        options: Keys of Hadoop and of this library, from the session or the write.
+        release: The digest of the jar's sources.
+        output_committers: Settings that name a Hadoop output committer: class by key.
+        storage: The session's Hadoop keys for reaching stores; may hold secrets.
+        of_write: Keys of `options` and `storage` that the write gave, or that were set in the running session.
     """
 
     job_id: str
@@ -162,15 +149,7 @@ class SetupRequest(msgspec.Struct, frozen=True):
 
 
 class EndRequest(msgspec.Struct, frozen=True):
-    """What Spark knows of a job that it commits or aborts.
-
-    Attributes:
-        spec: The job.
-        release: The digest of the sources of the jar.
-        task_commits: The messages of the attempts that Spark chose, one a task.
-        options: As for its setup.
-        storage: As for its setup.
-    """
+    """Request to commit or abort a job; `release` is the digest of the jar's sources."""
 
     spec: str
     release: str
@@ -184,7 +163,7 @@ class EndRequest(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def _report_ignored_committer(key: str, name: str) -> None:
-    """Logs a warning, once for each class, that the protocol does not call the session's output committer."""
+    """Warns, once per class, that the session's output committer is not called."""
     _LOG.warning(
         "%s=%s has no effect: Spark calls this class in its own commit protocol only, and this session's writes are"
         " committed by lake-committer; unset it, or set spark.sql.sources.commitProtocolClass to Spark's own",
@@ -201,22 +180,13 @@ async def set_up(
     decided: CommitterConfig | None = None,
     executors: bool = False,
 ) -> dict[str, Any]:
-    """Sets the job of a write up.
+    """Sets up the job of a write and returns the answer to Java: the paths and name templates that tasks need.
 
     Args:
-        request: What Spark says.
-        config: The choices of this process: in place of those of the session, but for those of the write.
-        storage: Likewise, how to reach the store.
-        decided: All choices, the save mode's among them, where `committer.spark.write` made them.
-        executors: Whether the process that commits can start jobs of Spark's.
-
-    Returns:
-        What tasks need: the paths below which they write, and how they call what they write.
-
-    Raises:
-        UnsupportedError: The destination's store is not served, or a place outside the destination is to be replaced.
-        ConfigurationError: A choice cannot be honoured.
-        CommitterError: The job could not be set up.
+        config: Options of `configure`; they replace the session's, and the write's own win.
+        storage: Storage options of `configure`; they replace the session's.
+        decided: All options, with those of the save mode, if `committer.spark.write` set them.
+        executors: True if the committing process can start Spark jobs.
     """
     for key, name in request.output_committers.items():
         _report_ignored_committer(key, name)
@@ -248,7 +218,7 @@ async def set_up(
         identity = await _identity_of_setup(job.spec.layout, options)
         return _answer(job.spec, directories=found.directories) | {"setup_identity": identity}
     except BaseException:
-        # Spark does not know of it yet, and aborts no job whose setup failed.
+        # Spark aborts no job whose setup failed.
         await run_shielded(job.abort, bound_s=_ABORT_BOUND_S)
         raise
     finally:
@@ -256,7 +226,7 @@ async def set_up(
 
 
 def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:
-    """The choices that say what an overwrite replaces; none for a write that adds files."""
+    """Returns the config fields for what an overwrite replaces; empty for an append."""
     places = [StorePath.of(text) for text in request.superseded]
     inside = [place for place in places if place.is_under(destination)]
     outside = tuple(place.path for place in places if place != destination and not place.is_under(destination))
@@ -278,7 +248,7 @@ def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:
 
 
 def _refuse_out_of_reach(request: SetupRequest, destination: StorePath, roots: tuple[str, ...]) -> None:
-    """Refuses to replace a partition outside the destination that lies below no root or in another store."""
+    """Refuses to replace a partition outside the destination in another store or below no root."""
     layout = JobLayout(destination, request.job_id, roots=roots)
     for place in map(StorePath.of, request.superseded):
         if place == destination or place.is_under(destination):
@@ -308,8 +278,8 @@ def _refuse_stray_call(request: SetupRequest) -> None:
 
 
 def _chosen(request: SetupRequest, config: CommitterConfig | None, destination: StorePath) -> CommitterConfig:
-    """The choices of this process and over them the write's; without the former, the session's and the write's."""
-    # Conflict modes of S3A's committers are for their own jobs: here Spark's save mode decides.
+    """Merges the options of the write into those of `configure`, or of the session if there are none."""
+    # Conflict modes of S3A's committers do not count: Spark's save mode decides.
     said = {
         key: value
         for key, value in {**request.storage, **request.options}.items()
@@ -322,12 +292,11 @@ def _chosen(request: SetupRequest, config: CommitterConfig | None, destination: 
 
 
 def unsuited(config: CommitterConfig) -> list[str]:
-    """What files that Spark itself writes cannot be given, as ``field=value``."""
+    """Lists options that files of Spark's own writers cannot have, as ``field=value``."""
     return [f"{field}={value!r}" for field, value in _UNSUITED.items() if getattr(config, field) == value]
 
 
 def _refuse_unsuited(config: CommitterConfig) -> None:
-    """Refuses what files that Spark itself writes cannot be given."""
     for choice in unsuited(config):
         raise ConfigurationError(
             f"{choice} cannot be had with files that Spark's own writers write",
@@ -337,11 +306,7 @@ def _refuse_unsuited(config: CommitterConfig) -> None:
 
 
 def refuse_conflicts(config: CommitterConfig, operation: str) -> CommitterConfig:
-    """Refuses what says of old data something else than Spark's save mode.
-
-    Raises:
-        ConfigurationError: It does.
-    """
+    """Refuses options that contradict Spark's save mode."""
     scoped = config.superseded_scope not in (None, "directories") or config.superseded_directories
     if config.conflict_mode != "append" or scoped:
         raise ConfigurationError(
@@ -353,10 +318,10 @@ def refuse_conflicts(config: CommitterConfig, operation: str) -> CommitterConfig
 
 
 async def _identity_of_setup(layout: JobLayout, options: Mapping[str, object]) -> str | None:
-    """What a setup record on a disk is known by.
+    """Returns the identity of the setup record on a local disk; None for other stores.
 
-    Tasks name the identities of their files on a disk where they see the same one there: then their machines number
-    files as the driver's does. Elsewhere the store says what is known of a file, or its files have none in Java.
+    A task whose machine sees the same identity knows that its file numbers are the driver's, and records the
+    identities of its files. On other stores the store reports the identity, or Java's files have none.
     """
     if layout.setup.scheme != "file":
         return None
@@ -389,7 +354,7 @@ def _answer(spec: JobSpec, *, directories: bool) -> dict[str, Any]:
 
 
 def _template(name: str, numbers: str, formats: str) -> str:
-    """A name as Java's `String.format` takes it; a job's id holds no per cent sign."""
+    """Makes a format string for Java's `String.format`; a job id has no per cent sign."""
     return name.removesuffix(numbers) + formats
 
 
@@ -400,11 +365,7 @@ async def commit(
     storage: Mapping[str, object] | None = None,
     pool_of: PoolOf | None = None,
 ) -> JobReport:
-    """Commits exactly the attempts that Spark's messages name.
-
-    Raises:
-        CommitterError: The job was not committed, or it is not known whether it was.
-    """
+    """Commits exactly the attempts that Spark's messages name."""
     commits = [TaskCommit.decode(text) for text in request.task_commits]
     spec = JobSpec.decode(request.spec)
     options = await _storage_of_end(spec, request, storage)
@@ -415,7 +376,7 @@ async def commit(
             pool = await asyncio.to_thread(pool_of, StorageSent(spec.layout.destination, options))
         return await job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
     except CommitterError as error:
-        # Spark aborts the job of a write that could not be committed.
+        # Spark aborts a job whose commit failed.
         error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "write again")
         raise
     finally:
@@ -425,14 +386,11 @@ async def commit(
 
 
 async def abort(request: EndRequest, storage: Mapping[str, object] | None = None) -> str:
-    """Aborts a job, unless it is decided to be committed.
-
-    Returns:
-        The job's id.
+    """Aborts a job and returns its id.
 
     Raises:
-        JobDecidedError: It is; nothing was deleted.
-        CommitterError: Something could not be removed.
+        JobDecidedError: The job is decided to commit; nothing was deleted.
+        CommitterError: Some files could not be removed.
     """
     spec = JobSpec.decode(request.spec)
     job = await attach_job(spec, storage_options=await _storage_of_end(spec, request, storage))
@@ -455,5 +413,5 @@ async def _storage_of(
     choices: Mapping[str, str],
     given: Mapping[str, object] | None,
 ) -> dict[str, object]:
-    """Off the event loop, which a reference to a file would stop."""
+    """Resolves storage options in a thread, because a reference may read a file."""
     return await asyncio.to_thread(storage_options_of, destination, session, choices, given)

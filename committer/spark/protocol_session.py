@@ -1,8 +1,8 @@
-"""A Spark session whose own writers commit through this engine: `configure`, before the session starts.
+"""Connects Spark sessions to this engine: `configure`, called before the session starts.
 
-Spark makes a `CommitProtocol` (Java) for every write of a file format, by ``df.write``, SQL or a table. Its job side
-runs in this Python process: Java calls it back over the connection that PySpark has to its JVM, on a thread of its own,
-while the thread that writes waits. So a commit goes on where the wait is interrupted.
+For every write of a file format (``df.write``, SQL, a table) Spark creates a `CommitProtocol` (Java). It calls
+`JobSide` in this Python process over py4j, on a thread of its own, so a commit continues if the writing thread is
+interrupted.
 """
 
 from __future__ import annotations
@@ -31,24 +31,21 @@ from committer.spark.publishing import SparkPool
 from committer.spark.sessions import JARS, running_gateway, with_jar
 
 PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
-"""The class that ``spark.sql.sources.commitProtocolClass`` names."""
+"""Value of ``spark.sql.sources.commitProtocolClass``."""
 
 PROTOCOL_KEY: Final = "spark.sql.sources.commitProtocolClass"
 _JOB_SIDE: Final = "io.github.lakecommitter.spark.Driver$JobSide"
 
 
 class _Last:
-    """The report of the latest commit of this process."""
+    """Report of the latest commit of this process."""
 
     report: JobReport | None = None
 
 
 class _Registered:
-    """The objects that this process registered with its JVM.
-
-    Attributes:
-        side: The job side.
-        sources: The Spark context in whose sessions a data source was registered.
+    """Objects that this process registered with its JVM; `sources` is the Spark context whose sessions got a data
+    source.
     """
 
     side: JobSide | None = None
@@ -56,25 +53,26 @@ class _Registered:
 
 
 def is_committing(session: Any) -> bool:
-    """Whether Spark's own writers commit through this process in a session."""
+    """Reports whether Spark's own writers commit through this process in a session."""
     if type(session).__module__.startswith("pyspark.sql.connect."):
         return False
     return _Registered.side is not None and session.conf.get(PROTOCOL_KEY, "") == PROTOCOL
 
 
 def choices_of_process(session: Any) -> CommitterConfig | None:
-    """The choices that `configure` was given for the sessions of this process; None where it was given none."""
+    """Returns the options that `configure` was given for sessions of this process, if any."""
     side = _Registered.side
     if side is None or type(session).__module__.startswith("pyspark.sql.connect."):
         return None
-    # A session that comes after one that was stopped was not configured.
+    # A session created after one was stopped is not configured.
     return side.config if session.sparkContext is side.context else None
 
 
 def last_report() -> JobReport | None:
-    """The report of the latest job that one of Spark's own writers committed through this process; None before one.
+    """Returns the report of the latest job that Spark's own writers committed through this process; None before
+    the first.
 
-    Of several writes at once it is that of the one that ended last: `JobReport.job_id` is in the names of its files.
+    Of concurrent writes it is the one that ended last; `JobReport.job_id` is part of its files' names.
     """
     return _Last.report
 
@@ -111,25 +109,26 @@ def configure(
         spark = committer.spark.configure(SparkSession.builder).getOrCreate()
         df.write.partitionBy("day").mode("overwrite").parquet("/data/events")
 
-    Sets ``spark.jars`` and ``spark.sql.sources.commitProtocolClass``; setting the latter to another class, in the
-    running session too, turns it off. Old data that a write replaces stays until all new data is there.
+    Sets ``spark.jars`` and ``spark.sql.sources.commitProtocolClass``; setting the latter to another class, also in
+    the running session, turns it off. Data that a write replaces stays until all new data is in place.
 
     Args:
-        target: The builder of the first session of this process, whose JVM then starts with the jar. Or a classic
-            session whose JVM has the jar already (``spark-submit --jars``).
-        config: Choices for every job of this package in the session, in place of those that the session's
-            ``spark.hadoop.*`` make. An option of a write wins over the same choice here, and so does an
-            argument of a call, and what ``spark.conf.set`` says of it. What happens to old data the save mode chooses.
-        storage_options: How Python reaches the store that has all of these options, in place of what the session says;
-            objects too, as a credential, which stay in this process. Any other store is reached as the session says.
-        progress: True shows how far a commit is, as with `committer.open_job`; a callable is told each event.
+        target: The builder of this process's first session, whose JVM then starts with the jar. Or a classic
+            session whose JVM already has the jar (``spark-submit --jars``).
+        config: Options for every job of this package in the session; they replace the session's ``spark.hadoop.*``
+            keys. An option of a write, an argument of a call and a later ``spark.conf.set`` win. The save mode
+            alone decides about existing data.
+        storage_options: How Python reaches the store that knows all of these options, in place of the session's
+            settings; also objects such as a credential, which stay in this process. Other stores are reached by
+            the session's settings.
+        progress: True to show progress of commits, as with `committer.open_job`; a callable receives each event.
 
     Returns:
-        The builder, whose `getOrCreate` connects the session with this process; or the session.
+        The builder, whose `getOrCreate` connects the session to this process; or the session.
 
     Raises:
-        UnsupportedError: There is no jar, and none can be built here (`jar_path`); the JVM runs without it, or with
-            that of another release; or it is Spark Connect.
+        UnsupportedError: There is no jar and none can be built (`jar_path`); the JVM runs without it or with the
+            jar of another release; or the session is one of Spark Connect.
         ConfigurationError: `config` cannot be honoured, or no store has these `storage_options`.
     """
     choices = config_of(config)
@@ -149,7 +148,7 @@ def configure(
     if gateway is None:
         target.config(JARS, with_jar(options.get(JARS), jar_path()))
     else:
-        # Its class path is what it is, and its own spark.jars, which executors get, is not to be lost.
+        # The JVM's class path is fixed, and its spark.jars, which executors get, must stay.
         _driver_of(gateway)
     target.config(PROTOCOL_KEY, PROTOCOL)
     create = target.getOrCreate
@@ -159,7 +158,7 @@ def configure(
         try:
             return configure(session, config=config, storage_options=storage_options, progress=progress)
         except BaseException:
-            # A session that ran before was given the class, too, and could write no file by it.
+            # An existing session got the class from the builder, too, and could not write files with it.
             session.conf.unset(PROTOCOL_KEY)
             raise
 
@@ -181,15 +180,15 @@ def names_unspelled(session: SparkSession) -> tuple[str, str] | None:
 
 
 def _give_data_source(session: SparkSession, choices: CommitterConfig | None) -> None:
-    """Registers the data source ``committer`` with the session's choices and default file system.
+    """Registers the data source ``committer`` with the session's options and default file system.
 
-    Spark runs the data source in a process that can ask for neither. One that was registered before has those of then,
-    so it is replaced.
+    Spark runs the data source in a process that can read neither. An earlier registration is replaced, as it has
+    old values.
     """
     file_system, context = default_file_system(session), session.sparkContext
     if choices is None and file_system.startswith("file:") and _Registered.sources is not context:
         return
-    if importlib.util.find_spec("pyarrow") is None:  # which it needs
+    if importlib.util.find_spec("pyarrow") is None:  # the data source needs it
         return
     from committer.spark.datasource import source_with
 
@@ -198,11 +197,7 @@ def _give_data_source(session: SparkSession, choices: CommitterConfig | None) ->
 
 
 def connect(session: SparkSession, side: JobSide) -> None:
-    """Registers the job side with the session's JVM.
-
-    Raises:
-        UnsupportedError: It was started without the jar, or with that of another release; or it is Spark Connect.
-    """
+    """Registers the job side with the session's JVM."""
     from pyspark.java_gateway import ensure_callback_server_started
 
     if type(session).__module__.startswith("pyspark.sql.connect."):
@@ -216,11 +211,7 @@ def connect(session: SparkSession, side: JobSide) -> None:
 
 
 def _driver_of(gateway: Any) -> Any:
-    """The class `Driver` of a JVM that was started with this package's jar.
-
-    Raises:
-        UnsupportedError: It was started without it, or with that of another release.
-    """
+    """Returns Java's class `Driver`; refuses a JVM without the jar or with another release's."""
     from py4j.java_gateway import JavaClass
 
     driver = gateway.jvm.io.github.lakecommitter.spark.Driver
@@ -245,15 +236,15 @@ def _of_connect() -> UnsupportedError:
 
 
 def unpacked(request: str) -> str:
-    """A question as JSON: Java compresses a long one, in Base64."""
+    """Returns a Java request as JSON; Java compresses a long one, in Base64."""
     return request if request.startswith("{") else zlib.decompress(base64.b64decode(request)).decode()
 
 
 class JobSide:
-    """What Java calls, on a thread of py4j's."""
+    """Python object that Java calls, on a thread of py4j."""
 
     class Java:
-        """What py4j looks for."""
+        """py4j's declaration of implemented interfaces."""
 
         implements: ClassVar[tuple[str, ...]] = (_JOB_SIDE,)
 
@@ -270,7 +261,7 @@ class JobSide:
         self._storage = storage
 
     def call(self, operation: str, request: str) -> str:
-        """Answers one question of Java's."""
+        """Answers a request from Java."""
         request = unpacked(request)
         asks = call_of(operation, request)
         log = DriverLog(self.driver.note)

@@ -1,8 +1,8 @@
-"""What the configuration of a classic session says to a write: keys ``spark.hadoop.*`` that its user set.
+"""Reads a write's options from a classic session's ``spark.hadoop.*`` keys.
 
-Hadoop's own defaults say nothing here: only keys that stand in the Spark configuration count, with the values that the
-session's Hadoop configuration has for them. A secret's value is never asked for: Spark shows options in plans and logs,
-and py4j logs what it carries (DEBUG). Its user is told how to give it by reference.
+Only keys in the Spark configuration count, not Hadoop's defaults; values come from the session's Hadoop
+configuration. A secret's value is never read, because Spark shows options in plans and logs and py4j logs its
+traffic (DEBUG): the user is told to pass a reference.
 """
 
 from __future__ import annotations
@@ -33,38 +33,29 @@ if TYPE_CHECKING:
 _LOG = job_logger("committer.spark")
 _STORAGE: Final = "storage."
 _KEYS: Final = frozenset(option.key for option in OPTIONS)
-# How a write gets what the session's conflict mode asks for, where its save mode decides otherwise.
+# Replacement for a session's conflict mode that the save mode overrides.
 _INSTEAD: Final[Mapping[tuple[str | None, object], str]] = {
     ("append", "fail"): "give the write the option conflict_mode=fail",
     ("append", "replace"): "give the write the mode overwrite, and partitionOverwriteMode",
     ("overwrite", "fail"): "give the write the mode append and the option conflict_mode=fail",
 }
-# What a save mode decides, where there is one.
+# Fields that the save mode decides.
 _OF_THE_MODE: Final = frozenset({"conflict_mode", "superseded_scope", "superseded_directories"})
 _USER_INFO: Final = re.compile(r"://[^/]*@")
 
 
 class StoreSettings(NamedTuple):
-    """What a session says of a store.
-
-    Attributes:
-        options: Storage options by Hadoop's keys, none of them a secret.
-        withheld: How to give the secrets that the session holds; empty where they are not missed.
-    """
+    """A session's settings for a store: options by Hadoop's keys, and how to pass the secrets that it withholds."""
 
     options: dict[str, str]
     withheld: str
 
 
 def set_by_user(df: DataFrame, path: str) -> dict[str, str]:
-    """The Hadoop configuration of a DataFrame's session, as far as its Spark configuration sets it; without prefix.
+    """Reads the Hadoop keys that a DataFrame's session sets, without prefix; empty if it cannot be read (Connect).
 
-    Empty where the session can't be asked, as in Spark Connect.
-
-    Args:
-        df: What is written.
-        path: The destination. Of keys that are no choices of a commit, and say nothing of its store but a secret, the
-            value is not asked for: it is the empty text.
+    Values are read only of commit options and of the settings for the store of `path` that are no secrets; other
+    keys have an empty text.
     """
     if is_connect(df):
         return {}
@@ -72,7 +63,7 @@ def set_by_user(df: DataFrame, path: str) -> dict[str, str]:
     try:
         java = df.sparkSession.sparkContext._jsc
         hadoop = java.hadoopConfiguration()
-        # SparkContext.getConf() would carry all values here, and back.
+        # SparkContext.getConf() would send all values, secrets included, through py4j.
         named = [str(pair._1()) for pair in java.getConf().getAll()]
         keys = [key.removeprefix(SPARK_HADOOP) for key in named if key.startswith(SPARK_HADOOP)]
         return {key: value for key in keys if (value := hadoop.get(key) if _counts(key, place) else "") is not None}
@@ -82,7 +73,7 @@ def set_by_user(df: DataFrame, path: str) -> dict[str, str]:
 
 
 def _counts(key: str, place: StorePath) -> bool:
-    """Whether the value of a key, and not only that it is set, bears on a write to a place."""
+    """Reports whether a write to `place` needs the value of a key."""
     if _is_choice(key):
         return True
     table = options_of(place.scheme)
@@ -102,19 +93,11 @@ def add_from_session(
     config: ConfigLike | None = None,
     process: CommitterConfig | None = None,
 ) -> str:
-    """Adds to the options of a write what its session says and they do not.
+    """Adds the session's settings to a write's options in place; returns how to pass the session's secrets, if needed.
 
     Args:
-        df: What is written.
-        settings: The options, ``path`` among them.
-        config: Choices that win over the session's: a `CommitterConfig` over all of them.
-        process: The choices that `configure` was given, in place of those of the session's keys.
-
-    Returns:
-        How to give the secrets that the session holds; empty where they are not missed.
-
-    Raises:
-        ConfigurationError: A value is not one its option takes.
+        config: Options that win over the session's; a `CommitterConfig` over all of them.
+        process: Options of `configure`, in place of the session's keys.
     """
     path = parse_options({"path": settings["path"]}).path
     session = set_by_user(df, path)
@@ -138,24 +121,19 @@ def add_from_session(
 
 
 def with_choices(options: Mapping[str, str], choices: Mapping[str, str]) -> dict[str, str]:
-    """Options of a write, and what they do not choose of the commit, by either name of a choice.
-
-    Args:
-        options: As the data source takes them.
-        choices: Values of options by field of `CommitterConfig`.
-    """
+    """Adds `choices`, by field of `CommitterConfig`, that a write's options do not set under either name."""
     given = _fields_of(options)
     return {**{field: text for field, text in choices.items() if field not in given}, **options}
 
 
 def changed(config: CommitterConfig) -> dict[str, object]:
-    """The choices that are not at their defaults, by field."""
+    """Returns the options that differ from their defaults, by field."""
     defaults = CommitterConfig()
     return {field: value for field, value in config.to_record().items() if value != getattr(defaults, field)}
 
 
 def as_option(value: object) -> str:
-    """A choice as the text of an option."""
+    """Returns a value as the text of an option."""
     if isinstance(value, tuple):
         return msgspec.json.encode(value).decode()
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -163,7 +141,7 @@ def as_option(value: object) -> str:
 
 @contextmanager
 def telling(withheld: str) -> Iterator[None]:
-    """Around what needs the store: a refusal of the credentials says how to give the secrets that were withheld."""
+    """Adds to a refusal of credentials how to pass the session's secrets."""
     try:
         yield
     except StorePermissionError as error:
@@ -180,17 +158,12 @@ def choices_of(
     place: StorePath | None = None,
     whose: str = "the session's Hadoop configuration",
 ) -> dict[str, object]:
-    """The commit's choices that a session makes, by field of `CommitterConfig`; what is not understood is logged.
+    """Returns the commit options that a session sets, by field of `CommitterConfig`; logs unknown ones.
 
     Args:
-        session: From `set_by_user`.
-        given: Keys of the options that the write was given, which win, under either of their names.
-        mode: The save mode, which decides about conflicts; None where the session does.
-        place: The destination, whose own keys count; None where it is not known.
-        whose: Where the keys stand, for the log.
-
-    Raises:
-        ConfigurationError: A value is not one its option takes.
+        given: Keys of the write's own options, which win, under either name.
+        mode: The save mode, which decides about conflicts; None if the session does.
+        whose: Origin of the keys, for the log.
     """
     found = resolve(session if place is None else for_place(session, place, _KEYS))
     taken = _fields_of(given)
@@ -209,7 +182,7 @@ def choices_of(
 
 
 def roots_beside(roots: Iterable[str], destination: StorePath) -> tuple[str, ...]:
-    """Selects the absolute roots of a session that one destination can use.
+    """Selects the session's absolute roots that one destination can use.
 
     A session names roots for all of its tables. A job cannot use a root of another store, nor one that equals,
     contains or lies in its destination.
@@ -229,16 +202,7 @@ def roots_beside(roots: Iterable[str], destination: StorePath) -> tuple[str, ...
 
 
 def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) -> StoreSettings:
-    """The storage options that a session makes for a destination.
-
-    Args:
-        session: From `set_by_user`.
-        path: The destination.
-        given: Keys of the storage options that the write was given, in any tool's spelling; they win.
-
-    Raises:
-        ConfigurationError: One that was given is unknown.
-    """
+    """Returns the storage options that a session sets for a destination; `given` keys, in any tool's spelling, win."""
     place = StorePath.of(path)
     table = options_of(place.scheme)
     if table is None:
@@ -265,7 +229,7 @@ def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) 
 
 
 def _fields_of(given: Iterable[str]) -> set[str]:
-    """The keys of options in lower case, and the fields that those among them feed which are Hadoop's."""
+    """Returns the keys in lower case, and the fields that those in Hadoop's spelling set."""
     folded = {key.lower() for key in given}
     hadoop = {spelled_as_hadoop(key) for key in folded}
     return folded | {option.field for option in OPTIONS if option.field and option.key in hadoop}
@@ -273,7 +237,7 @@ def _fields_of(given: Iterable[str]) -> set[str]:
 
 @lru_cache(maxsize=64)
 def _tell_unknown(scheme: str, keys: tuple[str, ...]) -> None:
-    """Says which keys of a session have no effect here: once, and not at each write."""
+    """Warns once, not at each write, of session keys that have no effect."""
     if keys:
         _LOG.warning(
             "of the session's Hadoop configuration: %s have no effect on what the store of %s: reads and writes here; "

@@ -1,9 +1,9 @@
-"""`write`: writes a DataFrame into a destination and returns the report.
+"""Writes a DataFrame to a destination: `committer.spark.write`.
 
-By Spark's own writer (`committer.spark.writing`) where the session commits through this package; else through the data
-source, so that Spark names the winners and the commit runs beside Spark's driver: where the
-store can be reached also when the caller is a Spark Connect client, and to its end also when the caller is interrupted.
-The price is that the report has to be fetched (`committer.spark.fetching`), through Connect by a Spark job of one task.
+Spark's own writer writes if the session commits through this process (`committer.spark.configure`), else the data
+source does. The data source commits beside Spark's driver: the store is reachable there even if the caller is a
+Spark Connect client, and the commit completes even if the caller is interrupted. Its report has to be fetched
+(`committer.spark.fetching`), through Connect by a Spark job of one task.
 """
 
 from __future__ import annotations
@@ -53,19 +53,11 @@ Writer: TypeAlias = Literal["auto", "spark", "python"]
 _STORAGE: Final = "storage."
 _FORMATS: Final = {"parquet", "orc", "csv", "json", "text", "xml", "avro"}
 _CODECS: Final = {("parquet", "brotli"), ("csv", "zstd"), ("json", "zstd")}
-"""What PySpark cannot compress as it is installed."""
+"""Codecs that an installed PySpark lacks."""
 
 
 class SparksWrite(NamedTuple):
-    """A call of `write`, understood.
-
-    Attributes:
-        df: What to write.
-        format: The format, by Spark's name.
-        mode: What becomes of data at the destination.
-        settings: The options for Spark's writer.
-        options: What is this library's.
-    """
+    """Arguments of a `write` call for Spark's own writer; `settings` are its options, `options` this library's."""
 
     df: DataFrame
     format: str
@@ -75,11 +67,7 @@ class SparksWrite(NamedTuple):
 
 
 def writer_named(text: str) -> Writer:
-    """Reads the argument ``writer``.
-
-    Raises:
-        ConfigurationError: There is no such writer.
-    """
+    """Checks the argument ``writer``."""
     if text not in get_args(Writer):
         raise ConfigurationError(
             f"writer cannot be {text!r}", operation="write", next_step=f"use one of {', '.join(get_args(Writer))}"
@@ -88,20 +76,16 @@ def writer_named(text: str) -> Writer:
 
 
 def absent(df: DataFrame) -> str:
-    """Why Spark's own writers do not commit through this process; empty where they do."""
+    """Returns why Spark's own writers do not commit through this process; empty if they do."""
     if is_committing(df.sparkSession):
         return ""
     return f"the session was not made by committer.spark.configure, or {PROTOCOL_KEY} names another class"
 
 
 def unsuitable(df: DataFrame, given: Mapping[str, str], path: str, *, job_id: str | None) -> str:
-    """Why a write cannot be served by Spark's own writers, told before its options are read; empty where it can.
+    """Returns why Spark's own writers cannot run a write, before options are parsed; empty if they can.
 
-    Args:
-        df: What to write.
-        given: The settings that the call makes, the session's apart.
-        path: The destination.
-        job_id: The job's id, if the call gives one.
+    `given` holds the settings of the call, without the session's.
     """
     folded = {key.lower(): value for key, value in given.items()}
     missing = missing_client(df, StorePath.of(path).scheme)
@@ -123,7 +107,7 @@ def unsuitable(df: DataFrame, given: Mapping[str, str], path: str, *, job_id: st
 
 
 def unsuitable_choices(config: CommitterConfig) -> str:
-    """Likewise, of the commit's choices."""
+    """Returns why Spark's own writers cannot run a write with these commit options; empty if they can."""
     fields = unsuited(config)
     if not fields:
         return ""
@@ -132,11 +116,7 @@ def unsuitable_choices(config: CommitterConfig) -> str:
 
 
 def of_spark(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that Spark's own writers are given.
-
-    Raises:
-        ConfigurationError: One looks like a secret.
-    """
+    """Selects the settings for Spark's own writers."""
     found = {key: value for key, value in settings.items() if is_sparks(key)}
     for key in found:
         refuse_secret(key)
@@ -144,16 +124,7 @@ def of_spark(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def write_by_spark(write: SparksWrite) -> JobReport:
-    """Writes, and returns the report without the time of the call.
-
-    Args:
-        write: The call.
-
-    Raises:
-        TargetExistsError: The mode is ``error`` and the destination holds data.
-        CommitterError: The job could not be set up or committed.
-        pyspark.errors.PySparkException: What else failed in Spark.
-    """
+    """Writes with Spark's own writer; the report's `duration_s` is the commit's."""
     options = write.options
     destination = StorePath.of(options.path)
     used = _is_used(write, destination)
@@ -175,7 +146,7 @@ def write_by_spark(write: SparksWrite) -> JobReport:
         except BaseException as error:
             raised = call.error
             if write.mode == "ignore" and isinstance(raised, TargetExistsError):
-                # Another job wrote since it was looked at.
+                # Another job wrote after the first look.
                 committer = wait_for(partial(_committer_at, destination), "write")
                 return JobReport(success=True, job_id="", committer=committer)
             _note_running(raised or error, call, options)
@@ -196,12 +167,12 @@ def write_by_spark(write: SparksWrite) -> JobReport:
 def _is_used(write: SparksWrite, destination: StorePath) -> bool:
     if destination.scheme == "file":
         return wait_for(partial(look_at_destination, write.options, write.mode), "write").used
-    # Python learns of the rights that Hadoop's configuration gives when Java asks it to set the job up.
+    # Python gets the access rights of Hadoop's configuration only when Java calls setup.
     return is_used(write.df, destination)
 
 
 async def _committer_at(destination: StorePath) -> str:
-    """The committer that suits a store; no call."""
+    """Returns the default committer of a store; no store call."""
     store = await open_store(destination)
     try:
         return default_committer(store.capabilities)
@@ -210,7 +181,7 @@ async def _committer_at(destination: StorePath) -> str:
 
 
 def _writer(write: SparksWrite, call: RunningWrite) -> DataFrameWriter:
-    # Spark's mode says what its plan shows; what is replaced, the call's choices say.
+    # Spark's mode determines what its plan shows; the call's config determines what is replaced.
     mode = "overwrite" if write.mode == "overwrite" else "append"
     writer = write.df.write.format(write.format).mode(mode).options(**write.settings).option(CALL, call.name)
     if not write.options.partition_by:
@@ -229,18 +200,9 @@ def _note_running(error: BaseException, call: RunningWrite, options: WriteOption
 
 
 def save(session: SparkSession, writer: DataFrameWriter) -> None:
-    """Saves through the data source; registers it where Spark did not find it.
-
-    Args:
-        session: The session of what is written.
-        writer: With format, mode and options, ``path`` among them.
-
-    Raises:
-        UnsupportedError: The data source, or something that it needs, is missing in Spark's Python processes.
-        pyspark.errors.PySparkException: What else failed in Spark.
-    """
-    # Spark looks for data sources written in Python in the active session of the calling thread alone, and only a few
-    # calls make a session that: in another thread than the first, or after Ctrl-C, there may be none.
+    """Saves through the data source; registers it if Spark does not find it."""
+    # Spark looks up Python data sources only in the active session of the calling thread, and only a few calls
+    # activate a session: in a second thread, or after Ctrl-C, there may be none.
     session.createDataFrame([], "nothing int")
     try:
         try:
@@ -277,47 +239,47 @@ def write(
     job_id: str | None = None,
     writer: str = "auto",
 ) -> JobReport:
-    """Writes a DataFrame and returns how its commit ended. In classic sessions and through Spark Connect.
+    """Writes a DataFrame and returns the report of its commit, in classic sessions and through Spark Connect.
 
-    Nothing at the destination is touched before all tasks are done; then the new files appear, and what an overwrite
-    replaces goes after them (G13). Interrupted (Ctrl-C, ``interruptAll``), it raises at once while a commit that began
-    goes on: ``committer.sync.recover(uri, job_id)`` then tells its end; the error's notes name the job.
+    The destination changes only after all tasks are done: new files appear first, then replaced files are deleted
+    (G13). When interrupted (Ctrl-C, ``interruptAll``), the call raises at once, while a commit that has begun
+    continues: then ``committer.sync.recover(uri, job_id)`` returns its outcome; the error's notes name the job.
 
     Args:
-        df: What to write.
+        df: The DataFrame.
         uri: The destination: a URI, or a path that the session's JVM resolves, as for Spark's own writers.
         format: The format of the files.
         partition_by: Names of partition columns, outermost first.
-        mode: ``error`` (refuses a destination that holds anything, checked again at commit), ``ignore`` (then writes
-            nothing), ``append`` or ``overwrite``.
-        compression: The codec, as the data source's option; the format's default when None.
-        partition_overwrite_mode: ``static`` replaces everything there but names that start with ``_`` or ``.``
-            (without ``=``), ``dynamic`` the partitions that are written. None takes the session's
-            ``spark.sql.sources.partitionOverwriteMode`` if it was set. Needed to overwrite with partitions what holds
-            data.
+        mode: ``error`` (refuses a destination that holds anything, checked again at commit), ``ignore`` (writes
+            nothing there), ``append`` or ``overwrite``.
+        compression: The codec; the format's default when None.
+        partition_overwrite_mode: ``static`` replaces everything at the destination except names that start with
+            ``_`` or ``.`` (without ``=``), ``dynamic`` the partitions that are written. None takes the session's
+            ``spark.sql.sources.partitionOverwriteMode`` if it was set. Required to overwrite existing data with
+            partitions.
         options: More options of the data source, ``maxRecordsPerFile`` for example.
         committer: The committer's name; the store's default when None.
-        config: The commit's choices. Those that neither this nor `options` makes are made in a classic session by its
-            keys ``spark.hadoop.*``, or by what `configure` was given in place of them; a `CommitterConfig` makes all.
-            Such keys likewise make `storage_options`, but for secrets.
-        storage_options: How to reach the store; of secrets references: ``env:NAME`` or ``file:PATH``.
+        config: Options of the commit; a `CommitterConfig` sets all of them. A field that neither `config` nor
+            `options` sets is taken from `configure`, else from a classic session's keys ``spark.hadoop.*``. These
+            keys also give `storage_options`, except secrets.
+        storage_options: How to reach the store; secrets as references: ``env:NAME`` or ``file:PATH``.
         job_id: The job's id; a UUID when None.
-        writer: ``python`` writes in Spark's Python workers; ``spark`` by Spark's own writer, whose options, formats and
-            types then count, in a session of `committer.spark.configure`. ``auto`` takes Spark's where it can be, and
-            logs at INFO why it is not.
+        writer: ``python`` writes in Spark's Python workers. ``spark`` uses Spark's own writer with its options,
+            formats and types; it needs a session of `committer.spark.configure`. ``auto`` uses Spark's writer if
+            possible, and logs the obstacle at INFO if not.
 
     Returns:
-        The report. Where Python wrote, its statistics hold ``committer_rows_written``; `duration_s` is the time of this
-        call. Where mode ``ignore`` wrote nothing, `job_id` is empty.
+        The report. `duration_s` is the time of this call. Where Python wrote, the statistics hold
+        ``committer_rows_written``. `job_id` is empty where mode ``ignore`` wrote nothing.
 
     Raises:
         ConfigurationError: An argument cannot be honoured. Nothing was done.
         TargetExistsError: The mode is ``error`` and the destination holds data.
-        UnsupportedError: Spark's Python processes lack this package, or what it needs.
-        CommitterError: What failed on Spark's side and was raised by this library there, of the class it had there.
-            Where the outcome is ``committed``, only the report is missing.
-        pyspark.errors.PySparkException: What else failed in Spark. Nothing is visible at the destination unless the
-            error says otherwise.
+        UnsupportedError: Spark's Python workers lack this package or one that it needs.
+        CommitterError: This library failed in a process of Spark's; the class is the one raised there. If the
+            outcome is ``committed``, only the report is missing.
+        pyspark.errors.PySparkException: Spark failed otherwise. Nothing is visible at the destination unless the
+            error says so.
     """
     started = time.monotonic()
     check_frame(df, "write")
@@ -327,7 +289,7 @@ def write(
         options,
         path=resolved_path(df, uri),
         format=format,
-        # As a list, because a name may hold a comma.
+        # A list, because a name may hold a comma.
         partitionBy=msgspec.json.encode(column_names(partition_by, "write")).decode(),
         compression=compression,
         caseSensitive=case_sensitive(df),
@@ -355,16 +317,7 @@ def write(
 
 
 class _Write(NamedTuple):
-    """One call of `write`, understood.
-
-    Attributes:
-        df: What to write.
-        mode: What becomes of data at the destination.
-        settings: The options of the data source, as text.
-        options: The same, parsed.
-        job_id: The job's id.
-        withheld: How to give the secrets that the session holds; empty where they are not missed.
-    """
+    """Arguments of a `write` call for the data source; `withheld` says how to pass the session's secrets."""
 
     df: DataFrame
     mode: SaveMode
@@ -383,7 +336,7 @@ def _by_spark(
     job_id: str | None,
     named: str,
 ) -> SparksWrite | None:
-    """The call as Spark's own writers take it; None where Python writes, for a reason that is logged."""
+    """Returns the call for Spark's own writer; None, with the reason logged, if Python writes."""
     path = parse_options({"path": given["path"]}).path
     ours = {key: value for key, value in settings.items() if not is_sparks(key) and key != "format"}
     reason = absent(df)
@@ -406,9 +359,9 @@ def _by_spark(
 
 
 def _report_of(write: _Write) -> JobReport:
-    """Writes, and returns the report without the time of the call."""
+    """Writes through the data source; the report's `duration_s` is the commit's."""
     session = write.df.sparkSession
-    # Looked at first, so that Spark computes nothing for a write that is to be ignored.
+    # Checked first, so that Spark computes nothing for a write that is ignored.
     ignored = ignored_report(session, write.options) if write.mode == "ignore" else None
     if ignored is not None:
         return ignored
@@ -416,7 +369,7 @@ def _report_of(write: _Write) -> JobReport:
     report = fetched_report(write.df, write.options, write.job_id)
     if report is not None:
         return report
-    if write.mode == "ignore":  # another job wrote since it was looked at
+    if write.mode == "ignore":  # another job wrote after the first look
         nothing = JobReport(success=True, job_id="", committer=write.options.committer or DEFAULT_COMMITTER)
         return ignored_report(session, write.options) or nothing
     raise JobNotFoundError(
@@ -430,7 +383,7 @@ def _report_of(write: _Write) -> JobReport:
 
 
 def _save(write: _Write) -> None:
-    """Lets Spark write and commit; what failed there is raised as what it was."""
+    """Runs Spark's save; raises this library's error if Spark's error carries one."""
     mode = "overwrite" if write.mode == "overwrite" else "append"
     try:
         with described(write.df, described_as(write.options.path), write.job_id):
@@ -455,7 +408,7 @@ def _note(error: BaseException, options: WriteOptions, job_id: str) -> None:
 
 def _settings(more: Mapping[str, object] | None, **own: str | None) -> dict[str, str]:
     settings = {key: value for key, value in own.items() if value is not None}
-    # compression is an option too; given as one, the argument is not. What an option says of case wins.
+    # compression is also an option: the argument counts only if given. caseSensitive given as an option wins.
     taken = {name.lower() for name in own if name != "compression" or name in settings} - {"casesensitive"}
     for key, value in option_texts(more, "options", "write").items():
         if key.lower() in taken:
@@ -480,7 +433,7 @@ def _config_options(config: ConfigLike | None) -> dict[str, str]:
 def _overwrite_mode(df: DataFrame, mode: SaveMode, chosen: str | None) -> str | None:
     if chosen is not None or mode != "overwrite":
         return chosen
-    # Asked with both defaults: only a value that was set is told alike. Spark's own default, static, chooses
-    # nothing here: a user who knows nothing of this option must not lose partitions by it.
+    # Asked with two defaults: only a value that was set gives the same answer twice. Spark's own default,
+    # static, does not count: a user who does not know the option must not lose partitions by it.
     answers = {df.sparkSession.conf.get(_OVERWRITE_MODE, default) for default in ("static", "dynamic")}
     return answers.pop() if len(answers) == 1 else None

@@ -1,6 +1,6 @@
-"""CSV and JSON files, byte for byte as Spark's writer makes them.
+"""CSV and JSON formats, byte for byte like Spark's writers.
 
-pyarrow's own CSV writer doubles quotes, which Spark does not read by default, and cannot be told otherwise.
+pyarrow's CSV writer is not used: it always doubles quotes, which Spark does not read by default.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ REFUSED_COMPRESSIONS: Final = {
 _SLICE_ROWS: Final = 1 << 16
 _SLICE_BYTES: Final = 16 << 20
 _GZIP: Final = 31
-"""zlib's number for a gzip header; that for its own, which Hadoop calls deflate, is the default."""
+"""zlib's number for a gzip header; the default is zlib's own header, which Hadoop calls deflate."""
 
 
 class TextFormat(FileFormat):
-    """Files of lines. ``zstd`` is for readers that have it: Spark does where Hadoop's native library is installed."""
+    """Format of lines. Spark reads ``zstd`` only where Hadoop's native library is installed."""
 
     compressions: ClassVar[Mapping[str, str]] = COMPRESSIONS
     default_compression: ClassVar[str] = "none"
@@ -63,38 +63,31 @@ class TextFormat(FileFormat):
 
     @property
     def suffix(self) -> str:
-        """Such as ``.csv.gz``."""
+        """Ending of file names, such as ``.csv.gz``."""
         return f".{self.name}{self.compressions[self.compression]}"
 
     def file_schema(self, schema: pa.Schema, spark_schema: str) -> pa.Schema:
-        """The same types, everything nullable."""
+        """Returns the same types, all nullable."""
         return nullable_schema(schema)
 
     def open(self, file: io.IOBase, schema: pa.Schema, spark_schema: str) -> RowFile:
-        """Begins a file; rows become lines at once."""
+        """Opens a file; rows become lines at once."""
         from pyspark.sql.types import StructType
 
         columns = StructType.fromJson(msgspec.json.decode(spark_schema))
         return LineFile(file, self.compression, self.first_line(columns), lambda rows: self.lines(rows, columns))
 
     def first_line(self, columns: StructType) -> str:
-        """What a file begins with."""
+        """Returns the first line of a file, if any."""
         return ""
 
     @abstractmethod
     def lines(self, rows: pa.RecordBatch, columns: StructType) -> pa.Array:
-        """One text a row, line ends included."""
+        """Returns one text per row, with line end."""
 
 
 class LineFile(RowFile):
-    """One file of lines.
-
-    Args:
-        file: Where its bytes go.
-        compression: A key of `COMPRESSIONS`.
-        first_line: What the file begins with.
-        lines: Makes one text a row.
-    """
+    """Open file of lines; `lines` makes one text per row."""
 
     def __init__(
         self, file: io.IOBase, compression: str, first_line: str, lines: Callable[[pa.RecordBatch], pa.Array]
@@ -110,7 +103,7 @@ class LineFile(RowFile):
             raise
 
     def write(self, rows: pa.Table) -> None:
-        """Appends lines, spelled in slices, so that not much more than one of them is held as text."""
+        """Appends rows in slices, so that little more than one slice is held as text."""
         each = min(_SLICE_ROWS, max(1, rows.num_rows * _SLICE_BYTES // max(1, rows.nbytes)))
         for batch in rows.to_batches(max_chunksize=each):
             if batch.num_rows:
@@ -131,7 +124,7 @@ class LineFile(RowFile):
 
 
 def joined(texts: pa.Array) -> pa.Buffer:
-    """All texts one after the other, none of them null: they stand so in memory already."""
+    """Returns all texts as one buffer without a copy; none may be null."""
     import pyarrow as pa
 
     whole = pa.concat_arrays([texts.cast(pa.large_string())])
@@ -144,7 +137,7 @@ def joined(texts: pa.Array) -> pa.Buffer:
 
 
 def joined_with(separator: str, *parts: Any) -> pa.Array:
-    """Joins columns of text, and constants, row by row; null where one of them is."""
+    """Joins columns of text and constants row by row; null if a part is null."""
     return compute().binary_join_element_wise(*parts, separator)
 
 
@@ -163,7 +156,7 @@ class _Plain:
 
 
 class _Zstd:
-    """One frame, through Arrow's stream."""
+    """One zstd frame, through Arrow's stream."""
 
     def __init__(self) -> None:
         import pyarrow as pa
@@ -186,7 +179,7 @@ class _Zstd:
 
 
 class _Collected(io.RawIOBase):
-    """Puts bytes into an array that outlives it."""
+    """File that appends to an array that outlives it."""
 
     def __init__(self, into: bytearray) -> None:
         super().__init__()
@@ -222,12 +215,7 @@ _UNQUOTED: Final = NUMBERS - {"float", "double"}
 
 @dataclass(frozen=True)
 class JsonFormat(TextFormat):
-    """``format=json``: one object a line.
-
-    Attributes:
-        ignore_null_fields: Whether null fields are left out.
-        spelling: How values are spelled.
-    """
+    """``format=json``: one object per line."""
 
     name: ClassVar[str] = "json"
     title: ClassVar[str] = "JSON"
@@ -248,7 +236,7 @@ class JsonFormat(TextFormat):
 
     @classmethod
     def of(cls, compression: str | None, options: Mapping[str, str]) -> Self:
-        """Reads the format's own options."""
+        """Parses the format's options."""
         only_utf8(options)
         return cls(
             compression=cls._compression(compression),
@@ -257,7 +245,7 @@ class JsonFormat(TextFormat):
         )
 
     def lines(self, rows: pa.RecordBatch, columns: StructType) -> pa.Array:
-        """One object a row."""
+        """Returns one JSON object per row."""
         fields = [(field.name, field.dataType) for field in columns.fields]
         return joined_with("", self._objects(rows.columns, fields), "\n")
 
@@ -269,11 +257,11 @@ class JsonFormat(TextFormat):
             if not self.ignore_null_fields:
                 text = text.fill_null("null")
             members.append(joined_with("", f",{_quoted_name(name)}:", text).fill_null(""))
-        # The first comma gives way to the brace. (Arrow's own skipping of nulls drops rows in which all are null.)
+        # The brace replaces the first comma. (Arrow's own skipping of nulls drops rows whose fields are all null.)
         return joined_with("", pc.binary_replace_slice(joined_with("", *members), 0, 1, "{"), "}")
 
     def _values(self, values: pa.Array, kind: DataType) -> pa.Array:
-        """JSON's text of each value; null stays null."""
+        """Returns each value as JSON; null stays null."""
         import pyarrow as pa
         from pyspark.sql.types import ArrayType, MapType, StructType
 
@@ -304,11 +292,7 @@ class JsonFormat(TextFormat):
 
 
 def spelling_of(options: Mapping[str, str]) -> Spelling:
-    """Reads the options ``timestampFormat`` and ``timestampNTZFormat``.
-
-    Raises:
-        UnsupportedError: A pattern cannot be honoured.
-    """
+    """Parses the options ``timestampFormat`` and ``timestampNTZFormat``."""
     styles: dict[str, TimestampStyle] = {}
     for option, field, zoned in (
         ("timestampFormat", "timestamps", True),
@@ -320,13 +304,13 @@ def spelling_of(options: Mapping[str, str]) -> Spelling:
 
 
 def _entries(values: pa.Array, children: pa.Array) -> pa.Array:
-    """The children of lists or maps that belong to these values, which may be a slice."""
+    """Returns the children of lists or maps, which may be a slice."""
     offsets = values.offsets
     return children.slice(offsets[0].as_py(), offsets[len(values)].as_py() - offsets[0].as_py())
 
 
 def _lists(values: pa.Array, texts: pa.Array) -> pa.Array:
-    """Joins the texts of children with commas, by value; null stays null."""
+    """Joins the texts of each value's children with commas; null stays null."""
     import pyarrow as pa
 
     pc = compute()
@@ -361,7 +345,7 @@ def _quoted_name(name: str) -> str:
 
 _COMMENT: Final = "#"
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
-"""What Spark's writer takes for white space."""
+"""Characters that Spark's CSV writer trims as white space."""
 
 
 @dataclass(frozen=True)
@@ -369,16 +353,10 @@ class CsvFormat(TextFormat):
     """``format=csv``.
 
     Attributes:
-        header: Whether files begin with the columns' names.
-        sep: Between fields; one character.
         quote: Around fields that need it.
-        escape: Before a quote within quotes, and before itself where it is not the quote.
-        quote_all: Whether every field that is not null is quoted.
-        null_value: What null is written as.
-        empty_value: What the empty string is written as.
-        trim_leading: Whether white space at the front of values is cut off, as Spark does by default.
-        trim_trailing: The same for their end.
-        spelling: How values are spelled.
+        escape: Before a quote within quotes, and before itself if it is not the quote.
+        quote_all: True to quote every field that is not null.
+        trim_leading: True to trim white space before values, Spark's default.
     """
 
     name: ClassVar[str] = "csv"
@@ -423,7 +401,7 @@ class CsvFormat(TextFormat):
 
     @classmethod
     def of(cls, compression: str | None, options: Mapping[str, str]) -> Self:
-        """Reads the format's own options."""
+        """Parses the format's options."""
         only_utf8(options)
         made = cls(
             compression=cls._compression(compression),
@@ -460,7 +438,7 @@ class CsvFormat(TextFormat):
                 )
 
     def first_line(self, columns: StructType) -> str:
-        """The columns' names, where they are asked for."""
+        """Returns the columns' names if a header is asked for."""
         import pyarrow as pa
 
         if not self.header:
@@ -469,7 +447,7 @@ class CsvFormat(TextFormat):
         return str(joined(self._line(names)).to_pybytes(), "utf-8")
 
     def lines(self, rows: pa.RecordBatch, columns: StructType) -> pa.Array:
-        """One line a row."""
+        """Returns one line per row."""
         kinds = [field.dataType for field in columns.fields]
         texts = [self.spelling.texts(values, kind) for values, kind in zip(rows.columns, kinds, strict=True)]
         return self._line(texts)
@@ -477,16 +455,16 @@ class CsvFormat(TextFormat):
     def _line(self, texts: list[pa.Array]) -> pa.Array:
         fields = [self._field(text, first=position == 0) for position, text in enumerate(texts)]
         lines = joined_with("", joined_with(self.sep, *fields), "\n")
-        # Spark writes no empty line for a null that is the only field, nor would it read one.
+        # Spark writes no line for a null that is the only field, and reads none.
         return compute().if_else(compute().equal(lines, "\n"), "", lines) if len(fields) == 1 else lines
 
     def _field(self, texts: pa.Array, *, first: bool) -> pa.Array:
         pc = compute()
-        # Spark looks for it before it trims.
+        # Spark tests for a comment before it trims.
         comment = pc.starts_with(texts, _COMMENT) if first else None
         if self.trim_leading:
             texts = pc.utf8_ltrim(texts, _TRIMMED)
-        # And for what makes quotes before it trims the end.
+        # Spark tests for characters that need quotes before it trims the end.
         special: Any = pc.match_substring_regex(texts, self._special())
         if self.trim_trailing:
             texts = pc.utf8_rtrim(texts, _TRIMMED)
