@@ -58,8 +58,7 @@ class RecordRef:
 
 
 class RecordForms(ABC):
-    """The record format of a committer: how tasks tell drivers what they wrote, as records that decode to task
-    manifests.
+    """The record format of a committer, in which tasks tell drivers what they wrote; it decodes to task manifests.
 
     Attributes:
         takes_records: Whether a job commit by listing first moves the records away from where tasks commit.
@@ -119,7 +118,7 @@ class RecordForms(ABC):
 
     @abstractmethod
     def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-        """Yields the uploads, by path and id, in such a place or record; skips, with a warning, others' (G10)."""
+        """Yields the uploads, by path and id, of such a place or record; skips paths outside with a warning (G10)."""
 
     @abstractmethod
     def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:

@@ -118,7 +118,7 @@ class ReadFacts(NamedTuple):
 
 
 async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
-    """Reads and checks every fact of a decision (`RecordError`, `StoreNotFoundError` by side files): one call each."""
+    """Reads and checks every fact of a decision, one call per side file; `RecordError` if one does not match."""
     found: dict[str, list[Fact]] = {}
     old: dict[str, int] = {}
     of_directories: dict[str, int] = {}

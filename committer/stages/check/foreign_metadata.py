@@ -26,7 +26,7 @@ _WILD: Final = re.compile(r"[*?[]")
 
 
 class Mark(NamedTuple):
-    """A row of the table: a name, or pattern, and patterns of file names one of which must be in the directory."""
+    """A row of the table: a name or pattern (a directory's ends with a slash); a match of `proof` must be inside."""
 
     name: str
     kind: Kind
@@ -92,7 +92,7 @@ def is_replaced(child: FileStatus) -> bool:
 
 @dataclass(slots=True)
 class RootView:
-    """Contents of a destination: whether it has anything but jobs' directories, and visible names; others' marks."""
+    """Contents of a destination: whether it has more than jobs' directories, visible names, and others' metadata."""
 
     used: bool = False
     visible: bool = False

@@ -26,7 +26,7 @@ _MAY_EXPIRE_S: Final = 6 * 24 * 3600.0
 async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> list[str]:
     """Returns a sentence for each record whose task attempt was aborted: one call per record."""
     # An attempt that goes on after its abort commits files that are gone, which would show only half way
-    # through publishing. Its first file is its oldest, and every abort deletes that one first. No call for a
+    # through publishing. Its first file is its oldest, and no abort deletes others without it. No call for a
     # committer with `visible_early`; there each file is checked.
     if context.forms.visible_early:
         return []

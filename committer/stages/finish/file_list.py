@@ -34,8 +34,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{12}")
 
 
 class SaveFileList(Stage[PlannedFiles, StorePath]):
-    """The stage that writes every file of the job to `<job id>-<digest>.jsonl` (or `.parquet`) and further parts beside
-    it.
+    """The stage that writes the job's file list to `<job id>-<digest>.jsonl` (or `.parquet`) and further parts.
 
     The digest is the destination's, so that jobs of one id at several destinations may share the directory. A part
     has 100,000 files and is replaced as a whole; every driver writes the same parts, so a repeat is harmless. The

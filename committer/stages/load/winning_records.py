@@ -22,7 +22,7 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.base import RecordRef, StageContext
 
 RIGHT_NUMBER: Final = "give their right number"
-"""The start of the advice if more tasks committed than the commit was told: no task has to run again."""
+"""The start of the advice if more tasks committed than the caller stated: no task has to run again."""
 
 # Most tasks named in one sentence.
 MOST_NAMED = 20

@@ -24,8 +24,7 @@ _CALLS_AT_ONCE: Final = 2
 
 
 class DeleteSuperseded(Stage[Facts, None]):
-    """The stage that deletes exactly the superseded files of the decision, each on condition that it is still the old
-    one.
+    """The stage that deletes the superseded files of the decision, each on condition that it is still the old one.
 
     A batch call is repeated after a lost response: what it deleted is absent then, and what another job has written
     since does not meet its condition. Files that such a call does not settle are deleted singly.

@@ -177,8 +177,7 @@ def parts_of(entry: UploadEntry) -> list[UploadPart]:
 
 
 class PutBlockLists(PublishSentFiles):
-    """The stage that puts the block list of each file: exclusively, or on condition that the existing file is the
-    one seen.
+    """The stage that puts each file's block list: exclusively, or on condition that the existing file is the one seen.
 
     Preconditions: the decision exists.
     Postconditions: every file of every winner is at its destination.

@@ -74,7 +74,7 @@ async def _fence_drivers(context: StageContext) -> None:
 async def keep_outcome(context: StageContext) -> None:
     """Removes all of a committed job's directory except the copy of its outcome, `kept`, and `opened`. Idempotent."""
     # Without `opened`, a setup of the same id that found the directory before the job was opened could close
-    # it. Those calls of `end_without_removal`, one listing, and the deletes.
+    # it. Cost: that of `end_without_removal`, one listing, and the deletes.
     layout = context.layout
     await end_without_removal(context)
     kept = {layout.kept, layout.opened}

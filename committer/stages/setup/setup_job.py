@@ -49,8 +49,7 @@ _TRIES: Final = 5
 
 
 class SetupJob(Stage[None, None]):
-    """The stage that creates the job's directory under a unique name and opens the job, if no other job of its id is
-    live.
+    """The stage that creates a job's directory under a unique name and opens the job, unless one of its id is live.
 
     A job is live while its setup record exists and its `opened` record says open. Of two concurrent setups of an id,
     the listing of the later one shows the other's directory: either that job is open already and the later is

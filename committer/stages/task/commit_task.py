@@ -216,7 +216,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         return no_directory_of_records(self.context.layout, self.name)
 
     async def _check_not_aborted(self, value: TaskOutput) -> None:
-        """A driver may abort an attempt that still runs; its record would name deleted files."""
+        """Refuses an attempt that a driver aborted while it ran: its record would name deleted files."""
         try:
             await self.context.store.status(value.directory)
         except StoreNotFoundError as error:

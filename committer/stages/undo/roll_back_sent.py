@@ -22,8 +22,7 @@ from committer.stores.upload_ends import end_upload, finish_block_list, is_pendi
 
 
 class RollBackUploads(RollBack):
-    """The rollback of uploads: completed files are deleted on condition that they are still the job's; the rest is
-    aborted.
+    """The rollback of uploads: deletes completed files that are still the job's, and aborts the rest.
 
     An aborted upload can never be completed, however late the request: so each file fences itself, and `force` is not
     needed. No old file was deleted yet (G13), so only `_SUCCESS` is restored.
@@ -104,8 +103,7 @@ class RollBackUploads(RollBack):
 
 
 class RollBackBlocks(RollBackUploads):
-    """The rollback of blocks: published files are deleted on condition that they are still the job's; other blocks
-    are used up.
+    """The rollback of blocks: deletes published files that are still the job's, and uses the other blocks up.
 
     No call drops blocks, and while they exist a delayed request can create a file of them. So an unpublished
     file is published and deleted at once: the job was decided, so a reader may see the file for a moment, and
