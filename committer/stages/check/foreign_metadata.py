@@ -56,7 +56,7 @@ MARKS: Final = (
     # ducklake.select/docs/stable/duckdb/usage/paths: only data files are here, the catalog is in a database.
     Mark("ducklake-????????-????-????-????-????????????.parquet", "table", "DuckLake"),
 )
-"""All rows, in the order of docs/spark.md."""
+"""All rows, in the order of the page on Spark."""
 
 _EXACT: Final = {mark.name: mark for mark in MARKS if _WILD.search(mark.name) is None}
 _PATTERNS: Final = tuple(mark for mark in MARKS if mark.name not in _EXACT)
