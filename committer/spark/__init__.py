@@ -4,10 +4,9 @@
 
     report = committer.spark.write(df, "file:///data/flights", partition_by=["month", "day"], mode="error")
 
-One's own writers run in Spark's tasks through `foreach_partition`, or `task_attempt` in a plain ``foreachPartition``.
-
-Spark finds the data source by itself through the top-level module ``pyspark_committer``; nothing has to be registered.
-Drivers and executors need this distribution with its extra ``spark``, and Java 17 or later.
+A user's own writers run in Spark's tasks through `foreach_partition`, or `task_attempt` in a plain
+``foreachPartition``. Spark finds the data source through the top-level module ``pyspark_committer``, without
+registration. Drivers and executors need this distribution with its extra ``spark``, and Java 17 or later.
 Importing this package imports neither PySpark nor pyarrow.
 """
 
@@ -62,7 +61,7 @@ def __getattr__(name: str) -> object:
 
 
 def missing_package(name: str) -> UnsupportedError:
-    """The error that says how to install what the extra ``spark`` brings."""
+    """Returns the error for a missing package of the extra ``spark``."""
     return UnsupportedError(
         f"the Spark binding needs {name.partition('.')[0]}, which is not installed for this Python",
         operation="import committer.spark",

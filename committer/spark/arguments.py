@@ -1,4 +1,4 @@
-"""What users hand to the calls of this binding, checked before anything happens."""
+"""Checks the arguments of this binding's calls before anything happens."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ _COLUMN: Final = re.compile(r"Column<'(\w+)'>")
 
 
 def check_frame(df: DataFrame, operation: str) -> None:
-    """Checks that this is a DataFrame of Spark whose session is alive. No Spark job, no store call.
-
-    Raises:
-        ConfigurationError: It is something else, or its session was stopped.
-    """
+    """Checks that `df` is a Spark DataFrame with a running session. No Spark job, no store call."""
     from pyspark.sql import DataFrame
 
     given: object = df
@@ -42,11 +38,7 @@ def check_frame(df: DataFrame, operation: str) -> None:
 
 
 def column_names(names: str | Iterable[str] | None, operation: str) -> tuple[str, ...]:
-    """Partition columns as given: one name, several, or None for none.
-
-    Raises:
-        ConfigurationError: Something else than names, a Column for example.
-    """
+    """Normalizes partition columns: one name, several, or None for none."""
     if names is None:
         return ()
     if isinstance(names, str):
@@ -66,16 +58,7 @@ def column_names(names: str | Iterable[str] | None, operation: str) -> tuple[str
 
 
 def option_texts(options: Mapping[str, object] | None, what: str, operation: str) -> dict[str, str]:
-    """Options as Spark takes them, texts; one that is None is not given, as with Spark's own writers.
-
-    Args:
-        options: By name.
-        what: The argument's name.
-        operation: The call it is an argument of.
-
-    Raises:
-        ConfigurationError: They are no mapping with names as keys.
-    """
+    """Converts options to texts; None means not given, as with Spark's own writers."""
     given: object = {} if options is None else options
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise ConfigurationError(
@@ -87,11 +70,7 @@ def option_texts(options: Mapping[str, object] | None, what: str, operation: str
 
 
 def check_write_function(write_fn: object) -> None:
-    """Checks that a user's function can be called with rows and a task attempt, and writes before it returns.
-
-    Raises:
-        ConfigurationError: It cannot, or does not.
-    """
+    """Checks that a user's function takes rows and a task attempt, and writes before it returns."""
     problem = ""
     if not callable(write_fn):
         problem = f"must be a function, not {write_fn!r:.60}"
@@ -118,7 +97,7 @@ def _is_column(value: object) -> bool:
 
 
 def _column_text(value: object) -> str | None:
-    """The name in what a user gave for one; None where it cannot be told."""
+    """Returns a column's name from a text or a Column; None if unknown."""
     if isinstance(value, str):
         return value
     match = _COLUMN.fullmatch(repr(value)) if _is_column(value) else None
@@ -128,7 +107,7 @@ def _column_text(value: object) -> str | None:
 def _takes_two(function: object) -> bool:
     try:
         signature = inspect.signature(function)  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # of C, or a class that hides it: calling it will tell
+    except (TypeError, ValueError):  # a C function, or a class that hides its signature: the call itself will fail
         return True
     try:
         signature.bind(None, None)

@@ -1,8 +1,8 @@
-"""Errors of this library, carried as data from Spark's Python processes to the caller of this library.
+"""Carries errors of this library as data from Spark's Python processes to the caller.
 
-Spark brings an error over as text, a traceback, which ends with the error's notes. Where the option ``carry_errors``
-asks for it, an error gets a note of one line in which it stands as JSON. `write` and `foreach_batch` set the option and
-read the note: what they raise is of the class, and has the attributes, that it had where it was raised.
+Spark passes errors on as text: a traceback that ends with the error's notes. With the option ``carry_errors``, an
+error gets a note that is its JSON in one line. `write` and `foreach_batch` set the option and raise the error
+again, with the same class and attributes.
 """
 
 from __future__ import annotations
@@ -25,17 +25,8 @@ _NOTE: Final = re.compile(rf"^{_MARK}(\{{.*\}})$", re.MULTILINE)
 
 
 class _Carried(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One error. Causes that are no errors of this library are left out: the message says what they were.
-
-    Attributes:
-        kind: The name of its class.
-        message: Its message.
-        outcome: Its outcome.
-        texts: Its attributes that are text.
-        lists: Those that are several texts.
-        numbers: Those that are numbers.
-        flags: Those that are true or false.
-        causes: The separate failures behind it.
+    """One error as data, with its attributes by type; causes of other libraries are left out, as the message names
+    them.
     """
 
     kind: str
@@ -50,7 +41,7 @@ class _Carried(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @contextmanager
 def to_caller(carry: bool) -> Iterator[None]:
-    """Around what Spark calls in its own processes: errors advise blocking calls and, if `carry`, are data too."""
+    """Makes errors of the block advise blocking calls and, if `carry`, carry themselves as data."""
     try:
         with to_blocking_callers():
             yield
@@ -61,14 +52,11 @@ def to_caller(carry: bool) -> Iterator[None]:
 
 
 def error_behind(error: BaseException) -> CommitterError | None:
-    """The error of this library that an error of Spark carries; None when it carries none.
-
-    Where it carries several, that is the one which was raised last.
-    """
+    """Returns the error of this library that a Spark error carries, the last if several; None if there is none."""
     found = _NOTE.findall(str(error))
     try:
         return _rebuilt(msgspec.json.decode(found[-1], type=_Carried)) if found else None
-    except UNDECODABLE:  # of another release of this library
+    except UNDECODABLE:  # from another release of this library
         return None
 
 
@@ -91,7 +79,7 @@ def _carried(error: CommitterError) -> _Carried:
 
 
 def _public_class(error: CommitterError) -> type[CommitterError]:
-    """The class that users know: a stage may raise one of its own, which derives from that."""
+    """Returns the public class of an error: a stage may raise a subclass of its own."""
     return next(one for one in type(error).__mro__ if one.__module__ == committer.errors.__name__)
 
 
@@ -103,6 +91,6 @@ def _rebuilt(carried: _Carried) -> CommitterError | None:
     attributes: dict[str, Any] = {**carried.texts, **carried.lists, **carried.numbers, **carried.flags}
     try:
         rebuilt: CommitterError = kind(carried.message, outcome=carried.outcome, causes=causes, **attributes)
-    except TypeError:  # of another release of this library
+    except TypeError:  # from another release of this library
         return None
     return rebuilt

@@ -1,4 +1,4 @@
-"""The progress of a commit as lines in a log, for processes that are not the user's."""
+"""Logs the progress of a commit in processes that the user does not see."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _APART_S: Final = 5.0
 
 
 def line_of(event: JobEvent) -> str:
-    """How far a commit is."""
+    """Describes the progress of a commit in one line."""
     return (
         f"job {event.job_id}: {event.stage} {event.done} of {'?' if event.total is None else event.total},"
         f" {event.bytes_done} bytes, after {event.at_s:.1f} s {event.message}"
@@ -23,19 +23,15 @@ def line_of(event: JobEvent) -> str:
 
 
 def log_event(event: JobEvent) -> None:
-    """Logs the progress of a commit.
-
-    The process is not the user's: until `_SUCCESS` is there, its log alone says how far the commit is.
-    """
+    """Logs heartbeats and messages: until `_SUCCESS` exists, this log alone shows how far the commit is."""
     if event.kind in {"heartbeat", "message"}:
         _LOG.info("%s", line_of(event))
 
 
 class DriverLog:
-    """Lines of one commit in the log of Spark's driver, one every few seconds.
+    """Listener that writes lines of one commit to the log of Spark's driver, at most one every 5 seconds.
 
-    Args:
-        note: Writes a line there. It is called on a thread, since the JVM answers when it likes.
+    `note` writes a line; it runs on a thread, because the JVM may answer late.
     """
 
     def __init__(self, note: Callable[[str], object]) -> None:
@@ -43,14 +39,14 @@ class DriverLog:
         self._latest_s = 0.0
 
     def __call__(self, event: JobEvent) -> None:
-        """Notes an event, unless the latest line is only a moment old."""
+        """Logs an event, unless the latest line is recent."""
         if event.kind == "message" or event.at_s - self._latest_s >= _APART_S:
             self._latest_s = event.at_s
             self.say(line_of(event))
 
     def say(self, line: str) -> None:
-        """Notes a line. What becomes of it is no matter of the commit's."""
-        # No thread takes it while the interpreter ends.
+        """Writes a line; a failure does not affect the commit."""
+        # The pool refuses work while the interpreter shuts down.
         with suppress(RuntimeError):
             _threads.submit(self._said, line)
 

@@ -1,8 +1,8 @@
 """Python data source `committer`.
 
-Spark runs a Python data source in a process that gets only the options of the write. This process inherits the JVM's
-environment, which names the configuration directories. On Linux it can also read the JVM's command line, which holds
-the settings of ``--conf`` and of the session's builder.
+Spark runs it in a process that gets only the options of the write. The process inherits the JVM's environment,
+which names the configuration directories, and on Linux it can read the JVM's command line, which holds the
+settings of ``--conf`` and of the session's builder.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from committer.spark.stream_writer import CommitterStreamWriter, stream_writer
 
 _LOCAL: Final = "file:///"
 _DRIVERS: Final = {b"org.apache.spark.deploy.SparkSubmit", b"org.apache.spark.deploy.yarn.ApplicationMaster"}
-# The second is Hadoop's older name of the first.
+# The second is Hadoop's older name.
 _KEYS: Final = (DEFAULT_FS, "fs.default.name")
 _SETTING: Final = re.compile(rf"{re.escape(SPARK_HADOOP)}(?:{'|'.join(map(re.escape, _KEYS))})[\s=:]+(\S+)")
 
@@ -93,7 +93,7 @@ class CommitterDataSource(DataSource):
     """``df.write.format("committer")``. Writes only: the result is plain files that ``spark.read`` reads.
 
     Attributes:
-        choices: Choices of the commit that a write's options need not make, by field, as options have them.
+        choices: Commit options for fields that the write's options do not set, as option texts.
         file_system: URI of the default file system that `configure` found; empty if it was not asked.
     """
 
@@ -106,19 +106,15 @@ class CommitterDataSource(DataSource):
         return "committer"
 
     def schema(self) -> StructType:
-        """Refuses to read.
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Refuses to read."""
         raise self._reads_nothing()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Refuses to read, as `schema` does."""
+        """Refuses to read."""
         raise self._reads_nothing()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Refuses to read, as `schema` does."""
+        """Refuses to read."""
         raise self._reads_nothing()
 
     def _reads_nothing(self) -> UnsupportedError:
@@ -133,15 +129,15 @@ class CommitterDataSource(DataSource):
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> CommitterWriter | IgnoringWriter:
-        """Checks everything that can be checked without data, then sets the job up.
+        """Checks all that needs no data, then sets the job up.
 
         Args:
-            schema: All columns, partition columns too.
-            overwrite: Whether Spark's mode is ``overwrite``; the option ``existing`` says more.
+            schema: All columns, with partition columns.
+            overwrite: True if Spark's mode is ``overwrite``; the option ``existing`` refines it.
 
         Raises:
             ConfigurationError: An option, or the schema, cannot be honoured. Nothing was done.
-            UnsupportedError: The same, for what may come; or a table format owns the destination.
+            UnsupportedError: The same for a supported Spark feature; or a table format owns the destination.
             TargetExistsError: The destination holds data, and the mode is ``error``.
         """
         with to_caller(str(self.options.get("carry_errors")).lower() == "true"):
@@ -153,7 +149,7 @@ class CommitterDataSource(DataSource):
             return asyncio.run(set_up(options, mode, plan))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> CommitterStreamWriter:  # noqa: N802
-        """Checks everything that can be checked without data; see `committer.spark.stream_writer`.
+        """Checks all that needs no data; see `committer.spark.stream_writer`.
 
         Raises:
             ConfigurationError: An option, or the schema, cannot be honoured.
@@ -178,10 +174,10 @@ class CommitterDataSource(DataSource):
 
 
 def source_with(config: CommitterConfig | None, file_system: str = "") -> type[CommitterDataSource]:
-    """The data source with choices of its own, for one session to register.
+    """Returns a data source class with options of its own, for one session to register.
 
-    Spark makes a data source in other processes, which know a session by nothing but the options of the write. The
-    class that a session registered goes there, choices and all: defined in a function, it is pickled by value.
+    Spark creates the data source in other processes, which get only the write's options and the registered class.
+    A class defined in a function is pickled by value, so its attributes reach them.
     """
     made = {} if config is None else {field: as_option(value) for field, value in changed(config).items()}
     if not made and not file_system:

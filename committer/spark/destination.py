@@ -1,4 +1,4 @@
-"""What stands at the destination of a write, looked at before the job is set up."""
+"""Inspects the destination of a write before the job is set up."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from committer.stages.check.foreign_metadata import RootView, first_data, look_a
 
 
 class DestinationState(msgspec.Struct, frozen=True):
-    """What a write finds.
+    """State of a write's destination.
 
     Attributes:
-        used: Whether anything is there but directories of jobs. Unlike with Spark's default mode, an empty directory
-            does not count: a job that was aborted may leave one.
-        committer: The committer that suits the store.
-        directories: Whether directories are real there.
+        used: True if anything but directories of jobs exists. An empty directory does not count, unlike in Spark's
+            default mode: an aborted job may leave one.
+        committer: The store's default committer.
+        directories: True if the store has real directories.
     """
 
     used: bool
@@ -32,7 +32,7 @@ class DestinationState(msgspec.Struct, frozen=True):
 
 
 async def look_at_destination(options: WriteOptions, mode: SaveMode) -> DestinationState:
-    """`look_at` the destination that the options of a write name."""
+    """Calls `look_at` for the destination in a write's options."""
     whole = not (options.partition_by and options.overwrite_mode == "dynamic")
     return await look_at(StorePath.of(options.path), mode, await options.resolve_storage(), options.config, whole=whole)
 
@@ -49,17 +49,13 @@ async def look_at(
     """Inspects the destination of a write, and refuses one that the mode must not write to: see `look_at_root`.
 
     Args:
-        destination: The directory.
-        mode: What is to become of what stands there.
-        storage: How to reach the store.
-        config: The rate of calls.
-        whole: Whether an overwrite replaces the whole destination.
-        committers: Those of stores that Spark's own writers can write to, where they are to write; None otherwise.
+        whole: True if an overwrite replaces the whole destination.
+        committers: Committers that Spark's own writers support, if these write; else None.
 
     Raises:
         ConfigurationError: All of a disk or bucket would be replaced.
-        UnsupportedError: The destination holds another writer's log, which the write does not replace, or Spark's own
-            writers cannot write there.
+        UnsupportedError: The destination holds another writer's log, which the write does not replace, or Spark's
+            own writers cannot write there.
     """
     if mode == "overwrite" and destination.path in ("", "/"):
         raise ConfigurationError(

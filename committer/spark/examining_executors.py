@@ -1,4 +1,4 @@
-"""Whether executors can do their part of a write: what ``committer doctor --spark`` has them try."""
+"""Checks of ``committer doctor --spark`` on executors: tasks that write, and Python workers that reach the store."""
 
 from __future__ import annotations
 
@@ -48,14 +48,12 @@ _PYTHON_WRITES: Final = (
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What a Python worker of an executor told.
+    """Report of an executor's Python worker.
 
     Attributes:
-        host: Its machine.
         python: Its interpreter.
-        release: The version of this package there; empty without it.
-        error: What it misses, or why the store refused it; empty where it reached the destination.
-        next_step: What to do about it.
+        release: The version of this package there; empty if missing.
+        error: A missing package or the store's refusal; empty if the worker reached the destination.
     """
 
     host: str
@@ -66,12 +64,9 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def of_executors(session: SparkSession, destination: StorePath, offered: Callable[[], int | None]) -> Iterator[Finding]:
-    """Has tasks write by Spark's own writer, and Python workers look at the destination. Blocks; commits nothing.
+    """Writes with Spark's own writer, and reaches the destination from Python workers. Blocks; commits nothing.
 
-    Args:
-        session: A classic one, whose job side refuses to commit.
-        destination: What is examined.
-        offered: How many attempts Spark asked to commit; None where it did not come to that.
+    `offered` returns how many attempts Spark asked to commit; None if Spark did not get that far.
     """
     context: Any = session.sparkContext
     with _bounded(context):
@@ -83,7 +78,7 @@ def _of_writes(session: SparkSession, destination: StorePath, offered: Callable[
     name, context = "executors", session.sparkContext
     _wait_for_executors(context)
     tasks = max(1, min(context.defaultParallelism, _MOST_TASKS))
-    # So that each executor gets one while the others are busy.
+    # A slow task keeps its executor busy, so that each executor gets one.
     slow = f"concat(id, coalesce(java_method('java.lang.Thread', 'sleep', {_TASK_MS}L), '')) value"
     try:
         session.range(0, tasks, 1, tasks).selectExpr(slow).write.mode("append").text(str(destination))
@@ -96,7 +91,7 @@ def _of_writes(session: SparkSession, destination: StorePath, offered: Callable[
 
 
 def _which(context: Any) -> str:
-    """The executors that ran a task."""
+    """Names the executors that ran a task."""
     java = context._jsc.sc()
     java.listenerBus().waitUntilEmpty()
     listed = java.statusStore().executorList(True)
@@ -151,7 +146,7 @@ def _of_seen(name: str, seen: Iterable[Seen], withheld: str) -> Finding:
 
 
 def _look(options: bytes) -> Callable[[Iterable[int]], Iterator[dict[str, str]]]:
-    """What a worker runs. As a function within one it is pickled by value: this package may be missing there."""
+    """Returns the worker's function. A nested function is pickled by value: workers may lack this package."""
 
     def look(numbers: Iterable[int]) -> Iterator[dict[str, str]]:
         import importlib
@@ -176,12 +171,7 @@ def _look(options: bytes) -> Callable[[Iterable[int]], Iterator[dict[str, str]]]
 
 
 def looked(data: bytes, number: int) -> dict[str, str]:
-    """In a worker: whether it can write into a job of the driver's, by the options of a write.
-
-    Args:
-        data: `JobSpec` and `WriteOptions`, pickled by the driver.
-        number: The task's.
-    """
+    """Writes into the driver's job from a worker; `data` is a pickled `JobSpec` and `WriteOptions`."""
     told = {"release": importlib.metadata.version(_DISTRIBUTION)}
     try:
         spec, options = pickle.loads(data)  # noqa: S301 - Spark's own channel, from the driver
@@ -204,7 +194,7 @@ async def _write(spec: JobSpec, options: WriteOptions, number: int) -> None:
 
 
 def _wait_for_executors(context: Any) -> None:
-    """Until no more come for a while: each is to get a task."""
+    """Waits until no new executor has appeared for a while, so that each gets a task."""
     java = context._jsc.sc()
     if java.isLocal():
         return
@@ -219,7 +209,7 @@ def _wait_for_executors(context: Any) -> None:
 
 @contextlib.contextmanager
 def _bounded(context: Any) -> Iterator[None]:
-    """Cancels what waits for executors that do not come."""
+    """Cancels the block's jobs if no executor appears."""
     group = f"committer-doctor-{uuid.uuid4()}"
     java = context._jsc.sc()
 
@@ -237,7 +227,7 @@ def _bounded(context: Any) -> Iterator[None]:
 
 
 def _failed(text: str) -> tuple[str, str]:
-    """What Spark says of a job of its own that failed: the last cause, and on which executor; and what to do."""
+    """Returns message and next step of a failed Spark job: its last cause, and the executor."""
     if "cancelled" in text and "Lost task" not in text:
         return "no executor took a task", "see in Spark's cluster manager why this application gets no executors"
     causes = _CAUSE.findall(text)

@@ -1,13 +1,8 @@
 """Passes the report of a write from Spark's Python process to its caller.
 
-Spark brings nothing back from a data source's commit, so the commit leaves its report beside the jobs, under the job's
-id. (`_SUCCESS` would not do: it speaks of the last job that committed there.) In a classic session the caller's process
-stands on the machine that committed and takes it away. Through Connect the caller may not be able to reach the store:
-a Spark task does it, which takes ten times as long.
-
-Spark brings nothing back from a data source's commit. In a classic session the caller's process fetches the report
-itself (`committer.spark.fetching`) where it reaches the store; else, and through Connect, a Spark job of one task
-does.
+Spark returns nothing from a data source's commit, so the commit stores its report in `_temporary` under the job's
+id. (`_SUCCESS` describes the last job only.) A caller that reaches the store reads the report itself; otherwise,
+and with Spark Connect, a Spark job of one task does, which takes ten times as long.
 """
 
 from __future__ import annotations
@@ -54,7 +49,7 @@ _STALE_S: Final = 86_400.0
 
 
 async def keep_report(options: WriteOptions, report: JobReport) -> None:
-    """Leaves the report of a committed job for `take_report`: 2 calls. A failure is logged, the job is committed."""
+    """Stores the report of a committed job for `take_report`: 2 calls. A failure is logged: the job is committed."""
     destination = StorePath.of(options.path)
     store = await open_store(destination, await options.resolve_storage(), options.config)
     try:
@@ -67,12 +62,9 @@ async def keep_report(options: WriteOptions, report: JobReport) -> None:
 
 
 async def take_kept_report(options: WriteOptions, job_id: str) -> JobReport | None:
-    """Takes the report of a job away; None when there is none. About 4 calls.
+    """Reads and deletes the report of a job; None if there is none. About 4 calls.
 
-    Reports that no caller fetched in a day, because it was interrupted, are removed on the way.
-
-    Raises:
-        StoreError: It is there and cannot be read.
+    Also deletes reports that interrupted callers did not fetch within a day.
     """
     destination = StorePath.of(options.path)
     store = await open_store(destination, await options.resolve_storage(), options.config)
@@ -85,11 +77,7 @@ async def take_kept_report(options: WriteOptions, job_id: str) -> JobReport | No
 
 
 async def take_report(options: WriteOptions, job_id: str) -> JobReport | None:
-    """As `take_kept_report`; where it is gone, what `_SUCCESS` says of that job.
-
-    Raises:
-        StoreError: It is there and cannot be read.
-    """
+    """Like `take_kept_report`; falls back to `recover`, which reads `_SUCCESS`."""
     report = await take_kept_report(options, job_id)
     if report is not None:
         return report
@@ -116,7 +104,7 @@ async def _read(store: Store, path: StorePath) -> JobReport | None:
 
 
 async def _remove_reports(store: Store, destination: StorePath, job_id: str) -> None:
-    """Removes this job's report and stale ones, then `_temporary` if that leaves nothing. A courtesy."""
+    """Deletes this job's report and stale ones, then `_temporary` if it is empty. Best effort."""
     oldest = current_runtime().now().timestamp() - _STALE_S
 
     def is_over(child: FileStatus) -> bool:
@@ -131,12 +119,12 @@ async def _remove_reports(store: Store, destination: StorePath, job_id: str) -> 
                 await store.delete_file(child.path)
         await store.delete_directory(destination / TEMPORARY, recursive=False)
     except StoreError:
-        # Other jobs live there, or another call of this kind was faster.
+        # Other jobs use `_temporary`, or another call of this function was faster.
         return
 
 
 def _beside_spark(session: SparkSession, work: Callable[[], Coroutine[object, object, bytes | None]]) -> bytes | None:
-    """Runs `work` in one Spark task, where the store can be reached, and brings its result back."""
+    """Runs `work` in one Spark task, which reaches the store, and returns its result."""
     frame = session.range(0, 1, 1, 1).mapInArrow(partial(_one_result, work), "result binary")
     try:
         (row,) = frame.collect()
@@ -149,7 +137,7 @@ def _beside_spark(session: SparkSession, work: Callable[[], Coroutine[object, ob
 
 
 def fetched_report(df: DataFrame, options: WriteOptions, job_id: str) -> JobReport | None:
-    """The report of a job that committed; whatever keeps it from coming, the error says that it did."""
+    """Returns the report of a committed job; an error says that the job is committed."""
     try:
         report = None if is_connect(df) else _report_from_here(options, job_id)
         if report is not None:
@@ -168,7 +156,7 @@ def fetched_report(df: DataFrame, options: WriteOptions, job_id: str) -> JobRepo
 
 
 def _report_from_here(options: WriteOptions, job_id: str) -> JobReport | None:
-    """The report, if this process reaches the store as the one that committed did, on the same machine."""
+    """Fetches the report if this process reaches the store as the committing process did."""
     try:
         return wait_for(partial(take_kept_report, options, job_id), "write")
     except (CommitterError, OSError) as error:
@@ -192,12 +180,12 @@ async def _report(options: WriteOptions, job_id: str) -> bytes | None:
 
 
 async def _used(options: WriteOptions) -> bytes | None:
-    """The committer that a write to this destination would have, if the destination is used."""
+    """Returns the write's committer if the destination is used."""
     found = await look_at_destination(options, "ignore")
     return (options.committer or found.committer).encode() if found.used else None
 
 
 def ignored_report(session: SparkSession, options: WriteOptions) -> JobReport | None:
-    """The report of a write that is to be ignored; None when nothing is there."""
+    """Returns the report of a write that mode ``ignore`` skips; None if the destination is empty."""
     used = _beside_spark(session, partial(_used, options))
     return None if used is None else JobReport(success=True, job_id="", committer=used.decode())

@@ -1,11 +1,4 @@
-"""`foreach_batch`: writes each micro-batch of a stream exactly once.
-
-Both ask for a job of the same id, which committed. Spark repeats a batch in a new run of its query only: a batch that
-fails ends the run. So within one run another write is none of Spark's repetitions; it is one of the user's function, or
-a second write that would be lost in silence.
-
-df.writeStream.foreachBatch(foreach_batch("file:///data/events", partition_by=["day"])).start()
-"""
+"""Writes each micro-batch of a stream exactly once: ``df.writeStream.foreachBatch(foreach_batch(uri)).start()``."""
 
 from __future__ import annotations
 
@@ -36,9 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-# Spark runs a query's jobs in a group that is called like its run (`StreamExecution.runStream`).
+# Spark's job group of a query has the name of its run (`StreamExecution.runStream`).
 _GROUP: Final = "spark.jobGroup.id"
-# A query writes its batches one after the other, so of each sink the last one is enough; there is no bound on queries.
+# A query writes its batches in order, so the last per sink is enough; the number of queries has no bound.
 _MOST: Final = 1000
 
 
@@ -52,28 +45,21 @@ _last: dict[tuple[str, str], _Write] = {}
 
 
 def run_of(df: DataFrame) -> str | None:
-    """Which run of a query this thread runs a batch of; None where that cannot be told, as with Spark Connect."""
+    """Returns the id of the query's run whose batch this thread runs; None if unknown, as with Spark Connect."""
     group = None if is_connect(df) else df.sparkSession.sparkContext.getLocalProperty(_GROUP)
     try:
         return str(uuid.UUID(group)) if group else None
     except ValueError:
-        # A user's function may name a group of its own.
+        # A user's function may set a group of its own.
         return None
 
 
 def check_repetition(run: str | None, path: str, job_id: str, df: DataFrame, settings: object) -> None:
-    """Notes a write of a batch that is committed; refuses one that is another than the last of this run.
+    """Remembers the write of a committed batch; refuses a different write of the same job id in the same run.
 
-    Args:
-        run: What `run_of` told.
-        path: The destination.
-        job_id: The job that the batch is.
-        df: Its rows: what Spark takes for the same plan are the same.
-        settings: How they are written.
-
-    Raises:
-        ConfigurationError: Other rows, or the same in another way, were written under this id in this run: these are
-            not written.
+    Spark repeats a batch only in a new run of its query, because a failed batch ends the run. So a different write
+    in one run is a second write of the user's function, which would be lost silently. Rows are compared by Spark's
+    plan hash.
     """
     if run is None:
         return
@@ -100,7 +86,7 @@ _LOG = job_logger("committer.spark")
 
 
 def _called_first(make: Callable[P, T]) -> Callable[P, T]:
-    """Says so where Spark was given the function that makes the one to give it, and calls it with a batch."""
+    """Reports a `foreach_batch` that was itself passed to Spark, which then calls it with a batch."""
 
     @wraps(make)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -128,31 +114,31 @@ def foreach_batch(
     sink: str = "",
     options: Mapping[str, object] | None = None,
 ) -> Callable[[DataFrame, int], None]:
-    """A function for ``writeStream.foreachBatch`` that writes every batch exactly once.
+    """Returns a function for ``writeStream.foreachBatch`` that writes every batch exactly once.
 
-    It may be called from a function of one's own, with the batch's DataFrame or one made from it, and the number. What
-    it raises then are errors of this library, or Spark's own.
+    The function may also be called from one's own, with the batch's DataFrame, or one derived from it, and the
+    batch's number. It raises errors of this library, or Spark's own.
 
     Args:
         uri: The destination: a URI, or a path that the session's JVM resolves, as for Spark's own writers.
-        format: What the files are, as for the data source.
+        format: The format of the files, as for the data source.
         partition_by: Names of partition columns, outermost first.
         mode: ``append`` or ``overwrite``, as for a batch write.
-        compression: The codec, as the data source's option; the format's default when None.
-        query: What tells this query from all others, and stays the same when it is started again; None takes Spark's
-            own id. Spark Connect does not tell that id to the function, so there it must be given.
-        sink: A name for this write, where one query writes several times into the same destination. Without it the
-            second write of a batch would be taken for a repetition of the first, and is refused.
-        options: Further options of the data source, by name. The choices of the commit that these do not make are
-            those that `configure` was given, else those of a classic session's keys ``spark.hadoop.*``, which also say
-            how to reach the store, but for secrets.
+        compression: The codec; the format's default when None.
+        query: A unique name of the query that stays the same after a restart; None takes Spark's own id. Required
+            with Spark Connect, which does not pass that id to the function.
+        sink: A name for this write, if one query writes several times into one destination. Without it, the second
+            write of a batch is refused, because it looks like a repetition of the first.
+        options: More options of the data source. A commit option that is not given is taken from `configure`, else
+            from a classic session's keys ``spark.hadoop.*``, which also say how to reach the store, except
+            secrets.
 
     Raises:
         ConfigurationError: An option cannot be honoured.
     """
     settings = _settings(uri, format, compression, partition_by, options)
     path = settings["path"]
-    # The session resolves a relative path, and is first known in a batch: until then "/" stands in for its directory.
+    # A relative path is resolved by the session, which is known only in a batch; "/" stands in for its directory.
     options_of_batches(parse_options({**settings, "path": path if is_absolute(path) else f"/{path}"}))
     return _BatchSink(settings, _mode(mode), _name(query), sink)
 
@@ -164,7 +150,6 @@ def _settings(
     partition_by: str | Iterable[str] | None,
     options: Mapping[str, object] | None,
 ) -> dict[str, str]:
-    """The options of the data source."""
     settings = option_texts(options, "options", "foreach_batch")
     if compression is not None:
         settings["compression"] = compression
@@ -195,7 +180,7 @@ def _name(query: object) -> str | None:
 
 
 class _BatchSink:
-    """What `foreach_batch` returns: may be pickled, as Spark Connect does."""
+    """Function returned by `foreach_batch`; picklable, as Spark Connect needs."""
 
     def __init__(self, written: Mapping[str, str], mode: str, query: str | None, sink: str) -> None:
         self._written = dict(written)
@@ -238,7 +223,7 @@ class _BatchSink:
 
 
 def _query_of(df: DataFrame) -> str:
-    """The id of the query that this thread runs a batch of."""
+    """Returns the id of the query whose batch this thread runs."""
     query = None if is_connect(df) else df.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     if not query:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""What the JVM of a classic session says of a destination: by its own file system, and with its own rights."""
+"""Asks the JVM of a classic session about a destination, with its own file systems and rights."""
 
 from __future__ import annotations
 
@@ -24,12 +24,8 @@ _OF_S3: Final = frozenset({"s3", "s3a"})
 def resolved_path(df: DataFrame, uri: Destination) -> str:
     """Resolves a destination as Spark's own writers do.
 
-    The session's JVM resolves a path without scheme by ``fs.defaultFS`` and its working directory. A server of Spark
-    Connect names the resolved path in its error about a missing file: one request, no Spark job.
-
-    Raises:
-        InvalidPathError: The server's error does not name the resolved path.
-        ConfigurationError: The argument is not a path.
+    The session's JVM resolves a path without scheme by ``fs.defaultFS`` and its working directory. A server of
+    Spark Connect names the resolved path in its error about a missing file: one request, no Spark job.
     """
     text = path_option(uri)
     if not text or _SCHEME.match(text):
@@ -78,7 +74,7 @@ def default_file_system(session: SparkSession) -> str:
 
 
 def missing_client(df: DataFrame, scheme: str) -> str:
-    """Why the JVM of a session cannot write for this package to URIs of a scheme; empty where it can."""
+    """Returns why the session's JVM cannot write to a scheme; empty if it can."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -91,7 +87,7 @@ def missing_client(df: DataFrame, scheme: str) -> str:
 
 
 def is_used(df: DataFrame, destination: StorePath) -> bool:
-    """Whether anything is at a destination but directories of jobs: one listing."""
+    """Reports whether a destination holds anything but directories of jobs: one listing."""
     from py4j.protocol import Py4JJavaError
 
     path = _jvm(df).org.apache.hadoop.fs.Path(str(destination))

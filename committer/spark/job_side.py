@@ -1,11 +1,11 @@
-"""The job side of Spark's commit protocol as Java asks for it: one operation, JSON in, JSON out.
+"""Job side of Spark's commit protocol, as Java calls it: one operation, JSON in, JSON out.
 
 A PySpark driver is called back in its own process (`committer.spark.configure`). For any other driver the JVM starts
 
     python -P -m committer.spark.job_side setup|commit|abort
 
-with the interpreter that ``spark.committer.python`` names: the question on standard input, the answer on standard
-output, the log on standard error. A commit goes on to its end also when the JVM dies meanwhile.
+with the interpreter named by ``spark.committer.python``: the request on standard input, the answer on standard
+output, the log on standard error. A commit continues to its end even if the JVM dies.
 """
 
 from __future__ import annotations
@@ -35,16 +35,12 @@ _LOG = job_logger("committer.spark")
 
 @cache
 def _own_release() -> str:
-    """The release that runs here: what is installed over it while a job runs changes nothing in this process."""
+    """Returns the running release, which a later installation over it does not change."""
     return building.release()
 
 
 def refuse_other_release(release: str, operation: str = "setup_job") -> None:
-    """Refuses a jar that was built from other sources than this package's. Reads these: not for an event loop.
-
-    Raises:
-        UnsupportedError: It was.
-    """
+    """Refuses a jar that was built from other sources than this package's. Reads files: not for an event loop."""
     own = _own_release()
     if release != own:
         raise UnsupportedError(
@@ -56,11 +52,7 @@ def refuse_other_release(release: str, operation: str = "setup_job") -> None:
 
 
 def refuse_other_spark(compiled_for: str, spark: str) -> None:
-    """Refuses a jar that was compiled for another feature release of Spark, whose classes may differ.
-
-    Raises:
-        UnsupportedError: It was.
-    """
+    """Refuses a jar that was compiled for another feature release of Spark, whose classes may differ."""
     if not building.serves(compiled_for, spark):
         raise UnsupportedError(
             f"the jar of the commit protocol was compiled for Spark {compiled_for or 'of an unknown version'}, and this"
@@ -84,19 +76,18 @@ def answered(
     listeners: tuple[Listener, ...] = (),
     pool_of: PoolOf | None = None,
 ) -> str:
-    """Does what Java asks for and answers with JSON; an error is an answer too. Blocks.
+    """Runs one operation for Java and returns JSON; an error is an answer too. Blocks.
 
     Args:
         operation: ``setup``, ``commit`` or ``abort``.
-        request: What Java says of the job.
-        config: Choices that win over those of the session.
+        request: The JSON request.
+        config: Options that win over the session's.
         progress: As for `committer.open_job`.
-        storage: How to reach stores, where it is not as the session does.
+        storage: Storage options of `configure`.
         committed: Called with the report of a commit.
-        decided: All choices, the save mode's among them, where `committer.spark.write` made them.
+        decided: All options, with those of the save mode, if `committer.spark.write` set them.
         failed: Called with the error of a setup or a commit.
-        listeners: Told each event of a commit.
-        pool_of: Makes workers of the executors, where this process can start jobs of Spark's.
+        pool_of: Creates a pool of executors, if this process can start Spark jobs.
     """
 
     def setup() -> dict[str, Any]:
@@ -141,7 +132,7 @@ def _told(error: Exception, operation: str) -> str:
 
 
 def main() -> None:
-    """Answers the question on standard input, in UTF-8. What else is printed meanwhile goes to standard error."""
+    """Answers the request on standard input, in UTF-8; redirects other output to standard error."""
     with open(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")

@@ -1,13 +1,12 @@
-"""One micro-batch of a stream as one job, by any writer.
+"""Runs each micro-batch of a stream as one job, for any writer.
 
-A query that died, or was stopped, repeats its last batch under the same number when Spark had not yet noted that it
-committed. So the job's id is made from the query's id and the batch's number, and a committed job keeps its outcome
-(`CommitterConfig.outcome_kept`): a repeated batch finds it, and is done. Once the same query's second-next batch has
-committed, Spark has noted this one for sure, and the outcome is removed.
+A restarted query repeats its last batch under the same number if Spark had not recorded the batch's commit. So the
+job id is derived from the query's id and the batch's number, and a committed job keeps its outcome
+(`CommitterConfig.outcome_kept`) for the repetition to find. Spark has recorded a batch for certain once the same
+query committed the second batch after it: then its outcome is deleted.
 
-What an earlier try left is ended before a batch is written: what was decided is finished, what was aborted is removed.
-Tasks of an earlier try may still run. They commit into a job that is over, or beside the winners, which the messages of
-the new try name.
+Before a batch is written, the job of an earlier try is finished if decided, and removed if aborted. Tasks of an
+earlier try may still run: their job is over, or they commit attempts that no message of the new try names.
 """
 
 from __future__ import annotations
@@ -46,33 +45,29 @@ _JOB_IDS: Final = uuid.UUID("6d1f0ba5-2f6c-5d0e-9a3b-5b7a6f5e4c21")
 _TRIES: Final = 10
 
 STREAM_BUSY_TIMEOUT_S: Final = 300.0
-"""Seconds that the commit of a batch waits for other jobs, unless the query says otherwise: without it one overwrite of
-another partition ends the query."""
+"""Default wait, in seconds, of a batch's commit for other jobs; without it an overwrite of another partition ends
+the query."""
 
 Before: TypeAlias = Literal["committed", "open", "nothing"]
-"""What an earlier try of a batch left, once what could be ended is."""
+"""State of an earlier try of a batch after its job was settled as far as possible."""
 
 
 def batch_job_id(query: str, batch: int, sink: str = "") -> str:
-    """The job id of one micro-batch: a UUID of version 5.
+    """Returns the job id of one micro-batch: a UUID of version 5.
 
-    The destination is not part of it: jobs of one id at two destinations know nothing of each other, and a destination
-    that is spelled differently after a restart is the same.
+    The destination is not part of the id: jobs of one id at two destinations are independent, and a restarted
+    query may spell its destination differently.
 
     Args:
-        query: The query's id, as the checkpoint has it.
+        query: The query's id from the checkpoint.
         batch: The batch's number.
-        sink: Tells several writes of one query into one destination apart.
+        sink: Distinguishes several writes of one query into one destination.
     """
     return str(uuid.uuid5(_JOB_IDS, msgspec.json.encode([query, batch, sink]).decode()))
 
 
 def options_of_batches(options: WriteOptions) -> WriteOptions:
-    """The options of a stream's jobs: as given, with outcomes that are kept, and a wait for jobs that are in the way.
-
-    Raises:
-        ConfigurationError: They give a job id.
-    """
+    """Returns the options for a stream's jobs: outcomes are kept, and a commit waits for conflicting jobs."""
     if options.job_id is not None:
         raise ConfigurationError(
             "the option job_id is not for streams: every batch is a job of its own",
@@ -85,10 +80,10 @@ def options_of_batches(options: WriteOptions) -> WriteOptions:
 
 
 async def end_earlier_try(options: WriteOptions, job_id: str) -> Before:
-    """Finishes what an earlier try of a batch decided, removes what it aborted; 2 calls where it left nothing.
+    """Finishes a decided job of an earlier try, removes an aborted one; 2 calls if there is no job.
 
     Raises:
-        CommitterError: It was decided and cannot be finished; nothing is lost, and the batch may be tried again.
+        CommitterError: The decided job cannot be finished; nothing is lost, and the batch may be tried again.
     """
     storage = await options.resolve_storage()
     try:
@@ -98,11 +93,11 @@ async def end_earlier_try(options: WriteOptions, job_id: str) -> Before:
     except (JobNotFoundError, JobRolledBackError):
         return "nothing"
     except JobDecidedError:
-        # Aborted, and the process that did it died before all of it was removed.
+        # An aborting driver died before it removed everything.
         await _forget(options, job_id)
         return "nothing"
     except (PreflightError, RecordError, TaskMissingError) as error:
-        # Its driver died right before the decision, and what it was about to decide is refused.
+        # The driver died right before its decision, which would have been refused.
         if error.outcome != "unchanged" or not await abort_batch(options, job_id):
             raise
         return "nothing"
@@ -110,7 +105,7 @@ async def end_earlier_try(options: WriteOptions, job_id: str) -> Before:
 
 
 async def abort_batch(options: WriteOptions, job_id: str) -> bool:
-    """Aborts an undecided job; whether it is not, and will not be, committed by it."""
+    """Aborts an undecided job; returns True if the job is not and will not be committed."""
     try:
         async with attach_job(
             options.path, job_id=job_id, config=options.config, storage_options=await options.resolve_storage()
@@ -125,7 +120,7 @@ async def abort_batch(options: WriteOptions, job_id: str) -> bool:
 
 
 async def forget_batch(options: WriteOptions, query: str, batch: int, sink: str = "") -> None:
-    """Removes the outcome of a batch that cannot be repeated any more. A failure is logged, and harmless."""
+    """Deletes the outcome of a batch that cannot be repeated any more; a failure is logged and harmless."""
     if batch < 0:
         return
     try:
@@ -144,15 +139,15 @@ async def _forget(options: WriteOptions, job_id: str) -> None:
 
 
 async def enter_batch(options: WriteOptions, job_id: str) -> JobSpec | None:
-    """Sets the job of a batch up, or joins it; None when the batch committed before.
+    """Sets up or joins the job of a batch; returns None if the batch is committed.
 
-    Tasks of one batch do this side by side, without a driver. A job left open by an earlier try is joined too: only
-    the attempts that messages name are ever committed.
+    Tasks of one batch call it concurrently, without a driver. They also join a job that an earlier try left open:
+    only attempts that messages name are committed.
 
     Raises:
         UnsupportedError: The destination holds another writer's table or log, which its readers follow.
         JobStateError: Other drivers ended the job each time that it was set up.
-        CommitterError: What an earlier try decided cannot be finished.
+        CommitterError: The decided job of an earlier try cannot be finished.
     """
     refuse_without_executors(options.config, "in a stream", "write")
     await look_at_destination(options, "append")
@@ -190,16 +185,12 @@ async def enter_batch(options: WriteOptions, job_id: str) -> JobSpec | None:
 
 
 async def was_committed(options: WriteOptions, job_id: str) -> bool:
-    """Ends what an earlier try of a batch left, for a driver that writes all of it anew; whether it committed.
-
-    Raises:
-        CommitterError: As `end_earlier_try`.
-    """
+    """Settles an earlier try for a driver that writes the whole batch anew; returns True if it committed."""
     before = await end_earlier_try(options, job_id)
     if before == "open":
-        # No driver began to commit it: its driver is gone, and its id is needed.
+        # Undecided and without a driver: its id is needed.
         if await abort_batch(options, job_id):
-            # Another driver may have committed it meanwhile.
+            # Another driver may have committed the job meanwhile.
             return await end_earlier_try(options, job_id) == "committed"
         return await was_committed(options, job_id)
     return before == "committed"

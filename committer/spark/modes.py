@@ -1,7 +1,7 @@
-"""Save modes: what becomes of data that stands at the destination, and which of the engine's choices that is.
+"""Save modes, and their meaning as commit options.
 
-Spark hands a Python data source one bit: overwrite or not. Its modes ``error`` (the default) and ``ignore`` never reach
-it, so they are asked for by the option ``existing``, or through `committer.spark.write`.
+Spark tells a Python data source only whether to overwrite. The modes ``error`` (Spark's default) and ``ignore``
+come through the option ``existing``, or through `committer.spark.write`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,11 @@ SaveMode: TypeAlias = Literal["error", "ignore", "append", "overwrite"]
 PartitionOverwriteMode: TypeAlias = Literal["static", "dynamic"]
 
 _SYNONYMS: Final = {"errorifexists": "error", "default": "error"}
-"""What else `DataFrameWriter.mode` takes for its default."""
+"""Synonyms that `DataFrameWriter.mode` accepts for its default."""
 
 
 def save_mode(text: str, what: str = "mode") -> SaveMode:
-    """Reads a save mode, in any case and with Spark's synonyms.
-
-    Args:
-        text: What the user wrote.
-        what: What the user wrote it for.
-
-    Raises:
-        ConfigurationError: There is no such mode.
-    """
+    """Parses a save mode, in any case and with Spark's synonyms; `what` names it in the error."""
     folded = str(text).strip().lower()
     folded = _SYNONYMS.get(folded, folded)
     if folded not in get_args(SaveMode):
@@ -39,11 +31,7 @@ def save_mode(text: str, what: str = "mode") -> SaveMode:
 
 
 def partition_overwrite_mode(text: str) -> PartitionOverwriteMode:
-    """Reads what ``partitionOverwriteMode`` says, in any case as Spark does.
-
-    Raises:
-        ConfigurationError: It is neither ``static`` nor ``dynamic``.
-    """
+    """Parses ``partitionOverwriteMode``, in any case as Spark does."""
     folded = str(text).strip().lower()
     if folded not in get_args(PartitionOverwriteMode):
         raise ConfigurationError(
@@ -55,11 +43,7 @@ def partition_overwrite_mode(text: str) -> PartitionOverwriteMode:
 
 
 def mode_of_write(overwrite: bool, existing: SaveMode | None) -> SaveMode:
-    """The mode of a write: what Spark's flag and the option ``existing`` say together.
-
-    Raises:
-        ConfigurationError: They contradict each other.
-    """
+    """Combines Spark's overwrite flag with the option ``existing``."""
     if not overwrite:
         return existing or "append"
     if existing not in (None, "overwrite"):
@@ -72,7 +56,7 @@ def mode_of_write(overwrite: bool, existing: SaveMode | None) -> SaveMode:
 
 
 def target_exists(path: str) -> TargetExistsError:
-    """The error of the mode ``error`` where data stands."""
+    """Returns the error of mode ``error`` at a destination with data."""
     return TargetExistsError(
         "the destination holds data already, and the mode is error",
         operation="save",
@@ -89,20 +73,18 @@ def commit_config(
     overwrite_mode: PartitionOverwriteMode | None,
     used: bool,
 ) -> CommitterConfig:
-    """The engine's choices for a mode.
+    """Returns the commit options for a save mode.
 
-    ``error`` and ``ignore`` look at the destination when the job is set up, and again when it commits: what others
-    else wrote in between refuses the commit. Overwriting without partitions is static, as in Spark.
+    ``error`` and ``ignore`` check the destination at setup and again at commit: data that others wrote in between
+    refuses the commit. An overwrite without partitions is static, as in Spark.
 
     Args:
-        config: What the user chose besides.
-        mode: The mode.
-        partition_by: The partition columns.
-        overwrite_mode: What is replaced where there are partition columns; None when not given.
-        used: Whether the destination holds anything.
+        config: The user's other options.
+        overwrite_mode: What an overwrite with partition columns replaces; None if not given.
+        used: True if the destination holds anything.
 
     Raises:
-        ConfigurationError: Options contradict the mode, or nothing says which partitions are to be replaced.
+        ConfigurationError: Options contradict the mode, or nothing says which partitions to replace.
     """
     chosen = config.superseded_scope not in (None, "directories") or config.superseded_directories
     if config.conflict_mode == "replace" or chosen:
@@ -133,5 +115,5 @@ def commit_config(
             next_step="set the option partitionOverwriteMode to static (all) or dynamic (the partitions written);"
             " committer.spark.write also takes the session's spark.sql.sources.partitionOverwriteMode",
         )
-    # There was nothing to replace, so nothing was to be chosen; should there be something by then, the commit refuses.
+    # Nothing existed, so the user had nothing to choose; if data appears by then, the commit refuses.
     return config.replace(conflict_mode="fail", superseded_scope="destination")

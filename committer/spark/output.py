@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 
 class PartitionSlice(msgspec.Struct, frozen=True):
-    """Rows of one partition directory, without the partition columns; `directory` is empty for an unpartitioned write.
-    """
+    """Rows of one partition directory, without partition columns; `directory` is empty for an unpartitioned write."""
 
     directory: str
     rows: pa.Table
@@ -241,8 +240,7 @@ _ARRAY_BYTES: Final = 512
 
 
 class FileNames(msgspec.Struct, frozen=True):
-    """Names files as Spark does: ``part-00003-<id>-c000.snappy.parquet``, ``a=1/part-00003-<id>.c000.snappy.parquet``.
-    """
+    """Spark's names of files: ``part-00003-<id>-c000.snappy.parquet``, ``a=1/part-00003-<id>.c000.snappy.parquet``."""
 
     job_id: str
     task: int

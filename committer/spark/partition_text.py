@@ -1,10 +1,8 @@
 """Spells partition values as Spark does.
 
-Arrow can shift timestamps too, but up to version 26 it forgets daylight saving time after 2037 and knows no zone
-spelled like ``GMT+2``. zoneinfo has the rules; its years 1 to 9999 are widened here to all that a timestamp can hold.
-
-A value spelled another way would open a second directory beside the one that Spark itself wrote. What Spark spells in a
-way that cannot be read back (binary) or not at all (nested types) is refused before anything is written.
+A different spelling would open a second directory beside Spark's. Values that Spark spells irreversibly (binary)
+or not at all (nested types) are refused before anything is written. Time zones come from zoneinfo: Arrow up to
+version 26 ignores daylight saving time after 2037 and knows no zone like ``GMT+2``.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CYCLE_S: Final = 146_097 * 86_400
-"""400 years: the Gregorian calendar repeats after them, weekdays included."""
+"""400 years: the Gregorian calendar then repeats, weekdays included."""
 _FIRST_S: Final = (datetime(2, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
 _LAST_S: Final = (datetime(9998, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?\Z")
@@ -34,11 +32,7 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(
 
 @lru_cache(maxsize=64)
 def zone(name: str) -> tzinfo:
-    """The time zone that Spark calls `name`: a region, or an offset such as ``+02:00``, ``UTC-5`` or ``Z``.
-
-    Raises:
-        UnsupportedError: This machine does not know it.
-    """
+    """Returns the time zone with Spark's name: a region, or an offset such as ``+02:00``, ``UTC-5`` or ``Z``."""
     if name in {"Z", "UTC", "GMT", "UT"}:
         return UTC
     offset = _OFFSET.match(name)
@@ -58,13 +52,9 @@ def zone(name: str) -> tzinfo:
 
 
 def local_micros(micros: int, name: str) -> int:
-    """Moves microseconds since the epoch to local wall time, on the same count.
-
-    Raises:
-        UnsupportedError: The zone is unknown.
-    """
+    """Shifts microseconds since the epoch to local wall time."""
     rules, seconds = zone(name), micros // 1_000_000
-    # Before year 2 every region is on its local mean time; after 9998 its last rules go on, in 400-year cycles.
+    # Before year 2 every region has its local mean time; after 9998 its last rules continue, in 400-year cycles.
     seconds = max(seconds, _FIRST_S)
     if seconds > _LAST_S:
         seconds -= -((_LAST_S - seconds) // _CYCLE_S) * _CYCLE_S
@@ -82,20 +72,19 @@ def partition_texts(values: pa.Array, spark_type: str = "") -> list[str | None]:
     """Spells each value as Spark does; None for null.
 
     Args:
-        values: Values of one partition column, in the Arrow type that Spark hands over, where the zone of a timestamp
-            is the session's.
-        spark_type: Spark's name of the type; an interval's says which units it is told in.
+        values: One partition column in Spark's Arrow type; a timestamp's zone is the session's.
+        spark_type: Spark's type name, which gives an interval's units.
 
     Raises:
-        UnsupportedError: Spark has no spelling for the type that could be read back, the session's time zone is unknown
-            to this machine, or a string is not UTF-8, which Spark would put into one directory with others.
+        UnsupportedError: The type has no reversible spelling, the time zone is unknown, or a string is not UTF-8
+            (Spark would merge such strings into one directory).
     """
     import pyarrow as pa
     from pyarrow import types
 
     kind = values.type
     if types.is_floating(kind):
-        # Arrow's text has the fewest digits that tell the value from its neighbours, in the width of its type.
+        # Arrow's text has the fewest digits that identify the value in its width.
         pairs = zip(values.to_pylist(), values.cast(pa.string()).to_pylist(), strict=True)
         return [None if value is None else java_floating(value, text) for value, text in pairs]
     spell: Callable[[Any], str] = str
@@ -125,11 +114,9 @@ def partition_texts(values: pa.Array, spark_type: str = "") -> list[str | None]:
 
 
 def java_floating(value: float, shortest: str) -> str:
-    """Spells a float or double as Java 19 and later do (earlier ones may add a digit to few values).
+    """Spells a float or double as Java 19 and later do (earlier versions may add a digit to few values).
 
-    Args:
-        value: The value.
-        shortest: A text with the fewest digits that read back as `value`.
+    `shortest` is a text with the fewest digits that read back as `value`.
     """
     if math.isnan(value):
         return "NaN"
@@ -151,7 +138,7 @@ def java_floating(value: float, shortest: str) -> str:
 
 def date_text(days: int) -> str:
     """Spells a date by its days since the epoch, in the Gregorian calendar: ``2024-02-29``, ``-0043-03-15``."""
-    # 400 years have always the same number of days, which widens the years 1 to 9999 that `date` knows.
+    # 400 years always have the same number of days, which extends `date`'s years 1 to 9999.
     cycles, ordinal = divmod(days + 719_162, 146_097)
     day = date.fromordinal(ordinal + 1)
     year = day.year + 400 * cycles
@@ -168,18 +155,15 @@ def timestamp_text(micros: int) -> str:
 
 
 def interval_text(micros: int, spark_type: str) -> str:
-    """Spells a day-time interval in the units of its type: ``INTERVAL '1 02:03:04.5' DAY TO SECOND``.
-
-    Args:
-        micros: Its length.
-        spark_type: Spark's name of the type, such as ``interval day to second`` or ``interval hour``.
+    """Spells a day-time interval in its type's units (``interval day to second``): ``INTERVAL '1 02:03:04.5' DAY
+    TO SECOND``.
     """
     units = spark_type.removeprefix("interval ")
     first, _, last = units.partition(" to ")
     span = _UNITS[_UNITS.index(first) : _UNITS.index(last or first) + 1]
     rest, texts = abs(micros), []
     for place, unit in enumerate(span):
-        # The first unit takes all that greater ones would.
+        # The first unit includes all greater ones.
         count, rest = divmod(rest, _UNIT_US[unit])
         texts.append(str(count) if unit == "day" else f"{count:02d}")
         if place:
@@ -216,7 +200,7 @@ def _decimal(value: Decimal) -> str:
 
 
 def _digits(text: str) -> tuple[str, str, int]:
-    """Sign, digits without zeros at either end, and the decimal exponent of the first digit."""
+    """Returns sign, digits without zeros at either end, and the decimal exponent of the first digit."""
     found = _NUMBER.fullmatch(text)
     if found is None:
         raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""The jar of the commit protocol: the one that came with the package, else one that is built here and kept."""
+"""Finds the jar of the commit protocol: the package's own, or one that is built and cached."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from committer.spark.jvm import building
 
 
 def jar_path() -> str:
-    """The jar by which Spark's own writers commit through this package: for ``spark.jars``, or ``--jars``.
+    """Returns the absolute path of the jar by which Spark's own writers commit: for ``spark.jars``, or ``--jars``.
 
-    A wheel that was built where a JDK is brings it, for one feature release of Spark (as 4.3). Elsewhere, and for
-    another, it is built at the first call, which takes some seconds, into ``lake-committer`` in the user's cache
-    directory (``XDG_CACHE_HOME``, else ``~/.cache``), by the digest of its sources and the version of Spark.
-
-    Returns:
-        An absolute path.
+    A wheel built with a JDK contains the jar, for one feature release of Spark (as 4.3). Otherwise the first call
+    builds it, which takes some seconds, into ``lake-committer`` in the user's cache directory (``XDG_CACHE_HOME``,
+    else ``~/.cache``), named by the digest of its sources and the version of Spark.
 
     Raises:
-        UnsupportedError: It has to be built, and there is no JDK of Java 17 or later, or no Spark.
+        UnsupportedError: The jar has to be built, and there is no JDK of Java 17 or later, or no Spark.
     """
     release = building.release()
     brought = building.release_of(building.PACKAGED) == release

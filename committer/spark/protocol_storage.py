@@ -1,7 +1,7 @@
-"""How the job side of Spark's commit protocol reaches the destination: as the session's JVM, unless told otherwise.
+"""Storage options of the job side: those of the session's JVM, unless given otherwise.
 
-The JVM sends the keys of its Hadoop configuration with each question, in memory or by a pipe. They go into no record,
-plan or log, and not to tasks, which go by the configuration of their own JVM.
+The JVM sends its Hadoop keys with each request, in memory or through a pipe. They appear in no record, plan or
+log, and tasks do not get them: they use their own JVM's configuration.
 """
 
 from __future__ import annotations
@@ -17,18 +17,14 @@ from committer.paths import StorePath
 from committer.stores.registry import options_of
 
 OWN: Final = "committer.storage."
-"""What keys of the session begin with that are for Python alone, by the names of the store's options."""
+"""Prefix of session keys for Python alone, followed by the name of a store's option."""
 
 _SERVED: Final = ("abfss", "gs", "hdfs", "s3a")
 _SHOWN: Final = "Spark shows settings in its UI and logs"
 
 
 def checked(given: Mapping[str, object] | None) -> dict[str, object] | None:
-    """The storage options that `configure` was given, for whichever store has them.
-
-    Raises:
-        ConfigurationError: No store has them all.
-    """
+    """Checks that one store knows all storage options of `configure`."""
     if given is None or any(_understands(options_of(scheme), given) for scheme in _SERVED):
         return None if given is None else dict(given)
     raise ConfigurationError(
@@ -51,17 +47,12 @@ def storage_options_of(
     choices: Mapping[str, str],
     given: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """The storage options for a destination. Blocks where a reference leads to a file.
+    """Returns the storage options for a destination. Blocks if a reference names a file.
 
     Args:
-        destination: Where the job writes.
-        session: Hadoop's keys that the session gives, without Spark's prefix.
-        choices: Keys of the session, of which those that begin with `OWN` are options by their own names.
-        given: What this process was told, which wins over both, if it is for this store.
-
-    Raises:
-        ConfigurationError: An option is unknown, or a secret stands where others can read it.
-        UnsupportedError: There is no store for the destination.
+        session: The session's Hadoop keys, without Spark's prefix.
+        choices: Keys of the session; those with the prefix `OWN` are options by their own names.
+        given: Options of `configure`, which win over both if they are for this store.
     """
     table = options_of(destination.scheme)
     own = {key.removeprefix(OWN): value for key, value in choices.items() if key.startswith(OWN)}
@@ -77,7 +68,9 @@ def storage_options_of(
 def _of_session(
     table: OptionTable, destination: StorePath, session: Mapping[str, str], explicit: Mapping[str, object]
 ) -> dict[str, object]:
-    """What the session says and `explicit` does not: a credential that is given replaces all of the session's."""
+    """Returns the session's options that `explicit` does not set; an explicit credential replaces all of the
+    session's.
+    """
     decided = {option.name: option for key in explicit if (option := table.decided_by(key)) is not None}
     found: dict[str, object] = {
         key: value for key, value in session.items() if key.lower().startswith(table.hadoop_families or ("\0",))
@@ -95,12 +88,12 @@ def _of_session(
     if any(option.secret or option.instance for option in decided.values() if option.name != "http_session"):
         return found
     named = {str(value).strip().rpartition(".")[2] for value in access.values()}
-    # What Hadoop finds on the machine, the store finds there too, where nothing else is given.
+    # The store itself looks where these Hadoop providers look, if it gets no credentials.
     return found if named & set(table.hadoop_found) else found | access
 
 
 def says_how_to_reach(error: CommitterError, destination: StorePath) -> None:
-    """Adds to the refusal of what a session says how Python can be told something else."""
+    """Adds to a refusal how to give Python other storage options."""
     if destination.scheme != "file":
         error.next_step = (
             f"{error.next_step}; Python takes other storage options than the JVM by spark.hadoop.{OWN}NAME={FORMS}"

@@ -1,4 +1,4 @@
-"""Publishing on Spark's executors: each chunk of a decided job is one task of a Spark job of its own."""
+"""Publishes on Spark's executors: each chunk of a decided job is one task of its own Spark job."""
 
 from __future__ import annotations
 
@@ -25,21 +25,17 @@ if TYPE_CHECKING:
 _LOG = job_logger("committer.spark")
 
 Storage: TypeAlias = Callable[[], Mapping[str, object]]
-"""Says in a worker how it reaches the store. Pickled, so it holds no secret."""
+"""Returns the storage options in a worker. Pickled, so it holds no secret."""
 
-# Each is a job of Spark's that a thread waits for.
+# A thread waits for each chunk's Spark job.
 _MOST_AT_ONCE: Final = 256
 
 
 class SparkPool:
-    """The executors of a classic session, as workers that publish for a driver: ``job.commit(publish_with=pool)``.
+    """Pool of a classic session's executors that publish for a driver: ``job.commit(publish_with=pool)``.
 
-    Spark runs a task again whose executor was lost. Where it gives up, the driver publishes the chunk. Blocks, so not
-    for an event loop: making it, and leaving its block, which cancels what still runs.
-
-    Args:
-        context: The session's.
-        storage: How its workers reach the store.
+    Spark repeats a task whose executor was lost; if Spark gives up, the driver publishes the chunk. Creating the
+    pool and leaving its block, which cancels running tasks, block: not for an event loop.
     """
 
     def __init__(self, context: SparkContext, storage: Storage) -> None:
@@ -50,18 +46,18 @@ class SparkPool:
         self._groups: set[str] = set()
 
     def workers(self) -> int:
-        """As many tasks as the executors ran at a time when they were asked last."""
+        """Number of task slots of the executors at the last check."""
         return min(self._slots, _MOST_AT_ONCE)
 
     async def publish(self, chunk: PublishChunk) -> PublishAccount:
-        """Runs one task."""
+        """Publishes a chunk in one task."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, chunk)
 
     def _run(self, chunk: PublishChunk) -> PublishAccount:
         context, spec = self._context, chunk.spec
         group = f"committer-publish-{spec.job_id}"
         self._groups.add(group)
-        # Of this thread alone.
+        # Spark's job group belongs to this thread only.
         what = f"{chunk.files:,} files (chunk {chunk.number}) of job {spec.job_id} to {spec.destination}"
         context.setJobGroup(group, f"committer publishes {what}")
         [account] = context.parallelize([chunk], 1).map(partial(publish_in_task, self._storage)).collect()
@@ -74,18 +70,18 @@ class SparkPool:
         context = self._context
         conf = context.getConf()
         if conf.get("spark.default.parallelism") is None:
-            # The cores of the executors that there are.
+            # Spark's default is the cores of the present executors.
             return max(1, int(context.defaultParallelism))
         executors = int(context._jsc.sc().getExecutorMemoryStatus().size())
         others = max(1, executors - 1)  # the driver is one of them
         return max(1, others * int(conf.get("spark.executor.cores", "1")))
 
     def close(self) -> None:
-        """Cancels what still runs, which harms nothing."""
+        """Cancels running tasks, which is harmless."""
         for group in self._groups:
             try:
                 self._context.cancelJobGroup(group)
-            except Exception as error:  # the session was stopped, say
+            except Exception as error:  # such as a stopped session
                 _LOG.debug("jobs of %s were not cancelled: %s", group, error)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -99,17 +95,14 @@ class SparkPool:
 
 
 def publish_in_task(storage: Storage, chunk: PublishChunk) -> PublishAccount:
-    """What a task of Spark's does."""
+    """Publishes a chunk inside a Spark task."""
     return sync.publish_chunk(chunk, storage() or None)
 
 
 class StorageSent:
-    """Storage options as they may be sent to workers: references, and what is no secret. What is left out, workers find
-    by the store's default chain, or not at all; then the driver publishes.
+    """Storage options that may be sent to workers: references and values that are no secrets.
 
-    Args:
-        destination: Any path in the store.
-        options: As the driver has them.
+    Without the others, workers use the store's default credentials; if these fail, the driver publishes.
     """
 
     def __init__(self, destination: StorePath, options: Mapping[str, object]) -> None:
@@ -121,12 +114,12 @@ class StorageSent:
                 self.options[key] = text
 
     def __call__(self) -> Mapping[str, object]:
-        """The same in every process."""
+        """Returns the options."""
         return self.options
 
 
 def _may_be_sent(table: OptionTable | None, key: str, value: object) -> bool:
-    """Whether an option is a reference, or no secret."""
+    """Reports whether an option is a reference, or no secret."""
     if isinstance(value, bool | int | float):
         return True
     # A URL may hold a password or a signature.
@@ -140,11 +133,7 @@ def _may_be_sent(table: OptionTable | None, key: str, value: object) -> bool:
 
 
 def refuse_without_executors(config: CommitterConfig, where: str, operation: str) -> None:
-    """Refuses ``publish="spark"`` where no process that can start jobs of Spark's commits.
-
-    Raises:
-        UnsupportedError: It was chosen.
-    """
+    """Refuses ``publish="spark"`` if the committing process cannot start Spark jobs."""
     if config.publish == "spark":
         raise UnsupportedError(
             f"publish='spark' cannot be had {where}: the process that commits cannot start jobs of Spark's",

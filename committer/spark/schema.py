@@ -1,4 +1,4 @@
-"""What of a Spark schema can be written: the partition columns, and the types that a file format and Spark agree on."""
+"""Checks a Spark schema: its partition columns, and types that Spark reads back unchanged."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _PARTITION_TYPES: Final = NUMBERS | TEXT | TIMES | {"time", "daytimeinterval"}
 
 
 class FilePlan(msgspec.Struct, frozen=True):
-    """What goes into directory names, and what into files.
+    """Columns of directory names and of files.
 
     Attributes:
-        schema: The schema of the files as Spark's JSON, partition columns left out.
-        columns: Positions of the files' columns among the columns that Spark hands over.
-        partitions: Each partition column, outermost first: its name as the user spelled it, which is what Spark puts
-            into directory names too, and its position among the columns that Spark hands over.
-        partition_types: Spark's names of their types.
+        schema: The files' schema as Spark's JSON, without partition columns.
+        columns: Positions of the files' columns among Spark's columns.
+        partitions: Partition columns, outermost first: the name as the user spelled it, which Spark also puts into
+            directory names, and the position among Spark's columns.
+        partition_types: Spark's type names of the partition columns.
     """
 
     schema: str
@@ -42,19 +42,12 @@ def plan_files(
     file_format: FileFormat = SNAPPY_PARQUET,
     case_sensitive: bool = False,
 ) -> FilePlan:
-    """Decides which columns name partitions; the others go into the files, in their order.
+    """Splits columns into partition columns and file columns, and checks their names and types.
 
     Args:
-        schema: Everything that Spark hands over.
-        partition_by: Partition columns, outermost first; where no column is spelled exactly so, case is ignored.
-        file_format: What the other columns are written as.
-        case_sensitive: Whether names may differ in case only: Spark reads such files with
-            ``spark.sql.caseSensitive=true`` alone.
-
-    Raises:
-        ConfigurationError: A partition column is unknown, ambiguous or named twice, no other column is left, or two
-            columns share a name, or all but its case.
-        UnsupportedError: A column's type cannot be written, or cannot name partitions.
+        partition_by: Partition columns, outermost first; case is ignored if no column matches exactly.
+        case_sensitive: True if names may differ in case only: Spark reads such files only with
+            ``spark.sql.caseSensitive=true``.
     """
     from pyspark.sql.types import StructType
 
@@ -110,7 +103,7 @@ def _refuse_case_only(names: list[str]) -> None:
 
 
 def arrow_schema(plan: FilePlan) -> pa.Schema:
-    """The files' columns in Arrow's types, for a file that gets no row."""
+    """Returns the files' columns in Arrow's types, for a file without rows."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
@@ -144,7 +137,7 @@ def _meant(name: str, names: list[str]) -> str:
 
 
 def _check_partition_type(kind: DataType, name: str) -> None:
-    # In a collation unlike values may be equal, and one directory each would tell them apart.
+    # In a collation, different values may be equal, but would get separate directories.
     if kind.typeName() not in _PARTITION_TYPES or " collate " in kind.simpleString():
         raise UnsupportedError(
             f"the column {name!r} of type {kind.simpleString()} cannot name partitions",

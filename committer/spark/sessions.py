@@ -1,16 +1,9 @@
 """Spark sessions: their kind, their Python interpreters, and the JVM that a driver starts.
 
-A module that is missing there is missed before any code of this library runs, which could carry an error as data: Spark
-shows a traceback that ends in ``ModuleNotFoundError``, or cannot find the data source. What goes through `write`,
-`foreach_partition` and `foreach_batch` is told as what it is.
-
-Two interpreters take part. Functions run the one that ``PYSPARK_PYTHON`` named when the driver started, else the
-``python3`` of each machine's PATH. A data source that Spark found by itself runs ``PYSPARK_DRIVER_PYTHON``, where that
-is set, in its tasks too; it may well be no interpreter (``jupyter``) or the path of another machine. One that was
-registered runs what functions run.
-
-``spark.jars`` of a session's builder takes the place of what ``spark-defaults.conf`` says, and is itself replaced by
-``--jars`` of PYSPARK_SUBMIT_ARGS. So the user's are looked for in both.
+Functions run in the interpreter that ``PYSPARK_PYTHON`` named when the driver started, else in ``python3`` of each
+machine's PATH; so does a registered data source. A data source that Spark found by itself runs in
+``PYSPARK_DRIVER_PYTHON`` if set, in tasks too, even if that is no interpreter (``jupyter``) or another machine's
+path.
 """
 
 from __future__ import annotations
@@ -30,31 +23,28 @@ if TYPE_CHECKING:
 
 
 _NOT_FOUND: Final = re.compile(
-    # The last line of a traceback; what Spark raises where it looks for Arrow before it is needed.
+    # The last line of a traceback; Spark's error where it checks for Arrow in advance.
     r"^(?:ModuleNotFoundError: No module named '(?P<module>[^']+)'|.*\[PACKAGE_NOT_INSTALLED\] (?P<package>\w+) )",
     re.MULTILINE,
 )
-# Java's words, of the machine that runs a task or of the driver's.
+# Java's message, from the machine of a task or from the driver's.
 _NO_INTERPRETER: Final = re.compile(r'Cannot run program "(?P<python>[^"\n]+)"')
-# This distribution, and what it and its extra `spark` bring along. A module that the caller's own function misses is
-# for Spark's traceback to show.
+# This distribution, and what it and its extra `spark` install. Any other missing module belongs to the caller's
+# function.
 _OURS: Final = frozenset(
     {"committer", "pyspark_committer", "aiohttp", "aiolimiter", "anyio", "msgspec", "pyarrow", "pandas"}
 )
 _COMMIT_ACTION: Final = "commit"
-"""How Spark's error of a data source's `commit` begins its parameter ``action``."""
+"""Prefix of the parameter ``action`` in Spark's error of a data source's `commit`."""
 
 
 def is_connect(df: DataFrame) -> bool:
-    """Whether a DataFrame is one of a Spark Connect client, which has neither a SparkContext nor a Java process.
-
-    Told by its class alone: its attributes are not there to be asked.
-    """
+    """Reports whether a DataFrame belongs to a Spark Connect client, which has no SparkContext and no JVM."""
     return type(df).__module__.startswith("pyspark.sql.connect.")
 
 
 def is_stopped(df: DataFrame) -> bool:
-    """Whether the session of a DataFrame was stopped; False where that cannot be asked. No Spark job."""
+    """Reports whether a DataFrame's session was stopped; False if unknown. No Spark job."""
     session = df.sparkSession
     if is_connect(df):
         return bool(getattr(session, "is_stopped", False))
@@ -68,21 +58,18 @@ def is_stopped(df: DataFrame) -> bool:
 
 
 def case_sensitive(df: DataFrame) -> str:
-    """What the option ``caseSensitive`` of a write is by a DataFrame's session, whose setting the writer cannot see."""
+    """Returns the session's value for the option ``caseSensitive``, because the writer cannot read the session."""
     return df.sparkSession.conf.get("spark.sql.caseSensitive", "false") or "false"
 
 
 def described_as(path: str) -> str:
-    """What Spark shows beside the jobs of a write."""
+    """Returns the description that Spark shows beside the jobs of a write."""
     return f"committer.spark.write to {path}"
 
 
 @contextmanager
 def described(df: DataFrame, description: str, group: str) -> Iterator[None]:
-    """Names the jobs of Spark's that the block starts, and their group, for Spark's UI and ``cancelJobGroup``.
-
-    What the user named stays. Spark Connect has neither.
-    """
+    """Sets description and group of the Spark jobs in the block, unless the user did; not with Spark Connect."""
     names = {"spark.job.description": description, "spark.jobGroup.id": group}
     given: dict[str, str] = {}
     try:
@@ -101,11 +88,10 @@ def described(df: DataFrame, description: str, group: str) -> Iterator[None]:
 
 
 def missing_in_worker(error: BaseException) -> UnsupportedError | None:
-    """The error behind one of Spark's that says that its Python workers, or a module of theirs, are not to be had.
+    """Returns the error if Spark's Python workers lack an interpreter or one of our modules; else None.
 
-    None for any other.
-
-    Nothing was published by then: what tasks wrote, a job commit would have had to follow.
+    The module is missing before any code of this library runs, so Spark's traceback is the only source. Nothing
+    was published: a job commit comes after all tasks.
     """
     text = str(error)
     interpreter = _NO_INTERPRETER.search(text)
@@ -129,7 +115,7 @@ def missing_in_worker(error: BaseException) -> UnsupportedError | None:
 
 
 def _in_commit(error: BaseException) -> bool:
-    """Whether this is Spark's error of a data source's `commit`, after which nothing is certain."""
+    """Reports whether this is Spark's error of a data source's `commit`, whose outcome is unknown."""
     ask = getattr(error, "getMessageParameters", None)
     parameters = ask() if ask is not None else None
     return str((parameters or {}).get("action", "")).startswith(_COMMIT_ACTION)
@@ -143,7 +129,7 @@ _PROPERTY: Final = re.compile(r"\s*([^\s=:#]+)(?:\s*[=:]\s*|\s+)(.*)")
 
 
 def running_gateway() -> Any:
-    """The connection with the JVM of this process, if there is one: spark-submit started it, or an earlier session."""
+    """Returns the connection to a running JVM, started by spark-submit or an earlier session; else None."""
     from pyspark import SparkContext
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:
@@ -152,13 +138,10 @@ def running_gateway() -> Any:
 
 
 def with_jar(given: str | None, own: str) -> str:
-    """What ``spark.jars`` of a builder has to be before the JVM starts: the user's jars and one more.
+    """Returns ``spark.jars`` for a builder: the user's jars (`given`, else the defaults) and our own.
 
-    Where PYSPARK_SUBMIT_ARGS gives ``--jars``, which a builder's setting cannot add to, it is given the jar too.
-
-    Args:
-        given: What the builder says already.
-        own: The jar.
+    A builder's ``spark.jars`` replaces that of ``spark-defaults.conf``, and ``--jars`` in PYSPARK_SUBMIT_ARGS
+    replaces the builder's. So a ``--jars`` there gets the jar too.
     """
     arguments = shlex.split(os.environ.get(_ARGUMENTS, ""))
     submitted = _submitted(arguments, "--jars", JARS)
@@ -166,7 +149,7 @@ def with_jar(given: str | None, own: str) -> str:
         jars = _joined([submitted, given or ""], own)
         shell = [_SHELL] if arguments[-1:] == [_SHELL] else []
         rest = arguments[: len(arguments) - len(shell)]
-        # The last one counts.
+        # The last --jars wins.
         os.environ[_ARGUMENTS] = shlex.join([*rest, "--jars", jars, *shell])
         return jars
     return _joined([given or default_of(JARS)], own)
@@ -174,12 +157,12 @@ def with_jar(given: str | None, own: str) -> str:
 
 def _joined(lists: Iterable[str], own: str) -> str:
     jars = [jar.strip() for text in lists for jar in text.split(",") if jar.strip()]
-    # The user may name another copy of it.
+    # The user may name another copy of our jar.
     return ",".join([*(jar for jar in jars if os.path.basename(jar) != os.path.basename(own)), own])
 
 
 def _submitted(arguments: list[str], option: str, setting: str) -> str | None:
-    """What the arguments of spark-submit say: the option of a setting before ``--conf``, the last one of each."""
+    """Returns a setting from spark-submit's arguments: the option before ``--conf``, the last of each."""
     own = conf = None
     for position, argument in enumerate(arguments):
         key, equals, inline = argument.partition("=")
@@ -192,13 +175,13 @@ def _submitted(arguments: list[str], option: str, setting: str) -> str | None:
 
 
 def master_named() -> str:
-    """The master that PYSPARK_SUBMIT_ARGS, else ``spark-defaults.conf``, names; empty where neither does."""
+    """Returns the master in PYSPARK_SUBMIT_ARGS, else in ``spark-defaults.conf``; else empty."""
     arguments = shlex.split(os.environ.get(_ARGUMENTS, ""))
     return _submitted(arguments, "--master", "spark.master") or default_of("spark.master")
 
 
 def default_of(key: str) -> str:
-    """What ``spark-defaults.conf`` says of a setting; empty where that, or the file, is not there."""
+    """Returns a setting in ``spark-defaults.conf``; empty if the setting or the file is missing."""
     from pyspark.find_spark_home import _find_spark_home
 
     place = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")

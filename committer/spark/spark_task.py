@@ -1,7 +1,7 @@
-"""The task that Spark runs, and the message from it to the driver.
+"""Number of the current Spark task, and its message to the driver.
 
-A task's number is its partition, its attempt the low 31 bits of Spark's ``taskAttemptId``: ``attemptNumber`` starts
-again at 0 when a stage is run again, so it would not tell two attempts apart.
+A task's number is its partition; its attempt is the low 31 bits of Spark's ``taskAttemptId``. Spark's
+``attemptNumber`` starts again at 0 when a stage is repeated, so two attempts could share it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,7 @@ _ATTEMPT_BITS: Final = 0x7FFFFFFF
 
 
 def current_task(operation: str) -> tuple[int, int]:
-    """Number and attempt of the Spark task that this runs in.
-
-    Raises:
-        UnsupportedError: This is not a Spark task.
-    """
+    """Returns number and attempt of the current Spark task."""
     context = TaskContext.get()
     if context is None:
         raise UnsupportedError(
@@ -41,11 +37,7 @@ def current_task(operation: str) -> tuple[int, int]:
 
 
 def current_batch() -> tuple[str, int]:
-    """The query's id and the batch's number of the Spark task that this runs in.
-
-    Raises:
-        UnsupportedError: Spark does not tell this task of a batch.
-    """
+    """Returns the query's id and the batch's number of the current Spark task."""
     context = TaskContext.get()
     query = context.getLocalProperty(QUERY_ID) if context is not None else None
     batch = context.getLocalProperty(BATCH_ID) if context is not None else None
@@ -63,20 +55,15 @@ SMALL_MESSAGE: Final = 3 * 1024
 
 @dataclass(frozen=True)
 class TaskCommitMessage(WriterCommitMessage):
-    """What a task returns to Spark.
-
-    Attributes:
-        data: An encoded `TaskCommit`, at most 8 KiB.
-    """
+    """Message of a task to Spark: an encoded `TaskCommit`, at most 8 KiB."""
 
     data: bytes
 
 
 def encoded(commit: TaskCommit) -> bytes:
-    """A message as Spark takes it to the driver: at most `SMALL_MESSAGE` bytes where it can be.
+    """Encodes a message in at most `SMALL_MESSAGE` bytes if possible, by leaving out the inline record.
 
-    The record inside only saves job commit a call, and ``spark.driver.maxResultSize`` counts every byte, of messages
-    and of what Spark sends with each, before the first one is looked at.
+    The inline record only saves job commit a call, and every byte counts against ``spark.driver.maxResultSize``.
     """
     data = commit.encode()
     if len(data) > SMALL_MESSAGE and commit.inline is not None:
@@ -85,11 +72,11 @@ def encoded(commit: TaskCommit) -> bytes:
 
 
 def task_commits(messages: Sequence[WriterCommitMessage | None], job_id: str) -> list[TaskCommit]:
-    """Decodes the messages of a write: one a task, all of the same job.
+    """Decodes the messages of a write: one per task, all of the same job.
 
     Raises:
         TaskMissingError: A task has no message, or two.
-        RecordError: A message is not one of this job.
+        RecordError: A message belongs to another job.
     """
     commits: dict[int, TaskCommit] = {}
     for position, message in enumerate(messages):

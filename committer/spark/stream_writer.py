@@ -1,9 +1,9 @@
-"""The writer of ``df.writeStream.format("committer")``: each micro-batch is one job, committed exactly once.
+"""Stream writer of the data source: each micro-batch is one job, committed exactly once.
 
     df.writeStream.format("committer").option("checkpointLocation", ...).start("file:///data/events")
 
-Spark tells the query's id and the batch's number to tasks alone (local properties of a task), and to `commit` and
-`abort` the number. So the first task of a batch sets its job up, the others join it, and messages carry the query's id.
+Spark passes the query's id only to tasks (as local properties), and the batch's number also to `commit` and
+`abort`. So the first task of a batch sets its job up, the others join it, and messages carry the query's id.
 """
 
 from __future__ import annotations
@@ -36,19 +36,13 @@ if TYPE_CHECKING:
 
 _LOG = job_logger("committer.spark")
 
-# Spark hands the query's own options to its sink too.
+# Spark passes the query's own options to its sink too.
 _OF_THE_QUERY: Final = frozenset({"checkpointlocation", "queryname"})
 
 
 @dataclass(frozen=True)
 class BatchMessage(WriterCommitMessage):
-    """What a task of a micro-batch returns to Spark.
-
-    Attributes:
-        query: The query's id.
-        batch: The batch's number.
-        data: An encoded `TaskCommit`; None when the task found the batch committed already, and wrote nothing.
-    """
+    """Message of a micro-batch's task to Spark; `data` is None if the batch was already committed."""
 
     query: str
     batch: int
@@ -56,12 +50,7 @@ class BatchMessage(WriterCommitMessage):
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> CommitterStreamWriter:
-    """The writer of a streaming query, checked as far as can be without data. Makes no store call.
-
-    Raises:
-        ConfigurationError: An option, or the schema, cannot be honoured.
-        UnsupportedError: The output mode is not append.
-    """
+    """Creates the writer of a streaming query; checks all that needs no data, without a store call."""
     if overwrite:
         raise UnsupportedError(
             'output mode "complete" is not supported: every batch would have to replace all that is there',
@@ -82,12 +71,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 class CommitterStreamWriter(DataSourceStreamArrowWriter):
-    """The jobs of one query, as Spark sees them. Spark makes one for the tasks, and one each for commit and abort.
-
-    Args:
-        options: The query's options.
-        plan: What goes into directory names and what into files.
-    """
+    """Writer of one query's jobs. Spark creates one for the tasks, and one each for commit and abort."""
 
     def __init__(self, options: WriteOptions, plan: FilePlan) -> None:
         self.options = options
@@ -95,10 +79,10 @@ class CommitterStreamWriter(DataSourceStreamArrowWriter):
 
     @to_blocking_callers()
     def write(self, iterator: Iterator[RecordBatch]) -> BatchMessage:
-        """Writes one attempt of one task and commits it; reads on to no effect where the batch committed before.
+        """Writes and commits one task attempt; if the batch is already committed, only reads the rows.
 
         Raises:
-            JobNotFoundError, JobDecidedError: The job ended meanwhile, by another try; the next attempt sees how.
+            JobNotFoundError, JobDecidedError: Another try ended the job meanwhile; the next attempt finds its outcome.
         """
         query, batch = current_batch()
         spec = asyncio.run(enter_batch(self.options, batch_job_id(query, batch)))
@@ -109,15 +93,10 @@ class CommitterStreamWriter(DataSourceStreamArrowWriter):
         written = CommitterWriter(self.options, self.plan, spec).write(iterator)
         return BatchMessage(query, batch, written.data)
 
-    # Spark calls them with arguments by position.
+    # Spark passes arguments by position.
     @to_blocking_callers()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Commits a batch with exactly the attempts that the messages name; does nothing for one that committed.
-
-        Raises:
-            TaskMissingError: A task has no message, or two.
-            RecordError: A message is not one of this batch.
-        """
+        """Commits a batch with exactly the attempts that the messages name; does nothing for a committed batch."""
         query = query_of(messages, batchId)
         if query is None:
             return
@@ -140,19 +119,14 @@ class CommitterStreamWriter(DataSourceStreamArrowWriter):
 
     @to_blocking_callers()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Aborts a batch's job, unless it is decided; where no task succeeded it stays open, to be joined next time."""
+        """Aborts a batch's undecided job; if no task succeeded, the job stays open for the next try."""
         found = [message for message in messages if isinstance(message, BatchMessage)]
         for query in {message.query for message in found if message.batch == batchId and message.data is not None}:
             asyncio.run(abort_batch(self.options, batch_job_id(query, batchId)))
 
 
 def query_of(messages: Sequence[WriterCommitMessage | None], batch: int) -> str | None:
-    """The query whose tasks returned the messages of a batch; None when there are none.
-
-    Raises:
-        TaskMissingError: A task has no message.
-        RecordError: A message is of something else, another batch, or another query.
-    """
+    """Returns the query that a batch's messages name; None if there are no messages."""
     queries: set[str] = set()
     for position, message in enumerate(messages):
         if message is None:
@@ -176,7 +150,7 @@ def query_of(messages: Sequence[WriterCommitMessage | None], batch: int) -> str 
 
 
 async def _commit(options: WriteOptions, job_id: str, commits: list[TaskCommit] | None) -> JobReport:
-    """Commits a batch's job; without `commits`, sees that it committed, as tasks say."""
+    """Commits a batch's job; with `commits` None, the tasks found it committed, and recover verifies that."""
     storage = await options.resolve_storage()
     if commits is None:
         return await recover(options.path, job_id, config=options.config, storage_options=storage)
@@ -186,6 +160,6 @@ async def _commit(options: WriteOptions, job_id: str, commits: list[TaskCommit] 
         try:
             return await job.commit(task_commits=commits, tasks=len(commits))
         except CommitterError as error:
-            # Spark aborts the job of a batch that could not be committed, and stops the query.
+            # Spark aborts the job of a batch whose commit failed, and stops the query.
             error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "start the query again")
             raise

@@ -1,4 +1,4 @@
-"""The file formats that the data source writes, so that Spark's own readers get the rows back: see `FORMATS`."""
+"""File formats of the data source, which Spark's own readers read: see `FORMATS`."""
 
 from __future__ import annotations
 
@@ -16,26 +16,16 @@ __all__ = ["FORMATS", "FORMAT_OPTIONS", "FileFormat", "RowFile", "parse_format"]
 FORMATS: Final[Mapping[str, type[FileFormat]]] = {
     kind.name: kind for kind in (ParquetFormat, OrcFormat, CsvFormat, JsonFormat)
 }
-"""Formats, as the option ``format`` names them."""
+"""Formats by the value of the option ``format``."""
 
 FORMAT_OPTIONS: Final[Mapping[str, str]] = {
     option.lower(): option for kind in FORMATS.values() for option in (*kind.options, *kind.refused_options)
 }
-"""Every format option that Spark knows, honoured or refused, by its name in lower case."""
+"""All format options of Spark, supported or refused, by lower-case name."""
 
 
 def parse_format(name: str, compression: str | None, options: Mapping[str, str]) -> FileFormat:
-    """Reads the options that say what files look like.
-
-    Args:
-        name: The format, in any case.
-        compression: As given; None takes the format's default.
-        options: Format options, by Spark's spelling (`FORMAT_OPTIONS`).
-
-    Raises:
-        ConfigurationError: An option belongs to another format, or a value is not one that it takes.
-        UnsupportedError: The format, an option or a value is one that cannot be honoured.
-    """
+    """Parses the format (in any case) and its options, which are in Spark's spelling."""
     kind = FORMATS.get(name.lower())
     if kind is None:
         raise UnsupportedError(

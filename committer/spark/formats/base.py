@@ -22,14 +22,7 @@ TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 class RowFile(ABC):
-    """One file being written.
-
-    Args:
-        file: Where its bytes go.
-
-    Attributes:
-        held: Bytes of memory that it keeps between two writes, as far as they can be told.
-    """
+    """One file being written; `held` is the known memory that it keeps between writes, in bytes."""
 
     def __init__(self, file: io.IOBase) -> None:
         self._file = file
@@ -40,32 +33,31 @@ class RowFile(ABC):
         """Appends rows: a row group, a part of a stripe, or lines."""
 
     def close(self) -> None:
-        """Finishes the file: from now on it is part of the task attempt."""
+        """Finishes the file, which makes it part of the task attempt."""
         self._finish()
         self._file.close()
 
     def abandon(self, error: BaseException) -> None:
-        """Gives the file up because of `error`, which no other error hides."""
+        """Discards the file because of `error`, which stays the error that is raised."""
         with contextlib.suppress(Exception):
-            # Left open, a writer would try to finish the file whenever it is collected.
+            # An open writer would finish the file when it is garbage-collected.
             self._finish()
         give_up(self._file, error)
 
     @abstractmethod
     def _finish(self) -> None:
-        """Writes what ends the file. A second call does nothing."""
+        """Writes the end of the file; idempotent."""
 
 
 def give_up(file: io.IOBase, error: BaseException) -> None:
-    """Keeps a file out of the task attempt: leaving it with an error does, closing it would make it part of it."""
+    """Keeps a file out of the task attempt, which closing it would make it part of."""
     with contextlib.suppress(Exception):
         file.__exit__(type(error), error, error.__traceback__)
 
 
 class Unclosed(io.RawIOBase):
-    """Hands bytes on to a file and leaves closing it to the code that opened it.
-
-    For writers that close what they write to, though closing makes a file part of the task attempt.
+    """Wrapper for writers that close their file: it keeps the file open, because closing adds it to the
+    task attempt.
     """
 
     def __init__(self, file: io.IOBase) -> None:
@@ -82,7 +74,7 @@ class Unclosed(io.RawIOBase):
         return self._position
 
     def write(self, data: object, /) -> int:
-        """Hands a buffer on."""
+        """Writes a buffer to the file."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
         self._file.write(view)
         self._position += len(view)
@@ -91,45 +83,37 @@ class Unclosed(io.RawIOBase):
 
 @dataclass(frozen=True)
 class FileFormat(ABC):
-    """A file format with the choices of one write. Pickled into every task.
-
-    Attributes:
-        compression: A key of `compressions`.
-    """
+    """A file format with the options of one write; pickled into every task."""
 
     name: ClassVar[str]
-    """As Spark's option and `DataFrameReader` name it."""
+    """Name in Spark's options and in `DataFrameReader`."""
     title: ClassVar[str]
-    """As people name it."""
+    """Name in messages."""
     compressions: ClassVar[Mapping[str, str]]
-    """What can be written, as Spark's option names it, and what it puts into file names."""
+    """Supported codecs by Spark's name, with their part of file names."""
     default_compression: ClassVar[str]
     refused_compressions: ClassVar[Mapping[str, str]] = {}
-    """What Spark names and this cannot write, and what to do instead."""
+    """Spark's codecs that are not supported, with the alternative."""
     types: ClassVar[frozenset[str]]
-    """Names of Spark's types that files hold so that Spark reads them back as they were."""
+    """Spark's type names that Spark reads back unchanged from these files."""
     nested: ClassVar[bool] = True
-    """Whether arrays, maps and structs can be written."""
+    """True if arrays, maps and structs can be written."""
     string_keys: ClassVar[bool] = False
-    """Whether keys of maps must be strings."""
+    """True if keys of maps must be strings."""
     options: ClassVar[tuple[str, ...]] = ()
-    """Format options that are honoured, as Spark spells them."""
+    """Supported format options, in Spark's spelling."""
     refused_options: ClassVar[tuple[str, ...]] = ()
-    """Format options that Spark's writer knows and this one cannot honour."""
+    """Options of Spark's writer that are not supported."""
 
     compression: str
 
     @classmethod
     def of(cls, compression: str | None, options: Mapping[str, str]) -> Self:
-        """Reads the format's own options.
-
-        Args:
-            compression: As given; None takes the format's default.
-            options: By their spelling in `options`.
+        """Parses the format's options; `compression` None takes the format's default.
 
         Raises:
-            ConfigurationError: A value is not one that the option takes.
-            UnsupportedError: Spark takes the value, and this cannot honour it.
+            ConfigurationError: A value is invalid.
+            UnsupportedError: Spark accepts the value, but this format does not.
         """
         return cls(cls._compression(compression))
 
@@ -153,34 +137,22 @@ class FileFormat(ABC):
     @property
     @abstractmethod
     def suffix(self) -> str:
-        """What ends the files' names, such as ``.snappy.parquet`` or ``.csv.gz``."""
+        """Ending of file names, such as ``.snappy.parquet`` or ``.csv.gz``."""
 
     @abstractmethod
     def file_schema(self, schema: pa.Schema, spark_schema: str) -> pa.Schema:
-        """The schema that rows are cast to before `open` files get them; casting copies nothing.
+        """Returns the schema that rows are cast to before they are written; the cast copies nothing.
 
-        Args:
-            schema: The files' columns as they come.
-            spark_schema: The same as Spark's JSON.
+        `spark_schema` is the same schema as Spark's JSON.
         """
 
     @abstractmethod
     def open(self, file: io.IOBase, schema: pa.Schema, spark_schema: str) -> RowFile:
-        """Begins a file. On an error `file` is given up.
-
-        Args:
-            file: Where its bytes go.
-            schema: What `file_schema` made.
-            spark_schema: The files' columns as Spark's JSON.
-        """
+        """Opens a file with the schema from `file_schema`; discards `file` on an error."""
 
 
 def one_of(options: Mapping[str, str], key: str, choices: Iterable[str], default: str) -> str:
-    """An option that takes one of few values, in any case.
-
-    Raises:
-        ConfigurationError: It is none of them.
-    """
+    """Parses an option with few values, in any case."""
     value = options.get(key, default).lower()
     if value not in choices:
         raise ConfigurationError(
@@ -190,20 +162,12 @@ def one_of(options: Mapping[str, str], key: str, choices: Iterable[str], default
 
 
 def flag(options: Mapping[str, str], key: str, *, default: bool) -> bool:
-    """An option that is true or false.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
+    """Parses an option that is true or false."""
     return one_of(options, key, ("true", "false"), str(default).lower()) == "true"
 
 
 def only_utf8(options: Mapping[str, str]) -> None:
-    """Refuses any encoding but Spark's default.
-
-    Raises:
-        UnsupportedError: The option ``encoding`` names another.
-    """
+    """Refuses any ``encoding`` but Spark's default."""
     encoding = options.get("encoding", "UTF-8")
     if encoding.upper() not in {"UTF-8", "UTF8"}:
         raise UnsupportedError(
@@ -212,9 +176,9 @@ def only_utf8(options: Mapping[str, str]) -> None:
 
 
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
-    """The same types, and everything may be null.
+    """Makes all fields nullable.
 
-    A null struct brings nulls for its fields, which writers refuse where a field says that it never is null.
+    A null struct has null fields, which writers refuse if a field is declared never null.
     """
     import pyarrow as pa
 

@@ -1,9 +1,9 @@
-"""ORC files, as pyarrow writes them, less what Spark would read back as something else.
+"""ORC files, written by pyarrow, without values that Spark would read back differently.
 
-pyarrow cannot attach Spark's type names to ORC columns, so a type that ORC has no own name for (``timestamp_ntz``,
-intervals) would come back as another one: refused before anything is written. And two kinds of values are refused when
-they come: its files do not say that dates are Gregorian, so Spark would shift those before 1582-10-15; and before 1970
-it writes negative nanoseconds, which Spark cannot read.
+pyarrow cannot attach Spark's type names to ORC columns, so types that ORC itself lacks (``timestamp_ntz``,
+intervals) are refused in advance. Two kinds of values are refused while writing: dates before 1582-10-15, because
+the files do not say that dates are Gregorian and Spark would shift them; and fractions of seconds before 1970,
+because pyarrow writes negative nanoseconds, which Spark cannot read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STRIPE_BYTES: Final = 64 << 20
 _GREGORIAN_DAY: Final = (date(1582, 10, 15) - date(1970, 1, 1)).days
-# A day later, since a timestamp is looked at in zones on both sides of UTC.
+# One day later, because a timestamp may be shown in zones on either side of UTC.
 _GREGORIAN_US: Final = (datetime(1582, 10, 16, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).days * 86_400_000_000
 
 
@@ -44,20 +44,20 @@ class OrcFormat(FileFormat):
 
     @property
     def suffix(self) -> str:
-        """Such as ``.zstd.orc``."""
+        """Ending of file names, such as ``.zstd.orc``."""
         return f"{self.compressions[self.compression]}.orc"
 
     def file_schema(self, schema: pa.Schema, spark_schema: str) -> pa.Schema:
-        """The same types, everything nullable."""
+        """Returns the same types, all nullable."""
         return nullable_schema(schema)
 
     def open(self, file: io.IOBase, schema: pa.Schema, spark_schema: str) -> RowFile:
-        """Begins a file; writes gather into stripes of up to `STRIPE_BYTES`."""
+        """Opens a file; writes gather into stripes of up to `STRIPE_BYTES`."""
         return _OrcFile(file, schema, "uncompressed" if self.compression == "none" else self.compression)
 
 
 class _OrcFile(RowFile):
-    """One ORC file. It holds the stripe that is being filled, outside of what Arrow counts as allocated."""
+    """One ORC file; holds the unfinished stripe in memory that Arrow does not count as allocated."""
 
     def __init__(self, file: io.IOBase, schema: pa.Schema, codec: str) -> None:
         import pyarrow.orc
@@ -88,7 +88,7 @@ class _OrcFile(RowFile):
 
 
 def _check(values: pa.Array, name: str) -> None:
-    """Looks for values that Spark would read back wrong, wherever they nest."""
+    """Refuses values, nested ones too, that Spark would read back differently."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -131,7 +131,7 @@ def _unreadable(name: str, what: str) -> UnsupportedError:
 
 
 def _compute() -> Any:
-    # Its functions are made at run time, so type checkers do not know them.
+    # pyarrow.compute's functions are created at run time, so type checkers do not know them.
     import pyarrow.compute
 
     return pyarrow.compute

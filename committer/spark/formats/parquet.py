@@ -1,8 +1,8 @@
 """Parquet files, with the footers that Spark writes.
 
-A dictionary that is larger than what it replaces costs time to build and space to keep: hashing values that never
-repeat took a third of the time that a table of numbers needed. Parquet's own Java library looks at a column's first
-page and drops a dictionary that does not pay; Arrow keeps it until it is a megabyte. So columns are sampled.
+A dictionary larger than the values it replaces costs time and space: hashing unique values took a third of the
+time of a table of numbers. Parquet's Java library drops a useless dictionary after a column's first page; Arrow
+keeps it up to a megabyte. So columns are sampled.
 """
 
 from __future__ import annotations
@@ -23,25 +23,22 @@ if TYPE_CHECKING:
 
 
 DICTIONARY_BYTES: Final = 1 << 20
-"""Where Arrow gives a dictionary up, and Spark too."""
+"""Size at which Arrow, and Spark, give up a dictionary."""
 _SAMPLE_ROWS: Final = 4096
 
 
 def dictionary_columns(rows: pa.Table) -> bool | list[str]:
-    """What ``use_dictionary`` of a Parquet writer should be, by the rows of a file's first row group.
+    """Returns ``use_dictionary`` for a Parquet writer by a file's first row group: True, or paths of columns.
 
-    Costs some 0.2 ms a column, and nothing for up to 4,096 rows, which all get a dictionary.
-
-    Returns:
-        True for every column, or the paths of those that get one. Nested columns always do.
+    Costs about 0.2 ms per column, and nothing up to 4,096 rows, where all columns get one. Nested columns always do.
     """
     import pyarrow as pa
 
     count = rows.num_rows
     if count <= _SAMPLE_ROWS:
         return True
-    # Rows from everywhere tell how many values there are where these come in no order. Where they come in order each of
-    # those is another value, and only neighbours tell how often one repeats.
+    # Rows from everywhere show the number of values if these are unordered. In ordered values each sampled one
+    # is new, and only neighbours show how often one repeats.
     flat = rows.select([place for place, kind in enumerate(rows.schema.types) if _has_values(kind)])
     spread = flat.take(compute().floor(compute().multiply(_places(), float(count))).cast(pa.int64()))
     neighbours = flat.slice((count - _SAMPLE_ROWS) // 2, _SAMPLE_ROWS)
@@ -57,10 +54,10 @@ def dictionary_columns(rows: pa.Table) -> bool | list[str]:
 
 @lru_cache(1)
 def _places() -> pa.Array:
-    """One place, by chance but always the same, in each of as many equal parts of what reaches from 0 to 1."""
+    """Returns one pseudorandom, fixed place in each of equal parts of 0 to 1."""
     import pyarrow as pa
 
-    # At equal distances a sample of values that come in turns might hold one of them only.
+    # At equal distances, a sample of alternating values might hold only one of them.
     chance = random.Random(_SAMPLE_ROWS).random
     return pa.array([(part + chance()) / _SAMPLE_ROWS for part in range(_SAMPLE_ROWS)], pa.float64())
 
@@ -72,7 +69,7 @@ def _has_values(kind: pa.DataType) -> bool:
 
 
 def _pays(spread: pa.ChunkedArray, neighbours: pa.ChunkedArray, count: int) -> bool:
-    """Whether a dictionary would be small enough, and smaller together with its indices than `count` plain values."""
+    """Reports whether a dictionary is small enough, and with its indices smaller than `count` plain values."""
     count = count * (len(spread) - spread.null_count) // len(spread)
     spread, neighbours = spread.drop_null(), neighbours.drop_null()
     if not len(spread) or not len(neighbours):
@@ -84,9 +81,9 @@ def _pays(spread: pa.ChunkedArray, neighbours: pa.ChunkedArray, count: int) -> b
 
 
 def _values_at_random(sample: pa.ChunkedArray) -> float:
-    """How many values there are in all, by how many a sample has once and twice (Chao 1984).
+    """Estimates the number of distinct values from those that a sample has once and twice (Chao 1984).
 
-    A value that fills half of the column hides nothing about the others so.
+    A value that fills half of the column does not distort this estimate.
     """
     times: list[int] = sample.value_counts().field("counts").to_pylist()
     once, twice = times.count(1), times.count(2)
@@ -94,7 +91,7 @@ def _values_at_random(sample: pa.ChunkedArray) -> float:
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """The paths of a file's columns as Parquet names them, such as ``a.list.element``."""
+    """Returns the paths of a file's columns in Parquet's form, such as ``a.list.element``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -105,7 +102,7 @@ def _leaves(schema: pa.Schema) -> list[str]:
 
 
 class ParquetFormat(FileFormat):
-    """``format=parquet``, the default. ``brotli`` is for readers that have it: Spark's own distribution does not."""
+    """``format=parquet``, the default. Spark's own distribution cannot read ``brotli``."""
 
     name: ClassVar[str] = "parquet"
     title: ClassVar[str] = "Parquet"
@@ -127,14 +124,14 @@ class ParquetFormat(FileFormat):
 
     @property
     def suffix(self) -> str:
-        """Such as ``.snappy.parquet``."""
+        """Ending of file names, such as ``.snappy.parquet``."""
         return f"{self.compressions[self.compression]}.parquet"
 
     def file_schema(self, schema: pa.Schema, spark_schema: str) -> pa.Schema:
-        """The same types, everything nullable, and the footer that Spark itself writes.
+        """Returns the same types, all nullable, with Spark's footer.
 
-        That is its own schema, so that it reads every type back as it was, and its version, by which readers know that
-        old dates are Gregorian.
+        The footer holds Spark's schema, so that Spark reads every type back unchanged, and its version, by which
+        readers know that old dates are Gregorian.
         """
         from pyspark import __version__ as version
 
@@ -143,17 +140,17 @@ class ParquetFormat(FileFormat):
         )
 
     def open(self, file: io.IOBase, schema: pa.Schema, spark_schema: str) -> RowFile:
-        """Begins a file; each write makes one row group."""
+        """Opens a file; each write makes one row group."""
         codec = {"uncompressed": "none", "lz4_raw": "lz4"}.get(self.compression, self.compression)
         return _ParquetFile(file, schema, codec)
 
 
 SNAPPY_PARQUET: Final = ParquetFormat("snappy")
-"""What is written where nothing is asked for."""
+"""The default format of a write."""
 
 
 class _ParquetFile(RowFile):
-    """One Parquet file. It holds up to some 700 kB a column between row groups, for dictionaries."""
+    """One Parquet file; holds up to about 700 kB per column between row groups, for dictionaries."""
 
     def __init__(self, file: io.IOBase, schema: pa.Schema, codec: str) -> None:
         super().__init__(file)
@@ -172,7 +169,7 @@ class _ParquetFile(RowFile):
         self._begun(None).close()
 
     def _begun(self, rows: pa.Table | None) -> pq.ParquetWriter:
-        """The writer, made by what its first rows are like."""
+        """Returns the writer; creates it by its first rows."""
         import pyarrow.parquet as pq
 
         if self._writer is None:

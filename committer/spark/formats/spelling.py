@@ -1,4 +1,4 @@
-"""How Spark spells values in CSV and JSON files: a column at a time, with Python only where Arrow spells otherwise."""
+"""Spells values as Spark does in CSV and JSON files: a column at a time, in Python only where Arrow differs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 _SECOND_US: Final = 1_000_000
 _FIRST_DAY: Final = -719_162
-"""0001-01-01: up to 9999-12-31 Arrow's own text of a date is Java's too."""
+"""0001-01-01: from here to 9999-12-31 Arrow spells dates as Java does."""
 _LAST_DAY: Final = 2_932_896
 _PATTERN: Final = re.compile(r"yyyy-MM-dd('T'| )HH:mm:ss(?:\.(S{1,6})|\[\.(S{1,6})\])?(XXX|\[XXX\])?")
 
@@ -27,13 +27,12 @@ _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 
 class TimestampStyle(msgspec.Struct, frozen=True):
-    """How timestamps are spelled. As it stands: Spark's default, which cuts off what is finer than a millisecond.
+    """Format of timestamps; the defaults are Spark's, which truncate to milliseconds.
 
     Attributes:
-        separator: Between date and time.
-        digits: Digits of the fraction of a second; the rest is cut off.
-        offset: Whether the zone's offset follows.
-        offset_seconds: Whether seconds of an offset (old local mean times) are told too.
+        digits: Digits of the fraction of a second; the rest is truncated.
+        offset: True to append the zone's offset.
+        offset_seconds: True to include seconds of an offset (old local mean times).
     """
 
     separator: str = "T"
@@ -43,15 +42,12 @@ class TimestampStyle(msgspec.Struct, frozen=True):
 
 
 def timestamp_style(option: str, pattern: str, *, zoned: bool) -> TimestampStyle:
-    """Reads one of the patterns that can be honoured: ISO, with ``T`` or a blank, any fraction, an offset or none.
+    """Parses a supported pattern: ISO, with ``T`` or a blank, any fraction, an offset or none.
 
     Args:
         option: The option's name, for the error.
         pattern: Such as ``yyyy-MM-dd'T'HH:mm:ss.SSSSSS[XXX]``.
-        zoned: Whether the values have a zone, without which there is no offset.
-
-    Raises:
-        UnsupportedError: Any other pattern.
+        zoned: False for values without a zone, which have no offset.
     """
     found = _PATTERN.fullmatch(pattern)
     if found is None or (not zoned and found[4] == "XXX"):
@@ -70,22 +66,13 @@ def timestamp_style(option: str, pattern: str, *, zoned: bool) -> TimestampStyle
 
 
 class Spelling(msgspec.Struct, frozen=True):
-    """Spells columns of all types that hold one value.
-
-    Attributes:
-        timestamps: How timestamps are spelled.
-        local_timestamps: How those without a zone are.
-    """
+    """Text of columns that hold single values; `local_timestamps` have no zone."""
 
     timestamps: TimestampStyle = TimestampStyle()
     local_timestamps: TimestampStyle = TimestampStyle(offset=False)
 
     def texts(self, values: pa.Array, kind: DataType) -> pa.Array:
-        """Spells values as Spark does; null stays null.
-
-        Raises:
-            UnsupportedError: The session's time zone is unknown to this machine.
-        """
+        """Spells values as Spark does; null stays null."""
         import pyarrow as pa
         from pyspark.sql.types import DayTimeIntervalType
 
@@ -115,14 +102,14 @@ def _valid(values: pa.Array) -> pa.Array:
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        # Spark lets any bytes be a string, and its text writers put U+FFFD where they are not UTF-8.
+        # Spark accepts any bytes as a string, and its text writers put U+FFFD where they are not UTF-8.
         raw = values.cast(pa.binary()).to_pylist()
         return pa.array([None if data is None else _decoded(data) for data in raw], pa.string())
     return values.cast(pa.string())
 
 
 SPARK_SPELLING: Final = Spelling()
-"""As Spark spells where nothing is asked for."""
+"""Spark's default spelling."""
 
 
 def _decoded(data: bytes) -> str:
@@ -166,7 +153,7 @@ def _wall_times(wall: pa.Array, style: TimestampStyle) -> pa.Array:
 
     pc = compute()
     common = _between(wall, _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1)
-    # Always 26 characters, of which the front is kept.
+    # Always 26 characters; the front is kept.
     texts = pc.if_else(common, wall, 0).cast(pa.timestamp("us")).cast(pa.string())
     end = 20 + style.digits if style.digits else 19
     texts = pc.binary_join_element_wise(
@@ -184,7 +171,7 @@ def _wall_time(micros: int, style: TimestampStyle) -> str:
 
 
 def _offsets(micros: pa.Array, zone: str) -> pa.Array:
-    """The zone's offset at each moment, in microseconds; asked for once an hour that occurs."""
+    """Returns the zone's offset at each moment, in microseconds; computed once per hour that occurs."""
     import pyarrow as pa
 
     pc = compute()
@@ -197,7 +184,7 @@ def _offsets(micros: pa.Array, zone: str) -> pa.Array:
         last = local_micros(start + _HOUR_US - 1, zone) - start - _HOUR_US + 1
         found.append(first if first == last else None)
     offsets = pa.array(found, pa.int64()).take(hours.indices)
-    # Hours in which the offset changes are told value by value.
+    # Hours in which the offset changes are computed value by value.
     known = pc.or_(pc.is_valid(offsets), pc.is_null(micros))
     return _patched(offsets, known, lambda place: local_micros(at := micros[place].as_py(), zone) - at)
 
@@ -217,7 +204,7 @@ def _between(values: pa.Array, least: int, most: int) -> pa.Array:
 
 
 def _each(values: pa.Array, spell: Callable[[Any], str]) -> pa.Array:
-    """Spells each different value once."""
+    """Spells each distinct value once."""
     import pyarrow as pa
 
     encoded = values.dictionary_encode()
@@ -225,7 +212,7 @@ def _each(values: pa.Array, spell: Callable[[Any], str]) -> pa.Array:
 
 
 def _patched(values: pa.Array, good: pa.Array, make: Callable[[int], Any]) -> pa.Array:
-    """`values`, with what `make` gives for its place wherever `good` is false; where `good` is null, null."""
+    """Replaces values where `good` is false by `make(position)`; null where `good` is null."""
     import pyarrow as pa
 
     pc = compute()
@@ -237,7 +224,7 @@ def _patched(values: pa.Array, good: pa.Array, make: Callable[[int], Any]) -> pa
 
 
 def compute() -> Any:
-    """``pyarrow.compute``, whose functions are made at run time, so that type checkers do not know them."""
+    """Returns ``pyarrow.compute``, whose functions are created at run time and unknown to type checkers."""
     import pyarrow.compute
 
     return pyarrow.compute

@@ -1,6 +1,6 @@
 package io.github.lakecommitter.spark;
 
-/** A job or a task attempt that could not go on; the message says what failed, what changed, and what to do next. */
+/** Failure of a job or task attempt; the message names the cause, the outcome and the next step. */
 public final class CommitException extends RuntimeException {
   private static final long serialVersionUID = 1L;
 

@@ -20,10 +20,10 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Commits what Spark's own writers write: jobs in Python, task attempts here.
+ * Commit protocol of Spark's own writers: jobs in Python, task attempts here.
  *
- * <p>Spark makes one object in the driver, calls setupJob, and sends copies of it to the tasks. All that a task needs of
- * the job is in the answer to setupJob.
+ * <p>Spark creates one object in the driver, calls setupJob, and sends copies to the tasks. The answer to setupJob
+ * holds all that a task needs of the job.
  */
 public final class CommitProtocol extends FileCommitProtocol implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -44,7 +44,7 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
 
   // -- the job, in the driver ------------------------------------------------------------------------------------
 
-  /** Notes what an overwrite is to replace, and deletes nothing: old files stay until all new ones are there. */
+  /** Records what an overwrite replaces and deletes nothing: old files stay until all new ones are in place. */
   @Override
   public boolean deleteWithJob(FileSystem fs, Path path, boolean recursive) {
     if (setup != null || !recursive) {
@@ -75,7 +75,7 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
     }
   }
 
-  /** Not every caller in Spark gives a whole path, and Python may have another working directory. */
+  /** Some callers in Spark give an incomplete path, and Python may have another working directory. */
   private Path qualified(Configuration configuration) {
     try {
       Path path = new Path(destination);
@@ -103,7 +103,7 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
     try {
       Driver.ask("abort", request(context), jobId, destination);
     } catch (RuntimeException | Error error) {
-      // Spark is about to raise what failed the job, which this must not hide.
+      // Spark is about to raise the job's failure, which this must not hide.
       log().warn("job {} at {} was not aborted: {}", jobId, destination, error.getMessage());
     }
   }
@@ -151,7 +151,7 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
     return newTaskTempFileAbsPath(context, directory, new FileNameSpec("", extension));
   }
 
-  /** Spark's own names: prefix, part, number of the task, id of the write, suffix. */
+  /** Spark's file name: prefix, part, task number, id of the write, suffix. */
   private String fileName(TaskAttemptContext context, FileNameSpec spec) {
     String base = context.getConfiguration().get("mapreduce.output.basename", "part");
     int task = context.getTaskAttemptID().getTaskID().getId();
@@ -178,7 +178,7 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
         return null;
       });
     } catch (Exception error) {
-      // What is left lies in the job's directory, and goes with it.
+      // The rest lies in the job's directory and is deleted with it.
       log().warn("a task attempt of job {} was not removed: {}", jobId, error.toString());
     }
   }

@@ -21,19 +21,19 @@ import org.apache.spark.package$;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The way from Spark's driver to the Python process that holds the job side of the commit protocol. */
+/** Connection from Spark's driver to the Python process with the job side of the commit protocol. */
 public final class Driver {
-  /** What Python implements; both texts are JSON objects, a long question packed, and an answer names its job. */
+  /** Implemented by Python. Both texts are JSON objects; a long request is packed, and an answer names its job. */
   public interface JobSide {
     String call(String operation, String request);
   }
 
   static final ObjectMapper JSON = new ObjectMapper();
 
-  /** Characters from which on a question is packed. */
+  /** Length in characters from which a request is packed. */
   private static final int LONG = 1 << 16;
 
-  /** The field of each answer that holds the job's id. */
+  /** Field of each answer that holds the job's id. */
   private static final Map<String, String> ANSWERS =
       Map.of("setup", "job_id", "commit", "committed", "abort", "aborted");
 
@@ -43,32 +43,32 @@ public final class Driver {
 
   private Driver() {}
 
-  /** Names the Python process that sets up, commits and aborts the jobs of this JVM. The latest one counts. */
+  /** Sets the Python process that sets up, commits and aborts this JVM's jobs; the latest call wins. */
   public static void register(JobSide side) {
     jobSide = side;
   }
 
-  /** Adds a line to the log of Spark's driver. */
+  /** Writes a line to the log of Spark's driver. */
   public static void note(String line) {
     LOG.info("{}", line);
   }
 
-  /** The digest of the sources that this jar was made of. */
+  /** Digest of this jar's sources. */
   public static String release() {
     return resource("release");
   }
 
-  /** The version of Spark, after that of Scala, that this jar was compiled for. */
+  /** Versions of Scala and Spark that this jar was compiled for. */
   public static String compiledFor() {
     return resource("spark");
   }
 
-  /** The version of Spark that runs. */
+  /** Version of the running Spark. */
   public static String spark() {
     return package$.MODULE$.SPARK_VERSION();
   }
 
-  /** The names, with commas, of the secrets that credential files hold for a place's store. */
+  /** Names of the secrets in credential files for the place's store, separated by commas. */
   public static String credentials(Configuration configuration, Path place) {
     return String.join(", ", StoreSettings.credentials(configuration, place).keySet());
   }
@@ -93,15 +93,15 @@ public final class Driver {
     return new PythonProcess(python);
   }
 
-  /** Asks Python; what it answers, or its error as an exception. Any other answer than the one it owes is none. */
+  /** Sends a request to Python; returns its answer, or throws its error or that the answer is not valid. */
   static JsonNode ask(String operation, ObjectNode request, String jobId, String destination) {
     JobSide side = jobSide == null ? process(destination) : jobSide;
     String answer;
     try {
       request.put("release", release()).put("compiled_for", compiledFor()).put("spark", spark());
       String question = side instanceof PythonProcess ? request.toString() : packed(request.toString());
-      // A commit that has begun goes on, and its answer counts. On this thread py4j would call Python's main one, which
-      // Ctrl-C interrupts.
+      // A commit that has begun continues, and its answer counts. On this thread py4j would call Python's main thread,
+      // which Ctrl-C interrupts.
       answer = Uninterrupted.call(
           "committer-job-side", Uninterrupted.WITHOUT_BOUND_S, () -> side.call(operation, question));
     } catch (CommitException error) {
@@ -125,8 +125,8 @@ public final class Driver {
   }
 
   /**
-   * A question as py4j carries it. It escapes quotes and line ends one by one, of which a commit of many tasks has
-   * millions: 100,000 messages took it longer than the commit itself.
+   * Compresses a long request. py4j escapes quotes and line ends one by one, which for 100,000 messages took longer
+   * than the commit itself.
    */
   private static String packed(String question) {
     if (question.length() < LONG) {

@@ -24,8 +24,8 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.FileEntry;
 
 /**
- * Files that wait in uploads to S3: what a task writes below S3A's magic directory is sent to where it goes, and its
- * upload stays open. S3A leaves a marker of no bytes, and a record of the upload, where Spark wrote.
+ * Uncompleted uploads to S3: S3A sends a file below its magic directory to its destination, keeps the upload open, and
+ * leaves an empty marker and a record of the upload where Spark wrote.
  *
  * <p>Source of the names: {@code MagicCommitPaths}, {@code SinglePendingCommit} of Hadoop 3.4 and 3.5.
  */
@@ -35,7 +35,7 @@ final class PendingUploads {
   private static final String IN_MEMORY = "fs.s3a.committer.magic.track.commits.in.memory.enabled";
   private static final Pattern MD5 = Pattern.compile("[0-9a-fA-F]{32}");
 
-  /** What a record says of one file: its length, what proves it once it is complete, and its upload. */
+  /** An upload's record: the file's length, its identity once complete, and the upload's entry. */
   record Upload(long length, String identity, ObjectNode entry) {
     FileEntry as(Path source, Path target) {
       return new FileEntry(source, target, length, identity);
@@ -44,7 +44,7 @@ final class PendingUploads {
 
   private PendingUploads() {}
 
-  /** Refuses a file system that would write the files to where no reader looks, or tell nobody of their uploads. */
+  /** Refuses a file system without magic directories, or one that records uploads only in memory. */
   static void check(FileSystem fs, Path destination) throws IOException {
     if (!fs.hasPathCapability(destination, CAPABILITY)) {
       throw new CommitException(
@@ -59,7 +59,7 @@ final class PendingUploads {
     }
   }
 
-  /** Reads what S3A recorded of files, many at once; `targets` says for each where it goes. */
+  /** Reads S3A's records of files, concurrently; `targets` are the files' destinations. */
   static List<Upload> read(FileSystem fs, List<Path> files, List<Path> targets) throws IOException {
     List<Callable<Upload>> calls = new ArrayList<>();
     for (int number = 0; number < files.size(); number++) {
@@ -109,7 +109,7 @@ final class PendingUploads {
     return new Upload(pending.path("length").asLong(), composite(etags), entry);
   }
 
-  /** Aborts the uploads that these records tell of; one that is over already does no harm. */
+  /** Aborts the uploads in these records; harmless for a completed or aborted one. */
   static void abort(FileSystem fs, Path destination, Collection<Path> records) throws IOException {
     if (records.isEmpty()) {
       return;
@@ -134,7 +134,7 @@ final class PendingUploads {
     }
   }
 
-  /** The etag that S3 gives a file of these parts: the MD5 of theirs, and their number; null where theirs are none. */
+  /** S3's etag of a file with these parts: the MD5 of their MD5s, and their number; null if an etag is no MD5. */
   private static String composite(ArrayNode etags) {
     try {
       MessageDigest digest = MessageDigest.getInstance("MD5");

@@ -10,14 +10,14 @@ import java.util.List;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The job side in a Python process of its own, one a question, for drivers that are not PySpark's. */
+/** Job side in a new Python process per request, for drivers other than PySpark's. */
 final class PythonProcess implements Driver.JobSide {
-  /** The setting that names the interpreter. */
+  /** Setting that names the interpreter. */
   static final String SETTING = "spark.committer.python";
 
   private static final Logger LOG = LoggerFactory.getLogger(PythonProcess.class);
   private static final int LINES_KEPT = 5;
-  /** How Python's lines of the levels that a user is to see begin. */
+  /** Prefixes of Python's log lines that a user should see. */
   private static final List<String> WARNINGS = List.of("WARNING ", "ERROR ", "CRITICAL ");
 
   private final String python;
@@ -30,7 +30,7 @@ final class PythonProcess implements Driver.JobSide {
   public String call(String operation, String request) {
     Process process;
     try {
-      // -P: without it Python looks for modules in the JVM's working directory first.
+      // Without -P, Python would search modules in the JVM's working directory first.
       process = new ProcessBuilder(python, "-P", "-m", "committer.spark.job_side", operation).start();
     } catch (IOException error) {
       throw new CommitException(
@@ -48,7 +48,7 @@ final class PythonProcess implements Driver.JobSide {
       try (OutputStream in = process.getOutputStream()) {
         in.write(request.getBytes(StandardCharsets.UTF_8));
       } catch (IOException error) {
-        // It ended without reading all; its exit code and what it said tell why.
+        // Python ended without reading all; its exit code and output tell why.
         LOG.debug("{} did not read its request", python, error);
       }
       answer = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
@@ -57,7 +57,7 @@ final class PythonProcess implements Driver.JobSide {
     } catch (IOException error) {
       throw new IllegalStateException(python + " gave no answer: " + error.getMessage(), error);
     } catch (InterruptedException error) {
-      // Nobody knows this thread, which is the driver's own for the call.
+      // No other code knows this thread, which Driver created for the call.
       throw new IllegalStateException("the wait for " + python + " was interrupted; it goes on", error);
     }
     if (code != 0) {

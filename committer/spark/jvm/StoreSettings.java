@@ -15,7 +15,7 @@ import org.apache.hadoop.security.ProviderUtils;
 import org.apache.hadoop.security.alias.CredentialProvider;
 import org.apache.hadoop.security.alias.CredentialProviderFactory;
 
-/** What a session says of stores, and of commits, for Python: in memory or by a pipe, never in what goes to tasks. */
+/** Settings of a session for stores and commits, sent to Python in memory or through a pipe, never to tasks. */
 final class StoreSettings {
   private static final String S3A = "fs.s3a.";
   private static final String CREDENTIAL_FILES = "hadoop.security.credential.provider.path";
@@ -23,23 +23,23 @@ final class StoreSettings {
   private static final String ANY_COMMITTER = "spark.sql.sources.outputCommitterClass";
   private static final String PARQUETS_OWN = "org.apache.parquet.hadoop.ParquetOutputCommitter";
   private static final String S3A_FILES = "security.credential.provider.path";
-  /** Keys of these prefixes, where the session or the write gave them, are the job's choices. */
+  /** Prefixes of commit options that the session or the write may set. */
   private static final List<String> CHOICES =
       List.of("committer.", "mapreduce.manifest.committer.", "mapreduce.fileoutputcommitter.");
-  /** Keys of these say how to reach a store. Their values may be secrets. */
+  /** Prefixes of keys for reaching a store; their values may be secrets. */
   private static final List<String> STORES = List.of("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.");
-  /** Of which the ones that begin so are for paths of these schemes only. */
+  /** Prefixes of keys that concern only paths of these schemes. */
   private static final Map<String, Set<String>> OF_SCHEMES =
       Map.of(S3A, Set.of("s3", "s3a"), "fs.azure.", Set.of("abfs", "abfss"), "fs.gs.", Set.of("gs"));
-  /** Choices of a commit, wherever it goes. */
+  /** Prefix of commit options for any store. */
   private static final String OF_COMMITTERS = "fs.s3a.committer.";
 
-  /** What Hadoop calls the source of a value that was set after the configuration was made. */
+  /** Hadoop's name for the source of a value that was set after the configuration was made. */
   private static final String SET_LATER = "programmatically";
 
   private StoreSettings() {}
 
-  /** Adds both to a question about a job at a destination. */
+  /** Adds both to a request about a job at a destination. */
   static void add(Configuration configuration, Path destination, ObjectNode request) {
     String scheme = destination.toUri().getScheme();
     ObjectNode options = request.putObject("options");
@@ -64,7 +64,7 @@ final class StoreSettings {
     }
   }
 
-  /** Adds the keys that the write was given, or that were set in the running session; not those of spark.hadoop.*. */
+  /** Adds the keys that the write gave, or that were set in the running session; not those of spark.hadoop.*. */
   private static void addOfWrite(Configuration configuration, ObjectNode found, ArrayNode keys) {
     found.fieldNames().forEachRemaining(key -> {
       String[] sources = configuration.getPropertySources(key);
@@ -83,9 +83,7 @@ final class StoreSettings {
     }
   }
 
-  /**
-   * What credential files hold for the destination's store, by its keys: Hadoop's own client of it looks there first.
-   */
+  /** Returns the secrets of credential files for the destination's store; Hadoop's own client prefers them. */
   static Map<String, String> credentials(Configuration configuration, Path destination) {
     String scheme = destination.toUri().getScheme();
     List<String> prefixes =
@@ -98,7 +96,7 @@ final class StoreSettings {
     try {
       Configuration asked = new Configuration(configuration);
       asked.set(CREDENTIAL_FILES, files);
-      // Reading a file that lies in the very store would need the credentials that it holds.
+      // A credential file in this very store could be read only with the credentials that it holds.
       asked = ProviderUtils.excludeIncompatibleCredentialProviders(
           asked, FileSystem.getFileSystemClass(scheme, configuration));
       for (CredentialProvider provider : CredentialProviderFactory.getProviders(asked)) {
@@ -118,7 +116,7 @@ final class StoreSettings {
     }
   }
 
-  /** The credential files for a destination; S3A has keys of its own that name some, which come first. */
+  /** Returns the credential files for a destination; those of S3A's own keys come first. */
   private static String filesOf(Configuration configuration, Path destination) {
     String general = configuration.getTrimmed(CREDENTIAL_FILES, "");
     if (!OF_SCHEMES.get(S3A).contains(destination.toUri().getScheme())) {
@@ -133,13 +131,13 @@ final class StoreSettings {
     return prefixes.stream().anyMatch(key::startsWith);
   }
 
-  /** Another store's secrets are none of this job's business. */
+  /** Excludes keys of other stores, whose secrets this job does not need. */
   private static boolean bearsOn(String scheme, String key) {
     return key.startsWith(OF_COMMITTERS)
         || OF_SCHEMES.entrySet().stream().noneMatch(of -> key.startsWith(of.getKey()) && !of.getValue().contains(scheme));
   }
 
-  /** Whether a user gave a value; Hadoop's own defaults are no choice. */
+  /** Reports whether a user set a value; Hadoop's own defaults do not count. */
   private static boolean isGiven(Configuration configuration, String key) {
     String[] sources = configuration.getPropertySources(key);
     return sources == null || sources.length == 0 || !sources[sources.length - 1].endsWith("-default.xml");

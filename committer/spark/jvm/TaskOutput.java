@@ -26,11 +26,7 @@ import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.FileEntry;
 import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.TaskManifest;
 
-/**
- * What one task attempt writes: a directory of its own, the files that Spark asked for, and one record.
- *
- * <p>Where all that goes, and how it is called, is what the job's setup answered.
- */
+/** Output of one task attempt: its directory, the files that Spark asked for, and one record, named by job setup. */
 final class TaskOutput {
   private static final SecureRandom RANDOM = new SecureRandom();
   private static final int OTHERS_SHOWN = 5;
@@ -40,13 +36,13 @@ final class TaskOutput {
   private final int task;
   private final int attempt;
   private final String nonce;
-  /** What the attempt is called among all runs of it, and of others. */
+  /** Name of the attempt, unique among its runs. */
   private final String run;
-  /** Whether files wait in uploads, below S3A's magic directory. */
+  /** True if files are uploads below S3A's magic directory. */
   private final boolean uploads;
   private final Path destination;
   private final Path directory;
-  /** Where each file goes, and where it is until the job commits. */
+  /** Destination of each file, and its place until the job commits. */
   private final Map<Path, Path> files = new LinkedHashMap<>();
 
   private TaskOutput(JsonNode job, TaskAttemptContext context) {
@@ -68,8 +64,8 @@ final class TaskOutput {
   }
 
   /**
-   * Makes the attempt's directory. A jar of another release may know another layout, and is refused. A job that is over
-   * fails the attempt: mkdirs may just have made its parents up.
+   * Creates the attempt's directory. Refuses a jar of another release, which may expect another layout, and a job
+   * that is over: mkdirs may just have created its parents again.
    */
   static TaskOutput begin(JsonNode job, TaskAttemptContext context) throws IOException {
     String release = job.path("release").asText();
@@ -82,7 +78,7 @@ final class TaskOutput {
     TaskOutput output = new TaskOutput(job, context);
     output.checkJobStands();
     if (!job.get("directories").asBoolean()) {
-      // It would leave objects with the names of directories up to the destination's own.
+      // mkdirs would leave directory objects up to and including the destination.
       return output;
     }
     if (!output.bare(output.directory).mkdirs(output.directory)) {
@@ -97,7 +93,7 @@ final class TaskOutput {
     return output;
   }
 
-  /** Refuses a job that this JVM does not see where Python set it up. Nothing is written yet. */
+  /** Refuses a job whose setup record this JVM does not see. Nothing is written yet. */
   static void checkSeen(JsonNode job, Configuration configuration) {
     Path mark = new Path(job.get("setup").asText());
     String why;
@@ -120,14 +116,14 @@ final class TaskOutput {
             + " spark.hadoop.committer.storage.*");
   }
 
-  /** A new file, by its name below the destination. */
+  /** Returns the path for a new file, by its name below the destination. */
   Path newFile(String below, String name) {
-    // In one step: a path is parsed again for each that is made below it, which tasks of many files notice.
+    // In one step: each level would parse the path again, which costs in tasks with many files.
     String relative = below.isEmpty() ? name : below + "/" + name;
     return note(new Path(destination, relative), new Path(directory, relative));
   }
 
-  /** A new file for a partition with a location of its own, which lies below a root that the session named. */
+  /** Returns the path for a new file of a partition with its own location, below a root of the session. */
   Path newFileAt(String location, String name) throws IOException {
     Path place = new Path(location);
     place = place.getFileSystem(configuration).makeQualified(place);
@@ -147,7 +143,7 @@ final class TaskOutput {
               + ", and S3A sends no file there; outcome: unchanged; next step: write that partition as a table of its"
               + " own, or with spark.sql.sources.commitProtocolClass unset");
     }
-    // No directory of a partition has such a name: theirs hold an equals sign.
+    // No partition directory has such a name: theirs hold an equals sign.
     return note(new Path(place, name), new Path(new Path(directory, "elsewhere-" + files.size()), name));
   }
 
@@ -175,7 +171,7 @@ final class TaskOutput {
     manifest.setJobAttemptNumber(0);
     manifest.setTaskID(String.format(Locale.ROOT, text("task"), task));
     manifest.setTaskAttemptID(attemptName());
-    // The uploads of a run with a nonce hold a stamp, which S3A does not write: there the attempt's number is enough.
+    // Uploads of a run with a nonce carry a stamp, which S3A does not write: here the attempt's number suffices.
     Path place = uploads ? new Path(text("tasks"), attemptName()) : directory;
     manifest.setTaskAttemptDir(place.toUri().toString());
     Map<String, Written> written = written();
@@ -215,7 +211,7 @@ final class TaskOutput {
     return new FileEntry(file, target, written.size(), written.identity());
   }
 
-  /** The record with each file's upload, as this engine's records have it. */
+  /** Adds each file's upload to the record, in this engine's form. */
   private static byte[] withUploads(byte[] record, List<PendingUploads.Upload> sent) throws IOException {
     if (sent.isEmpty()) {
       return record;
@@ -227,7 +223,7 @@ final class TaskOutput {
     return Driver.JSON.writeValueAsBytes(manifest);
   }
 
-  /** Every file of the attempt, by its path. */
+  /** Returns every file of the attempt, by its path. */
   private Map<String, Written> written() throws IOException {
     if (!job.get("directories").asBoolean()) {
       return WrittenFiles.beginningWith(bare(directory), directory);
@@ -239,7 +235,7 @@ final class TaskOutput {
     return WrittenFiles.below(fs, directory, new Path(text("setup")), job.path("setup_identity").textValue());
   }
 
-  /** A format may write more than Spark asked a path for, as Parquet does with keys. No record names it: it would be lost. */
+  /** Refuses files that Spark asked no path for, as Parquet's keys: no record names them, so they would be lost. */
   private void refuseOthers(Set<String> written) {
     Set<String> others = new TreeSet<>(written);
     for (Path file : files.values()) {
@@ -272,7 +268,7 @@ final class TaskOutput {
     bare(directory).delete(uploads ? directory.getParent() : directory, true);
   }
 
-  /** Readers of records go by the suffix, which the temporary name has not. A store without directories needs none. */
+  /** Saves a record under a temporary name without its suffix, which readers look for, and renames it. */
   private void save(byte[] record, Path path) throws IOException {
     FileSystem fs = bare(path);
     if (!job.get("directories").asBoolean()) {
@@ -301,7 +297,7 @@ final class TaskOutput {
     }
   }
 
-  /** The file system of a path, without the checksum files that the local one keeps beside what it writes. */
+  /** Returns a path's file system without checksum files. */
   private FileSystem bare(Path path) throws IOException {
     return bare(path, configuration);
   }

@@ -10,13 +10,13 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-/** Calls of a store, which answers many as fast as one. */
+/** Runs store calls concurrently. */
 final class Together {
   private static final int THREADS = 8;
 
   private Together() {}
 
-  /** Makes calls many at once; what they returned, in order. An interrupt ends the wait: Spark kills the task. */
+  /** Returns the calls' results in order. An interrupt ends the wait, because Spark kills the task. */
   static <T> List<T> call(List<Callable<T>> calls) throws IOException {
     ExecutorService threads = Executors.newFixedThreadPool(Math.max(1, Math.min(THREADS, calls.size())));
     try {

@@ -7,20 +7,16 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * Calls on threads of their own, for which one waits whoever interrupts the wait: Spark interrupts a task that it kills,
- * and the thread of a query that is cancelled. File systems then refuse what is asked of them.
+ * Runs calls on their own threads and waits without interruption. Spark interrupts a task that it kills and the thread
+ * of a cancelled query, and file systems refuse calls of interrupted threads.
  */
 final class Uninterrupted {
-  /** As long as it takes. */
+  /** No limit. */
   static final long WITHOUT_BOUND_S = Long.MAX_VALUE;
 
   private Uninterrupted() {}
 
-  /**
-   * What a call returns, or raises.
-   *
-   * @throws TimeoutException it took longer than `boundSeconds`, and goes on
-   */
+  /** Returns or raises what the call does; throws TimeoutException after the bound, while the call continues. */
   static <T> T call(String thread, long boundSeconds, Callable<T> call) throws Exception {
     FutureTask<T> task = new FutureTask<>(call);
     Thread runner = new Thread(task, thread);

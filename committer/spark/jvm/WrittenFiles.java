@@ -23,13 +23,9 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.RemoteIterator;
 
-/**
- * What stands below the directory of a task attempt, with what tells each file from another of its name.
- *
- * <p>The forms of identities are those of this package's stores, which compare them with what they see.
- */
+/** Files below a task attempt's directory, with identities in the form of this package's stores. */
 final class WrittenFiles {
-  /** A file by where it is; no identity where its store shows none, and the driver has to list. */
+  /** A file; the identity is null if its store shows none, and then the driver has to list. */
   record Written(Path path, long size, String identity) {}
 
   private static final String ATTRIBUTES = "unix:isDirectory,isRegularFile,size,ino,lastModifiedTime";
@@ -39,11 +35,11 @@ final class WrittenFiles {
   private WrittenFiles() {}
 
   /**
-   * Every file below a directory, by its path. The file system lists its checksum files itself only in the bare: they
-   * are left out. One call a directory is less than one a file; Hadoop's recursive listing would wait for each of them.
+   * Returns every file below a directory by its path, without checksum files, which only a raw local file system lists.
+   * One call per directory is cheaper than one per file, and Hadoop's recursive listing would make them in sequence.
    *
-   * @param proof a file whose identity the driver's Python knows, and that identity: those of a local disk are told
-   *     only where this machine sees the same one, which network file systems need not do
+   * @param proof a file whose identity the driver's Python knows, and that identity: identities on a local disk count
+   *     only if this machine sees the same one, which network file systems do not guarantee
    */
   static Map<String, Written> below(FileSystem fs, Path directory, Path proof, String identity) throws IOException {
     WrittenFiles files = new WrittenFiles();
@@ -58,7 +54,7 @@ final class WrittenFiles {
     return files.found;
   }
 
-  /** The same where directories are not real: one call a thousand files; nothing is there where none was written. */
+  /** The same without real directories: one call per thousand files; empty if no file was written. */
   static Map<String, Written> beginningWith(FileSystem fs, Path directory) throws IOException {
     WrittenFiles files = new WrittenFiles();
     try {
@@ -116,7 +112,7 @@ final class WrittenFiles {
 
   // -- disks ---------------------------------------------------------------------------------------------------------
 
-  /** Hadoop's own listing asks for each file five times, and does not show what it is known by. */
+  /** Lists a local disk: Hadoop's own listing makes five calls per file, and does not show the identity. */
   private void addOnDisk(java.nio.file.Path place, Path shown, boolean known, boolean checksums) throws IOException {
     try (DirectoryStream<java.nio.file.Path> children = Files.newDirectoryStream(place)) {
       for (java.nio.file.Path child : children) {
@@ -150,12 +146,12 @@ final class WrittenFiles {
     return Long.toUnsignedString((Long) attributes.get("ino")) + ":" + modified.to(TimeUnit.NANOSECONDS);
   }
 
-  /** The disk of this machine that a file system shows; null where it shows none. */
+  /** Returns the local disk behind a file system; null if there is none. */
   private static RawLocalFileSystem diskOf(FileSystem fs) {
     return diskOf(fs, RawLocalFileSystem.class);
   }
 
-  /** The first file system of a kind, of one and all that it passes calls on to. */
+  /** Returns the first file system of a kind in a chain of filters. */
   private static <T extends FileSystem> T diskOf(FileSystem fs, Class<T> kind) {
     FileSystem inner = fs;
     while (!kind.isInstance(inner)) {

@@ -1,1 +1,1 @@
-"""The task side of Spark's commit protocol, in Java, and how its jar is built."""
+"""Task side of Spark's commit protocol, in Java, and the build of its jar."""

@@ -1,6 +1,6 @@
 """Builds the jar of the commit protocol: `javac` against Spark's own jars, then one archive.
 
-The build of the wheel runs this file by its path, before anything of the package can be imported.
+The wheel's build runs this file by its path, so it imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 PACKAGED: Final = HERE / "committer-spark.jar"
-"""Where the jar lies in a wheel that was built where a JDK is."""
+"""Place of the jar in a wheel that was built with a JDK."""
 
 _PACKAGE: Final = "io/github/lakecommitter/spark"
 _RELEASE: Final = f"{_PACKAGE}/release"
@@ -29,16 +29,16 @@ _ZIP_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class CannotBuildError(Exception):
-    """The jar cannot be built here; the text says what is missing."""
+    """The jar cannot be built on this machine; the text names what is missing."""
 
 
 def sources() -> list[Path]:
-    """The Java files, in the order of their names."""
+    """Lists the Java files by name."""
     return sorted(HERE.glob("*.java"))
 
 
 def release() -> str:
-    """The digest of the sources: what a jar and a package that belong together agree on."""
+    """Returns the digest of the sources; a jar belongs to this package if its digest is the same."""
     digest = hashlib.sha256()
     for source in sources():
         digest.update(f"{source.name}\n".encode())
@@ -47,12 +47,12 @@ def release() -> str:
 
 
 def release_of(jar: Path) -> str:
-    """The digest of the sources that a jar was built from; empty where that cannot be read."""
+    """Returns the digest of the sources that a jar was built from; empty if unreadable."""
     return _read(jar, _RELEASE)
 
 
 def compiled_for(jar: Path) -> str:
-    """The version of Spark that a jar was compiled against, as `spark_version`; empty where that cannot be read."""
+    """Returns the `spark_version` that a jar was compiled against; empty if unreadable."""
     return _read(jar, _SPARK)
 
 
@@ -65,12 +65,7 @@ def _read(jar: Path, name: str) -> str:
 
 
 def serves(compiled: str, running: str) -> bool:
-    """Whether what was compiled for one version of Spark runs on another: both of one feature release, as 4.3.
-
-    Args:
-        compiled: As `spark_version`.
-        running: The same, or without the version of Scala.
-    """
+    """Reports whether a jar compiled for one `spark_version` runs on another: both of one feature release, as 4.3."""
     return _feature(compiled.partition("-")[2]) == _feature(running.removeprefix(f"{compiled.partition('-')[0]}-"))
 
 
@@ -79,11 +74,7 @@ def _feature(version: str) -> list[str]:
 
 
 def spark_jars(environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory of Spark's own jars: of SPARK_HOME, else of the installed PySpark.
-
-    Raises:
-        CannotBuildError: There is none.
-    """
+    """Finds the directory of Spark's jars: SPARK_HOME's, else the installed PySpark's."""
     home = environment.get("SPARK_HOME")
     spec = importlib.util.find_spec("pyspark")
     installed = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
@@ -94,17 +85,13 @@ def spark_jars(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def spark_version(jars: Path) -> str:
-    """The version of Spark whose jars lie there, as ``2.13-4.3.0``."""
+    """Returns the version of Spark's jars, as ``2.13-4.3.0``."""
     core = next(jars.glob("spark-core_*.jar"))
     return core.name.removeprefix("spark-core_").removesuffix(".jar")
 
 
 def find_javac(environment: Mapping[str, str] = os.environ) -> str:
-    """The Java compiler: of JAVA_HOME, else of the PATH.
-
-    Raises:
-        CannotBuildError: There is none.
-    """
+    """Finds the Java compiler: JAVA_HOME's, else that of the PATH."""
     home = environment.get("JAVA_HOME")
     own = shutil.which("javac", path=str(Path(home, "bin"))) if home else None
     found = own or shutil.which("javac", path=environment.get("PATH"))
@@ -114,10 +101,10 @@ def find_javac(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def build(jar: Path, environment: Mapping[str, str] = os.environ) -> None:
-    """Builds the jar at `jar`, by another name first: a process that reads it finds all of it, or none. Takes seconds.
+    """Builds the jar, which takes seconds; renames it into place, so that no process reads half of it.
 
     Raises:
-        CannotBuildError: A JDK of Java 17 or later, or Spark, is missing; or the compiler refused.
+        CannotBuildError: A JDK of Java 17 or later, or Spark, is missing; or the compiler failed.
     """
     javac, jars = find_javac(environment), spark_jars(environment)
     jar.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +127,7 @@ def build(jar: Path, environment: Mapping[str, str] = os.environ) -> None:
 
 
 def _archive(classes: Path, spark: str, jar: Path) -> None:
-    """Packs compiled classes, the same ones always into the same bytes."""
+    """Packs compiled classes; equal classes give equal bytes."""
     contents = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
     contents |= {_RELEASE: release().encode("ascii"), _SPARK: spark.encode("ascii")}
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
