@@ -1,7 +1,7 @@
-"""The command line: ``committer``, or ``python -m committer.cli``. Needs the extra ``cli``.
+"""Command line ``committer``, or ``python -m committer.cli``; needs the extra ``cli``.
 
-Each command is a function of `application`; what it finds out or does is in a module of its own and returns an
-`output.Answer`, which is printed as text or as JSON. Exit codes are in `exits`.
+Each command is a function of `application`; its module returns an `output.Answer`, printed as text or JSON. Exit
+codes are in `text.Exit`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ _NEEDED = ("cyclopts", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command.
+    """Runs one command and returns its exit code (`committer.cli.text.Exit`).
 
     Args:
-        arguments: What follows the program's name; those of this process when None.
-
-    Returns:
-        The exit code; see `committer.cli.text.Exit`.
+        arguments: The command line without the program's name; this process's when None.
     """
     # A process that was started without them has none.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    # What it would print of a login that failed stands in the error, too.
+    # The error contains what it would print about a failed login.
     logging.getLogger("azure.identity").addHandler(logging.NullHandler())
     try:
         from committer.cli.application import run
@@ -40,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     except BaseException as error:
-        # In half of the time that a short command takes its modules are loaded.
+        # Loading modules is half of a short command's time.
         if not _is_interrupt(error):
             raise
         print("committer: interrupted; nothing was changed", file=sys.stderr)
@@ -49,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is the cause; Python turns it into another error where a class is being made."""
+    """Reports whether Ctrl-C is the cause; Python turns it into another error during a class definition."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

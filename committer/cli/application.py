@@ -1,4 +1,4 @@
-"""The commands of the command line, their arguments, and messages about missing ones."""
+"""Commands of the command line, their arguments, and errors for missing ones."""
 
 from __future__ import annotations
 
@@ -33,13 +33,7 @@ _JOB_ID: Final = "JOB-ID"
 
 
 def lacking(app: App, error: MissingArgumentError, arguments: Sequence[str]) -> ConfigurationError | None:
-    """The error for a command line that lacks a word which needs no name before it; None for one that lacks another.
-
-    Args:
-        app: What the command line was given to.
-        error: What it was refused with.
-        arguments: The command line.
-    """
+    """Returns the error for a command line without a required positional argument; None for any other."""
     argument, name = error.argument, list(error.command_chain or ())
     if argument is None or argument.index is None or error.target is None or list(arguments[: len(name)]) != name:
         return None
@@ -54,17 +48,17 @@ def lacking(app: App, error: MissingArgumentError, arguments: Sequence[str]) -> 
 
 
 def _is_given(flag: str, arguments: Sequence[str]) -> bool:
-    """Whether a word is there under its name; that name alone, at the end, lacks it."""
+    """Reports whether an argument is given by name with a value."""
     return flag in arguments[:-1] or any(word.startswith(f"{flag}=") for word in arguments)
 
 
 def _whole_line(app: App, arguments: Sequence[str], place: str, missing: list[str]) -> str:
-    """The line to type; only where it would be understood, and all of it may be shown.
+    """Returns the line to type, if it would be valid and all of it may be shown.
 
-    Nothing has checked the words yet: a secret may be among them, in an option or in a URI.
+    Its words are unchecked so far: a secret may be among them, in an option or in a URI.
     """
     try:
-        # A number and a text can both be 0.
+        # 0 is valid for a number and for a text.
         _command, bound, _rest = app.parse_args(
             [*arguments, *("0" for _ in missing)], exit_on_error=False, print_error=False
         )
@@ -202,7 +196,7 @@ def commit(
 
 
 def _check_winners(task_commits: str | None, tasks: int | None, *, from_attempts: bool) -> None:
-    """Refuses a command line that names the winners twice, or not how many there are."""
+    """Refuses a command line that names the winners twice, or not their number."""
     if tasks is not None and tasks < 0:
         raise ConfigurationError(
             f"--tasks cannot be {tasks}",
@@ -433,7 +427,7 @@ def _settled(
     rollback: bool = False,
     from_attempts: bool = False,
 ) -> Answer:
-    """Says what will be done, and does it if it may; what would be refused is not asked about."""
+    """Shows the plan of a command and runs it if confirmed; does not ask about a plan that would be refused."""
     session = target.session
     with guided(target, recovering=doing == "recover", rollback=rollback, from_attempts=from_attempts):
         planned = session.run(plan)
@@ -448,11 +442,7 @@ def _settled(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command and prints its answer, or the error it ended with.
-
-    Returns:
-        The exit code.
-    """
+    """Runs one command, prints its answer or error, and returns the exit code."""
     arguments = list(arguments)
     screen = Screen(json=_wants_json(arguments))
     try:
@@ -477,5 +467,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _wants_json(arguments: list[str]) -> bool:
-    """Whether an answer must be JSON, known even when the command line is wrong."""
+    """Reports whether JSON is requested, even if the command line is invalid."""
     return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)

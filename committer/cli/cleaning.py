@@ -1,4 +1,4 @@
-"""``committer cleanup``: what dead jobs left, shown first and then removed."""
+"""Answers ``committer cleanup``: shows what dead jobs left, then removes it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from committer.stages.state.job_directory import JobState
 
 
 async def plan_clean(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
-    """What ``cleanup`` will remove and keep; `target.job_id` is empty for every job that is old enough.
+    """Plans ``cleanup``; an empty `target.job_id` means every job that is old enough.
 
     Raises:
         JobDecidedError, OutcomeKeptError: The named job is kept.
-        JobNotFoundError: Nothing of the named job stands, not even an entry.
+        JobNotFoundError: Nothing of the named job exists, not even an entry.
     """
     session, job_id = target.session, target.job_id or None
     try:
@@ -43,10 +43,10 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
         refuse_to_clean(StorePath.of(target.uri), job_id, report.kept[job_id])
     infos: dict[str, JobInfo] = {}
     for info in await _jobs_there(target):
-        # Of several directories of one id at most one is that of a job.
+        # At most one of several directories of one id holds a job.
         if infos.get(info.job_id) is None or info.problem not in _HALVES:
             infos[info.job_id] = info
-    # By age nothing of another committer's is removed.
+    # Cleanup by age removes nothing of other committers.
     unrecorded = await _of_no_job(target) if job_id in report.removed else _LEFT
     losses = [_with_loss(name, infos.get(name), unrecorded) for name in report.removed]
     parts = [
@@ -81,7 +81,7 @@ _LOSSES: Final[dict[JobState, str]] = {
 }
 
 
-# Hadoop's FileOutputCommitter has one directory for all its jobs that run into a destination.
+# Hadoop's FileOutputCommitter has one directory for all its jobs at a destination.
 _NOT_OURS: Final = (
     "it holds no record of a job: another committer's, whose jobs may share it and be alive. What tasks wrote there, "
     "and no job committed, is lost"
@@ -104,13 +104,13 @@ _FORGOTTEN: Final = (
 
 
 async def _of_no_job(target: Target) -> str:
-    """What is lost of a directory in which no record tells of a job: one look."""
+    """Describes what is lost with a directory without a job's record: one look."""
     found = (await target.look()).found
     return _NOT_OURS if found is not None and found.is_foreign else _LEFT
 
 
 def _with_loss(name: str, info: JobInfo | None, unrecorded: str) -> str:
-    """A job that is removed, with what that costs; `unrecorded` where no record tells of one."""
+    """Describes what is lost with a removed job; `unrecorded` if no record describes one."""
     if info is None:
         return name
     if info.kept:
@@ -124,7 +124,7 @@ def _kept(head: str, report: CleanupReport) -> list[Part]:
 
 
 async def run_clean(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
-    """``committer cleanup``, once it may; exit code 1 when the named job was kept, or another could not be removed."""
+    """Runs ``committer cleanup`` after confirmation; exit code 1 if a job was kept or could not be removed."""
     session, job_id = target.session, target.job_id or None
     held = job_id is not None and await left_entries(target)
     try:
@@ -137,7 +137,7 @@ async def run_clean(target: Target, *, older_than: timedelta | None, force: bool
             config=session.config,
         )
     except JobNotFoundError:
-        # Of a job that is gone the entries are deleted all the same.
+        # Entries of a job that no longer exists are deleted all the same.
         if held and not await left_entries(target):
             return _dropped(target)
         raise

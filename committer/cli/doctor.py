@@ -1,7 +1,6 @@
-"""`committer doctor`: tries whether a destination and Spark work.
+"""Answers `committer doctor`: checks whether a destination and Spark work.
 
-Everything is tried in a directory of its own below `_temporary`, which is removed afterwards, with every directory
-above it that had to be made.
+All checks use their own directory below `_temporary`, which is removed afterwards with every parent that was created.
 """
 
 from __future__ import annotations
@@ -39,12 +38,7 @@ _STYLES: dict[Verdict, str] = {"ok": "green", "warning": "yellow", "failed": "bo
 
 
 class Doctor:
-    """Examines one destination; one object a run.
-
-    Args:
-        store: Its store.
-        destination: The destination.
-    """
+    """Checks one destination; one object per run."""
 
     def __init__(self, store: Store, destination: StorePath) -> None:
         self._store = store
@@ -54,7 +48,7 @@ class Doctor:
         self.checks: list[Finding] = []
 
     async def examine(self) -> list[Finding]:
-        """Tries everything, in order; what later checks rest on ends the examination when it fails."""
+        """Runs all checks in order, until one fails that later ones need."""
         if not await self._try("reach the store", self._reach):
             return self.checks
         examination = EXAMINATION.of(self._store)
@@ -80,7 +74,7 @@ class Doctor:
             verdict, found = await check()
         except CommitterError as error:
             if check == self._reach and isinstance(error, ConfigurationError | DestinationNotFoundError):
-                # Nothing was examined: there is no such place, or an option or a package is missing.
+                # Nothing was examined: the place does not exist, or an option or a package is missing.
                 raise
             verdict, found, next_step = "failed", error.message, error.next_step
         took = current_runtime().monotonic() - started
@@ -157,7 +151,7 @@ class Doctor:
     async def _rename_directory(self) -> tuple[Verdict, str]:
         can = self._store.capabilities
         if not can.atomic_directory_rename:
-            # Where nothing is renamed, what a rollback ends keeps other drivers out.
+            # Without renames, aborting or deleting keeps other drivers out of a rolled back job.
             more = ": no promotion of directories, rolling back needs --force" if can.atomic_file_rename else ""
             return "skipped", f"the store cannot{more}"
         source, target = self._room / "directory", self._room / "directory-renamed"
@@ -214,7 +208,7 @@ class Doctor:
         modified = (await self._store.status(self._room / "clock")).modified
         if modified is None:
             return "warning", "the store does not say when a file was written: no job has an age (cleanup --older-than)"
-        # A clock that counts whole seconds is up to one behind and not wrong.
+        # A clock of whole seconds is up to one second behind and correct.
         behind, ahead = earliest - 1.0 - modified, modified - latest
         skew = max(behind, ahead)
         if skew <= _SKEW_BOUND_S:
@@ -241,7 +235,7 @@ class Doctor:
 
 
 def shown(checks: list[Finding]) -> list[Part]:
-    """Findings as a table, and below it what to do."""
+    """Makes a table of findings, with the next steps below."""
     rows = [(check.name, styled(check.verdict, _STYLES[check.verdict]), check.found) for check in checks]
     steps = dict.fromkeys(check.next_step for check in checks if check.next_step)
     more = [line(""), *(line(f"next step: {step}") for step in steps)] if steps else []
@@ -249,17 +243,17 @@ def shown(checks: list[Finding]) -> list[Part]:
 
 
 async def doctor(session: Session, uri: str) -> Answer:
-    """Examines a destination; exit code 1 when something that a commit relies on does not hold.
+    """Checks a destination; exit code 1 if something fails that a commit relies on.
 
     Raises:
-        ConfigurationError: A storage option cannot be honoured, or a package that the store needs is missing.
-        DestinationNotFoundError: There is no such bucket or container. A missing directory is made, and removed.
+        ConfigurationError: A storage option is invalid, or a package that the store needs is missing.
+        DestinationNotFoundError: There is no such bucket or container. A missing directory is created and removed.
     """
     destination = StorePath.of(uri)
     store = await open_store(destination, session.storage, session.config)
     try:
         checks = await Doctor(store, destination).examine()
-        # Asked last: a probe may have found that the store can do less than it thought.
+        # After the checks: a probe may have found that the store can do less than assumed.
         name, why, lacking = chosen_committer(store)
     finally:
         await store.close()
@@ -282,12 +276,7 @@ async def doctor(session: Session, uri: str) -> Answer:
 
 
 def examine_with_spark(uri: str, common: Common) -> Answer:
-    """Examines a destination by a Spark session of its own; exit code 1 when a write would be refused. Blocks.
-
-    Raises:
-        ConfigurationError: Options are given that a session of Spark's does not know.
-        UnsupportedError: PySpark is not installed.
-    """
+    """Checks a destination with its own Spark session; exit code 1 if a write would be refused. Blocks."""
     if common.storage or common.option:
         raise ConfigurationError(
             "--storage and --option reach no session of Spark's",
@@ -305,7 +294,7 @@ def examine_with_spark(uri: str, common: Common) -> Answer:
             operation="doctor",
             next_step="pip install 'lake-committer[spark]'",
         ) from error
-    # As the session takes it; a relative path is of this machine.
+    # Resolved as the session does; a relative path belongs to this machine.
     resolved = places.at_default(uri, places.default_of_environment()) if uri.startswith("/") else uri
     destination = StorePath.of(resolved)
     checks = examining.examine(destination)

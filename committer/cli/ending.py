@@ -1,4 +1,4 @@
-"""How a job ends by hand: plan, commit, recover, abort; each says first what it is going to do."""
+"""Commands that end a job: plan, commit, recover, settle and abort, each with its plan."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 
-# A job keeps all other choices: a record may not name a place outside the destination (G10), so the caller says; and
-# how long it waits.
+# A job keeps its other options. Its records may not name places outside the destination (G10), so the caller
+# gives those, and how long it waits.
 _OF_CALLER = frozenset(
     {
         "summary_report_directory",
@@ -43,7 +43,7 @@ _OF_CALLER = frozenset(
 
 @asynccontextmanager
 async def _joined(target: Target) -> AsyncIterator[Job]:
-    """The job; what is said where there is none tells of Hadoop's FileOutputCommitter."""
+    """Attaches the job; reports a job of Hadoop's FileOutputCommitter as such."""
     try:
         async with target.attach() as job:
             yield job
@@ -56,11 +56,11 @@ async def _joined(target: Target) -> AsyncIterator[Job]:
 
 
 async def plan(target: Target, messages: list[TaskCommit] | None, tasks: int | None, *, from_attempts: bool) -> Answer:
-    """``committer plan``, and what ``commit`` shows first: exit code 1 when the commit would be refused.
+    """Answers ``committer plan``; exit code 1 if the commit would be refused.
 
     Raises:
-        ConfigurationError: The job is by message, and nothing says which attempts win.
-        TaskMissingError: It has another number of tasks.
+        ConfigurationError: The job is by message, and the winning attempts are not given.
+        TaskMissingError: The job has another number of tasks.
     """
     look = await target.look()
     if look.is_settled:
@@ -121,7 +121,7 @@ def _without_effect(session: Session, spec: JobSpec) -> list[str]:
 async def commit(
     target: Target, messages: list[TaskCommit] | None, tasks: int | None, *, from_attempts: bool
 ) -> Answer:
-    """``committer commit``, once it may."""
+    """Runs ``committer commit`` after confirmation."""
     async with target.attach() as job:
         report = await job.commit(messages, tasks, from_attempts=from_attempts)
     return _reported(report, "committed")
@@ -146,13 +146,9 @@ def _reported(report: JobReport, what: str) -> Answer:
 
 
 async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
-    """What ``recover`` will do with the job as it stands.
-
-    Raises:
-        CommitterError: What it would be refused with.
-    """
+    """Plans ``recover``; raises the error that it would be refused with."""
     session = target.session
-    # First: what a link hides is not judged.
+    # First: a job behind a link is not judged.
     look = await target.look()
     if look.is_no_job:
         await refuse_classic(session, target.uri, target.job_id)
@@ -180,7 +176,7 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
         will = "remove what is left of the aborted job"
     elif decision is not None:
         files = f"{count(decision.files, 'file')}, {size(decision.size)}"
-        # Where none can have been moved aside, nothing needs to be said of them.
+        # Mentioned only if old files can have been moved aside.
         replaces = decision.replacing or decision.config.existing_target == "replace"
         will = (
             f"take back what was published of {files}{'; old files come back' if replaces else ''}"
@@ -197,7 +193,7 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
 
 
 async def run_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
-    """``committer recover``, once it may."""
+    """Runs ``committer recover`` after confirmation."""
     session = target.session
     report = await recover(
         target.uri,
@@ -220,11 +216,7 @@ async def run_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
 
 
 async def plan_settle(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
-    """Plans ``settle``.
-
-    Raises:
-        JobExistsError: Its driver may be alive.
-    """
+    """Plans ``settle``; raises JobExistsError if the job's driver may be alive."""
     session = target.session
     look = await target.look()
     standing = await check_settlement(
@@ -245,7 +237,7 @@ async def plan_settle(target: Target, *, older_than: timedelta | None, force: bo
 
 
 async def run_settle(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
-    """``committer settle``, once it may; exit code 4 where the id is free to run."""
+    """Runs ``committer settle`` after confirmation; exit code 4 if the id is free to run."""
     session = target.session
     report = await settle(
         target.uri,
@@ -262,11 +254,11 @@ async def run_settle(target: Target, *, older_than: timedelta | None, force: boo
 
 
 async def plan_abort(target: Target) -> Answer:
-    """What ``abort`` will do.
+    """Plans ``abort``.
 
     Raises:
-        JobNotFoundError: Nothing of the job stands, not even an entry.
-        JobDecidedError: It is decided to be committed.
+        JobNotFoundError: Nothing of the job exists, not even an entry.
+        JobDecidedError: The job is decided to commit.
     """
     look = await target.look()
     if look.absent is not None and not await left_entries(target):
@@ -307,16 +299,16 @@ async def _taking_back(target: Target) -> str:
 
 
 async def run_abort(target: Target) -> Answer:
-    """``committer abort``, once it may."""
+    """Runs ``committer abort`` after confirmation."""
     look = await target.look()
     if look.found is None:
-        # Nothing but its entries can stand.
+        # Only the job's entries can exist.
         return await run_clean(target, older_than=None, force=False)
     if look.outcome is not None:
         return _ended(target, f"was not aborted: it is {look.outcome.outcome}", Exit.FAILED)
     async with target.attach() as job:
         await job.abort()
-    # An abort of a job that ended meanwhile does nothing, and says nothing.
+    # An abort does nothing, and reports nothing, if the job ended meanwhile.
     after = await target.look()
     if after.outcome is not None:
         return _ended(target, f"was not aborted: it is {after.outcome.outcome}", Exit.FAILED)

@@ -1,4 +1,4 @@
-"""``committer explain`` and ``committer options``: what would be chosen, where things would lie, what can be chosen."""
+"""Answers ``committer explain`` and ``committer options``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANY_SETUP = "SETUP"
 
 
 def chosen_committer(store: Store) -> tuple[str, str, list[str]]:
-    """The committer a job at a store gets, why, and what the store lacks for it."""
+    """Returns a store's committer, the reason, and what the store lacks for it."""
     chosen = suited_committer(store)
     name, can = chosen.name, store.capabilities
     lacking = [words for ability, words in chosen.needs.items() if not getattr(can, ability)]
@@ -36,7 +36,7 @@ def chosen_committer(store: Store) -> tuple[str, str, list[str]]:
 
 
 async def explain(session: Session, uri: str, job_id: str | None) -> Answer:
-    """Says what a job at a destination would be; no store call."""
+    """Describes a job at a destination; no store call."""
     destination = StorePath.of(uri)
     known = check_job_id(job_id) if job_id is not None else _ANY_JOB
     config, (described, layout) = session.config, await _described(session, destination, known)
@@ -77,7 +77,7 @@ async def explain(session: Session, uri: str, job_id: str | None) -> Answer:
 
 
 async def _described(session: Session, destination: StorePath, job_id: str) -> tuple[dict[str, str], JobLayout]:
-    """The committer, why, and the store's limits, or that it is not installed; with them where the job lives."""
+    """Describes committer and store, and returns the job's layout; reports a store that is not installed."""
     try:
         store = await open_store(destination, session.storage, session.config)
     except UnsupportedError as error:
@@ -101,7 +101,7 @@ async def _described(session: Session, destination: StorePath, job_id: str) -> t
 
 
 def _others(can: Capabilities, chosen: str) -> list[str]:
-    """The other committers that a job there can have, by name, each with what it does not give."""
+    """Names the other committers that a job there can have, with their limits."""
     suited = [
         kind
         for name, kind in sorted(BUILT_IN.items())
@@ -111,7 +111,7 @@ def _others(can: Capabilities, chosen: str) -> list[str]:
 
 
 def _not_here(can: Capabilities, chosen: str) -> list[str]:
-    """The committers that no job there can have, by name, each with the first thing that the store cannot do for it."""
+    """Names the committers that a job there cannot have, each with the first missing capability."""
     found: list[str] = []
     for name, kind in sorted(BUILT_IN.items()):
         lacking = [words for ability, words in kind.needs.items() if not getattr(can, ability)]
@@ -121,7 +121,7 @@ def _not_here(can: Capabilities, chosen: str) -> list[str]:
 
 
 def _lacks(can: Capabilities) -> list[str]:
-    """What this store cannot do that changes how a job ends, with what follows."""
+    """Lists missing capabilities of the store that change how a job ends."""
     said = (
         (
             can.atomic_directory_rename or not can.atomic_file_rename,
@@ -134,7 +134,7 @@ def _lacks(can: Capabilities) -> list[str]:
 
 
 def options() -> Answer:
-    """Every choice with its kinds of values, default and key, and every key of Hadoop's that has no effect here."""
+    """Lists every option with default and key, and every Hadoop key without effect."""
     fields = {field.name: field for field in msgspec.structs.fields(CommitterConfig)}
     feeding = {option.field: option for option in OPTIONS if option.field and not option.also}
     parts: list[Part] = [line("choices: -o NAME=VALUE or -o KEY=VALUE", "bold")]

@@ -1,4 +1,4 @@
-"""``committer inspect``: any record, this engine's or Hadoop's, in words."""
+"""Answers ``committer inspect``: shows any record, this engine's or Hadoop's."""
 
 from __future__ import annotations
 
@@ -64,12 +64,7 @@ TRAP: Final = (
 
 
 async def inspect(session: Session, path: str, limit: int) -> Answer:
-    """Reads one record and says what it is.
-
-    Raises:
-        RecordError: It is none, or a bad one.
-        StoreNotFoundError: Nothing is there.
-    """
+    """Reads one record and describes it."""
     try:
         record = await load_record(path, storage_options=session.storage, config=session.config)
     except StoreIsADirectoryError as error:
@@ -80,7 +75,7 @@ async def inspect(session: Session, path: str, limit: int) -> Answer:
     kind = _KINDS.get(type(record), type(record).__name__)
     show = _SHOWN.get(type(record))
     notes: list[str] = []
-    # Decoded only when asked for; a record is shown whole.
+    # Statistics are decoded only on request; an inspected record is shown whole.
     if isinstance(record, TaskManifest | SuccessData):
         record.iostatistics = record.statistics(source=path).compact()
     elif isinstance(record, PendingCommit):
@@ -96,7 +91,7 @@ async def inspect(session: Session, path: str, limit: int) -> Answer:
 
 
 async def _other(session: Session, path: str, error: RecordError, limit: int) -> Answer:
-    """What is no single JSON object but known all the same: the classic committer's marker, a decision's side file."""
+    """Describes a file that is no single JSON object: the classic committer's marker, or a decision's side file."""
     place = StorePath.of(path)
     store = await open_store(place, session.storage, session.config)
     try:
@@ -128,7 +123,7 @@ def _side_file(path: str, data: bytes, limit: int) -> Answer:
 
 
 def _copies(data: bytes, path: str) -> list[TaskManifest]:
-    """Copies of records, one behind the other; none where it holds something else."""
+    """Decodes concatenated copies of records; empty if the file holds something else."""
     text, at, found = data.decode(errors="surrogateescape"), 0, list[TaskManifest]()
     try:
         while at < len(text):
@@ -181,12 +176,12 @@ def _success(record: SuccessData, limit: int) -> list[Part]:
 
 
 def _statistics(found: IOStatistics) -> list[Part]:
-    """What was counted and measured, by name, as Hadoop's ``ManifestPrinter`` ends a report with."""
+    """Lists statistics by name, as Hadoop's ``ManifestPrinter`` does at the end of a report."""
     found = found.compact()
     measured = {name.removesuffix(names.MEAN) for name in found.meanstatistics}
     rows = []
     for name in sorted({*found.counters, *found.gauges, *measured}):
-        # A duration's least, mean and greatest have names of their own; a sample's go by its name.
+        # A duration's minimum, mean and maximum have their own names; a sample's share its name.
         suffixed = f"{name}{names.MEAN}" in found.meanstatistics
         mean = found.meanstatistics.get(f"{name}{names.MEAN}" if suffixed else name)
         least = found.minimums.get(f"{name}{names.MINIMUM}" if suffixed else name)

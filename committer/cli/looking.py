@@ -1,4 +1,4 @@
-"""Looks at one job, its entries, and the owners of directories."""
+"""Reads the state of one job, its entries, and the owners of directories."""
 
 from __future__ import annotations
 
@@ -30,19 +30,16 @@ from committer.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What stands of one job.
+    """State of one job.
 
     Attributes:
-        found: The children of its directory; None when that is gone.
-        decision: Its decision, if any.
-        outcome: Its outcome, if any.
-        intent: The intent of a driver that began to commit it, if any.
-        problem: Why one of its records cannot be read; empty when all can.
-        is_damaged: Whether that record itself is at fault: not the store, nor a release too old to read it.
-        link: A link in the place of one of its directories or records, as the error that names it; None without one.
-        absent: Where nothing stands of it, the error that says so, and why none can be there.
-        is_out_of_sight: Whether its directory cannot be listed.
-        half: Why its directory, one of this engine's, holds no job; empty where it does.
+        found: The children of its directory; None if it does not exist.
+        problem: Why a record cannot be read; empty if all can.
+        is_damaged: True if that record itself is at fault, not the store or an old release.
+        link: The error that names a link in place of one of its directories or records.
+        absent: If nothing of the job exists, the error that says so.
+        is_out_of_sight: True if its directory cannot be listed.
+        half: Why its directory, one of this engine's, holds no job.
     """
 
     found: JobDirectory | None
@@ -58,17 +55,17 @@ class Look:
 
     @property
     def is_settled(self) -> bool:
-        """Whether its fate is decided: nothing is left to plan."""
+        """True if the job is decided: nothing is left to plan."""
         return self.decision is not None or self.outcome is not None
 
     @property
     def is_no_job(self) -> bool:
-        """Whether a directory of that name stands, and no job in it."""
+        """True if a directory of that name exists without a job."""
         return bool(self.half) or (self.found is not None and _is_no_job(self.found))
 
     @property
     def is_kept(self) -> bool:
-        """Whether its outcome is kept, so that a stream that repeats the job finds it committed."""
+        """True if the outcome is kept, so that a stream that repeats the job finds it committed."""
         return self.found is not None and self.found.keeps_outcome
 
     @property
@@ -96,7 +93,7 @@ class Look:
 
 
 async def look_at(store: Store, layout: JobLayout) -> Look:
-    """Looks at one job: 2 calls, on a local disk 3, and one a record that says how far it came."""
+    """Reads one job's state: 2 calls, on a local disk 3, and one per record that shows its progress."""
     try:
         found = await look_at_job(store, layout)
         await refuse_links(store, found, operation="look_at_job")
@@ -120,12 +117,12 @@ async def look_at(store: Store, layout: JobLayout) -> Look:
 
 
 def out_of_sight(layout: JobLayout, error: StoreError) -> Look:
-    """A job of which nothing can be seen but that it is there."""
+    """Returns the state of a job whose directory cannot be read."""
     return replace(_unread(JobDirectory(layout, {}), error), is_out_of_sight=True)
 
 
 async def look_at_setup(store: Store, look: Look) -> Look:
-    """What is wrong with the setup record of a job that could not be told otherwise."""
+    """Adds a problem of the setup record, if the state has no other."""
     if look.found is None or not look.found.set_up or look.problem:
         return look
     try:
@@ -136,13 +133,13 @@ async def look_at_setup(store: Store, look: Look) -> Look:
 
 
 async def jobs_of_orphans(store: Store, destination: StorePath) -> list[str]:
-    """The jobs that are gone and left entries: one listing, up to 3 calls an entry."""
+    """Lists jobs that no longer exist but left entries: one listing, up to 3 calls per entry."""
     owners = await owners_of_entries(store, lambda job_id, setup: layout_for(store, destination, job_id, setup=setup))
     return sorted(job_id for job_id, live in owners.items() if not live)
 
 
 def _is_no_job(found: JobDirectory) -> bool:
-    """Whether no command can join what stands there."""
+    """Reports whether no command can join a job there."""
     if found.layout.setup_name:
         return not found.kept and not (found.set_up and found.opened)
     return not (found.set_up or found.decided or found.ended or found.attempts)
@@ -155,11 +152,11 @@ def _unread(found: JobDirectory, error: CommitterError) -> Look:
 
 
 Owner: TypeAlias = Literal["committer", "hadoop", "classic", "nobody", "unknown"]
-"""Whose a job's directory is: this engine's, that of Hadoop's manifest committer, that of its FileOutputCommitter."""
+"""Owner of a job's directory: this engine, Hadoop's manifest committer, or its FileOutputCommitter ("classic")."""
 
 
 async def owner_of(store: Store, found: JobDirectory) -> Owner:
-    """Whose a job's directory is: at most one listing a job attempt, where no setup record says it."""
+    """Returns the owner of a job's directory: without a setup record, at most one listing per job attempt."""
     if found.layout.setup_name or found.set_up:
         return "committer"
     recorded = found.decided or found.ended
@@ -179,18 +176,20 @@ async def owner_of(store: Store, found: JobDirectory) -> Owner:
 
 
 def can_be_joined(found: JobDirectory) -> bool:
-    """Whether its directories are named as Hadoop 3.4.1 and later do: ``<id>/00``, not ``manifest_<id>`` or ``0``."""
+    """Reports whether directories are named as in Hadoop 3.4.1 and later: ``<id>/00``, not
+    ``manifest_<id>`` or ``0``.
+    """
     if found.layout.job_id.startswith("manifest_"):
         return False
     return all(attempt.name == f"{int(attempt.name):02d}" for attempt in _attempts(found))
 
 
 async def count_of_hadoop(store: Store, found: JobDirectory) -> int:
-    """Task records of a job of Hadoop's: one listing a job attempt; where they lie beside, three."""
+    """Counts task records of a Hadoop job: one listing per job attempt; three where they lie beside."""
     number = 0
     suffix, places = MANIFEST_SUFFIX, [attempt / "manifests" for attempt in _attempts(found)]
     if found.beside:
-        # Only what a commit would load: the newest job attempt's.
+        # Only records that a commit would load: the newest job attempt's.
         job_attempt = await suited_committer(store).newest_hadoop_attempt(store, found.layout) or 0
         newest = layout_for(store, found.layout.destination, found.layout.job_id, job_attempt)
         suffix, places = newest.record_suffix, [newest.manifests]
@@ -204,9 +203,9 @@ async def count_of_hadoop(store: Store, found: JobDirectory) -> int:
 
 
 async def count_of_ours(store: Store, destination: StorePath, info: JobInfo) -> int | None:
-    """Task commits of an open job of this engine, None where they cannot be told: one listing.
+    """Counts task commits of an open job of this engine, None if unknown: one listing.
 
-    Of the staging committers one read before it: their records may be where no record may send a reader (G10).
+    For staging committers also one read: their records may lie where no record may send a reader (G10).
     """
     spec = JobSpec(
         destination=destination.uri,
@@ -237,10 +236,11 @@ async def count_of_ours(store: Store, destination: StorePath, info: JobInfo) -> 
 
 
 async def _owner_of_attempts(store: Store, found: JobDirectory) -> Owner:
-    """Whose job attempts are that no setup record explains: at most two listings each.
+    """Returns the owner of job attempts without a setup record: at most two listings each.
 
-    Only this engine's jobs have records by attempt, and lists of uploads. Only its task attempts have a nonce in the
-    name of what they write to; where late writes are refused they may be a job's of Hadoop's, which they joined.
+    Only this engine's jobs have records by attempt and lists of uploads, and only its task attempts have a nonce
+    in their directory's name. On stores that refuse delayed writes these may belong to a Hadoop job that they
+    joined.
     """
     late = not store.capabilities.refuses_late_writes
     owner: Owner = "unknown"

@@ -1,4 +1,4 @@
-"""Answers: what a command found out or did, as text for people and as JSON for programs."""
+"""Answers of commands, as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,29 +22,26 @@ from committer.errors import CommitterError
 from committer.readable import clean
 
 Part: TypeAlias = RenderableType
-"""One block of text, harmless for a terminal: made by the functions of this module."""
+"""A block of text that is safe for a terminal, made by the functions of this module."""
 
 _UNBOUNDED = 100_000
 _CAUSES = 5
 
 MOST_SHOWN: Final = 20
-"""So many of what an answer tells of are shown to people, where nothing else is asked for."""
+"""Default number of shown entries of a list."""
 
 MOST_TOLD: Final = 100
-"""So many conflicts, and files that would be replaced, the engine names; there may be others (`CommitPlan`)."""
+"""Maximum number of conflicts, and of files to be replaced, that the engine names (`CommitPlan`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one command has to say.
+    """Answer of a command, as `data` for ``--output json`` and as `parts` for people.
 
     Attributes:
-        data: The same as values; printed with ``--output json``.
-        parts: The same as text.
-        code: What the process returns.
-        notes: Remarks that are no part of the answer; they go to standard error.
-        final: Of a plan: whether nothing would be done, so that no question is asked.
-        changed: Whether the command did what it was confirmed to do.
+        notes: Remarks for standard error.
+        final: Of a plan: True if there is nothing to do, so that no question is asked.
+        changed: True if the command did what was confirmed.
     """
 
     data: dict[str, object]
@@ -56,18 +53,18 @@ class Answer:
 
 
 def line(text: object, style: str = "", indent: int = 0) -> Part:
-    """One sentence; long ones go on below their beginning."""
+    """Makes a sentence, which may wrap."""
     part = Text(clean(text), style=style, overflow="fold")
     return Padding(part, (0, 0, 0, indent)) if indent else part
 
 
 def copyable(text: object, indent: int = 2) -> Part:
-    """A line that is never broken, so that it can be copied whole."""
+    """Makes a line that never wraps, so that it can be copied whole."""
     return Text(" " * indent + clean(text), no_wrap=True, overflow="ignore")
 
 
 def pairs(rows: Iterable[tuple[str, object]], indent: int = 0) -> Part:
-    """Names with their values; a row without value is left out."""
+    """Makes rows of names and values; leaves out rows without value."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -80,14 +77,7 @@ def pairs(rows: Iterable[tuple[str, object]], indent: int = 0) -> Part:
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = (), indent: int = 0
 ) -> Part:
-    """Rows under heads.
-
-    Args:
-        heads: One a column.
-        rows: Cells; a `rich.text.Text` keeps its style.
-        right: Columns of numbers.
-        indent: Spaces before it.
-    """
+    """Makes a table; a `rich.text.Text` cell keeps its style, and `right` are columns of numbers."""
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for column, head in enumerate(heads):
         made.add_column(head, justify="right" if column in right else "left", overflow="fold", no_wrap=column in right)
@@ -101,17 +91,17 @@ def _cell(value: object) -> RenderableType:
 
 
 def styled(text: object, style: str) -> Text:
-    """A cell with a style."""
+    """Makes a table cell with a style."""
     return Text(clean(text), style=style, overflow="fold")
 
 
 def and_more(left: int, *, at_least: bool = False) -> str:
-    """What stands below a list of which only the first are shown."""
+    """Makes the last line of a shortened list."""
     return f"and {'at least ' if at_least else ''}{left:,} more"
 
 
 def parts_of_error(error: BaseException) -> list[Part]:
-    """An error for people: what failed, whether anything changed, what to do next."""
+    """Shows an error to people: the failure, its outcome and the next step."""
     if not isinstance(error, CommitterError):
         return [line(f"error: {type(error).__name__}: {error}", "bold red")]
     parts: list[Part] = [line(f"error: {error.message}", "bold red")]
@@ -141,7 +131,7 @@ def parts_of_error(error: BaseException) -> list[Part]:
 
 
 def data_of_error(error: BaseException, code: Exit) -> dict[str, object]:
-    """An error for programs."""
+    """Shows an error to programs."""
     known = error if isinstance(error, CommitterError) else None
     return {
         "error": {
@@ -159,60 +149,52 @@ def data_of_error(error: BaseException, code: Exit) -> dict[str, object]:
 
 
 def builtins_of(value: object) -> object:
-    """Structs and the like as dicts, lists and texts."""
+    """Converts structs and the like to dicts, lists and texts."""
     return msgspec.to_builtins(value, enc_hook=str)
 
 
 class Screen:
-    """Where a command's text goes: standard output for answers, standard error for all else.
+    """Output of a command: standard output for answers, standard error for all else.
 
-    Text that does not go to a terminal is not broken into lines, unless ``COLUMNS`` says how wide it may be.
-
-    Attributes:
-        json: Whether answers are JSON.
-        err: The console of standard error.
+    Text that does not go to a terminal wraps only if ``COLUMNS`` gives a width.
     """
 
     def __init__(self, *, json: bool) -> None:
         for stream in (sys.stdout, sys.stderr):
             reconfigure = getattr(stream, "reconfigure", None)
             if reconfigure is not None:
-                # A path that the locale cannot spell must not end a command that commits.
+                # A path that the locale cannot encode must not stop a command that commits.
                 reconfigure(errors="backslashreplace")
         self.json = json
         self.err: Console = _console(sys.stderr)
 
     @property
     def can_ask(self) -> bool:
-        """Whether a person sits there who can be asked."""
+        """Reports whether a person at a terminal can be asked."""
         return not self.json and sys.stdin is not None and sys.stdin.isatty() and self.err.is_terminal
 
     def answer(self, answer: Answer) -> None:
-        """Prints an answer, then remarks about it.
-
-        Raises:
-            OSError: Standard output takes nothing, as a file on a full disk.
-        """
+        """Prints an answer, then its notes; raises OSError if standard output fails, as on a full disk."""
         if self.json:
             text = json.dumps(builtins_of(answer.data), indent=2)
-            # Escaped as other control characters are: a terminal may act upon it.
+            # Escaped like other control characters: a terminal may act on it.
             _write(sys.stdout, text.replace("\x7f", "\\u007f") + "\n")
         else:
             _write(sys.stdout, _rendered(_console(sys.stdout), answer.parts))
         self.remark(answer.notes)
 
     def error(self, error: BaseException, code: Exit) -> None:
-        """Prints an error: for people always, and for programs when they asked for JSON."""
+        """Prints an error, as JSON too if that is the output."""
         self.aside(parts_of_error(error))
         if self.json:
             self.answer(Answer(data_of_error(error, code), ()))
 
     def remark(self, notes: Iterable[str]) -> None:
-        """Prints remarks to standard error."""
+        """Prints notes to standard error."""
         self.aside([line(f"note: {note}", "yellow") for note in notes])
 
     def aside(self, parts: Sequence[Part]) -> None:
-        """Prints to standard error. Where nothing can be written there, the command goes on all the same."""
+        """Prints to standard error; the command continues if that fails."""
         if parts:
             try:
                 _write(sys.stderr, _rendered(self.err, parts))
@@ -220,7 +202,7 @@ class Screen:
                 _discard(sys.stderr)
 
     def end(self, answer: Answer) -> Exit:
-        """Prints the answer of a command; the exit code says what was done, also where that could not be written."""
+        """Prints the answer and returns the exit code, which tells what was done even if printing failed."""
         try:
             self.answer(answer)
         except OSError as error:
@@ -242,9 +224,9 @@ def _console(file: IO[str]) -> Console:
 
 def _rendered(console: Console, parts: Sequence[Part]) -> str:
     with console.capture() as capture:
-        # Not cropped: what is to be copied may be wider than the terminal.
+        # Not cropped: text to copy may be wider than the terminal.
         console.print(Group(*parts), crop=False)
-    # A table fills its last column with spaces.
+    # A table pads its last column with spaces.
     return "".join(f"{text.rstrip()}\n" for text in capture.get().splitlines())
 
 
@@ -253,12 +235,12 @@ def _write(file: IO[str], text: str) -> None:
         file.write(text)
         file.flush()
     except BrokenPipeError:
-        # Who read went away (`| head`). What was done stays done, and the exit code says so.
+        # The reader closed the pipe (`| head`). The command's work stays done, as the exit code tells.
         _discard(file)
 
 
 def _discard(file: IO[str]) -> None:
-    """Has a stream that takes nothing any more swallow all: what waits in it would fail again when Python ends."""
+    """Redirects a failed stream to /dev/null: its buffer would fail again when Python ends."""
     with suppress(OSError, ValueError):
         number = file.fileno()
         devnull = os.open(os.devnull, os.O_WRONLY)

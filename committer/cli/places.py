@@ -1,4 +1,4 @@
-"""What a place that a command was given turns out to be, where it is not what the command takes."""
+"""Recognizes places that a command was given by mistake."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _MOST_LISTED = 1_000
 
 
 def destination_above(uri: str) -> str:
-    """The destination in whose jobs' directory a place lies, as it was typed; empty for a place that lies in none."""
+    """Returns the destination, as typed, whose `_temporary` holds a place; empty if none does."""
     above, found, rest = uri.partition(f"/{TEMPORARY}")
     return above if found and above and rest[:1] in ("", "/") else ""
 
 
 def told_destination(above: str) -> str:
-    """What a user does who named a place where jobs work."""
+    """Returns the next step for a user who named a place in `_temporary`."""
     return f"name the destination whose jobs work there: `{command('jobs', above)}`"
 
 
 async def records_in(session: Session, path: str) -> str:
-    """What a user does who asked for a record and named a directory: one listing, of its first thousand entries."""
+    """Returns the next step for a user who named a directory instead of a record: lists its first thousand entries."""
     place = StorePath.of(path)
     store = await open_store(place, session.storage, session.config)
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""What ``-o`` and ``--storage`` mean: choices of a commit, and storage options."""
+"""Parses ``-o`` (options of a commit) and ``--storage`` (storage options)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _KEYS = {option.key: option for option in OPTIONS}
 
 
 class Choices(NamedTuple):
-    """What the ``-o`` options of a command amount to.
+    """Parsed ``-o`` options.
 
     Attributes:
-        config: The choices; `CommitterConfig.explain` knows the key each value came by.
-        given: Fields that an option gave, in their order.
-        notes: One sentence for each option that has no effect, or was adjusted.
+        config: The config; `CommitterConfig.explain` knows the key of each value.
+        given: Fields that an option set, in their order.
+        notes: One sentence per option that has no effect, or was adjusted.
     """
 
     config: CommitterConfig
@@ -39,11 +39,7 @@ class Choices(NamedTuple):
 
 
 def choices_of(texts: Iterable[str]) -> Choices:
-    """Reads ``key=value`` texts: a field of `CommitterConfig`, or an option of Hadoop's.
-
-    Raises:
-        ConfigurationError: A key is unknown or given twice, or a value is not one it can have.
-    """
+    """Parses ``key=value`` texts of `CommitterConfig` fields or Hadoop's options."""
     fields: dict[str, str] = {}
     options: dict[str, str] = {}
     notes: list[str] = []
@@ -75,13 +71,10 @@ def choices_of(texts: Iterable[str]) -> Choices:
 
 
 def storage_options_of(uri: str, texts: Iterable[str]) -> dict[str, object]:
-    """Reads ``key=value`` texts of the store that a URI names; references are resolved.
+    """Parses ``key=value`` texts for the store of a URI; resolves references.
 
-    A secret itself is refused: a command line is seen by other users of the machine and kept in a shell's history
-    (G12). So error texts name keys and never repeat what follows them.
-
-    Raises:
-        ConfigurationError: There is no such option, a secret is no reference, or nothing is found where one points to.
+    A secret itself is refused: other users of the machine see a command line, and a shell's history keeps it
+    (G12). So error texts name keys and never values.
     """
     values: dict[str, object] = {}
     texts = list(texts)
@@ -115,7 +108,7 @@ def _converted(field: str, value: str) -> object:
 
 
 def _rule(field: str, text: str) -> str:
-    """What the choice itself says of a text that it cannot be."""
+    """Returns the config's own error for an invalid text."""
     values: dict[str, Any] = {field: text}
     try:
         CommitterConfig(**values)
@@ -125,7 +118,7 @@ def _rule(field: str, text: str) -> str:
 
 
 def _unknown(key: str) -> ConfigurationError:
-    # Hadoop's keys are long and alike: a field, or a key's last part, is what people misspell.
+    # Hadoop's keys are long and alike: people misspell a field, or a key's last part.
     close = difflib.get_close_matches(key, [*_FIELDS, *_KEYS], n=1, cutoff=0.7)
     return _bad(
         f"the option {shown_name(key)} of -o is not known",

@@ -1,4 +1,4 @@
-"""What every command shares: its options, where its text goes, and running the engine's coroutines."""
+"""Shared parts of all commands: options, output, and running the engine's coroutines."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ T = TypeVar("T")
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Common:
-    """Options of every command that reaches a store.
-
-    Attributes:
-        option: A choice of the commit, by its name or by Hadoop's key; may be repeated.
-        storage: A storage option; of a secret where it is found, never the secret itself; may be repeated.
-        output: What is printed to standard output.
-    """
+    """Options of every command that reaches a store."""
 
     option: Annotated[
         tuple[str, ...],
@@ -52,17 +46,11 @@ class Common:
 
 
 class Session:
-    """One command's run.
+    """One run of a command.
 
     Args:
         common: The options it was given.
-        uri: What it is about: whose storage options those are.
-
-    Attributes:
-        screen: Where its text goes.
-        choices: What ``-o`` amounts to.
-        storage: Storage options, references among them resolved.
-        display: Shows progress: a listener for the engine's events.
+        uri: The place whose storage options those are.
     """
 
     def __init__(self, common: Common | None = None, uri: str = "") -> None:
@@ -76,20 +64,19 @@ class Session:
 
     @property
     def config(self) -> CommitterConfig:
-        """The choices of the commit."""
+        """Options of the commit."""
         return self.choices.config
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine that ends soon, with its progress shown while it runs."""
+        """Runs a short coroutine and shows its progress."""
         with self.display:
             return asyncio.run(work)
 
     def run_long(self, work: Coroutine[Any, Any, T], interrupted: Callable[[], T] | None = None) -> T:
-        """Runs a coroutine that may take long and that a user may interrupt, with its progress shown.
+        """Runs a long coroutine and shows its progress.
 
         Args:
-            work: What is done, with `display` as listener.
-            interrupted: Called after Ctrl-C, once the work has stopped; None where nothing is changed.
+            interrupted: Called after Ctrl-C, once the work has stopped; None if the work changes nothing.
         """
         try:
             return self.run(work)
@@ -99,10 +86,7 @@ class Session:
             return interrupted()
 
     def confirmed(self, plan: Answer, *, yes: bool) -> bool:
-        """Shows what would be done, and says whether it may be done.
-
-        With `yes` it may. A person at a terminal is asked. Any other caller has to say ``--yes``.
-        """
+        """Shows a plan and returns whether to run it: with `yes`, or if a person at a terminal agrees."""
         if not (yes or self.screen.can_ask):
             return False
         if not self.screen.json:
@@ -113,7 +97,7 @@ class Session:
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
     def unconfirmed(self, plan: Answer) -> Answer:
-        """What is said when it may not be done: the plan, and that nothing was."""
+        """Returns the answer for a plan that was not confirmed."""
         if self.screen.can_ask:
             return Answer(plan.data, [line("nothing was done")], Exit.USAGE)
         return replace(plan, code=Exit.USAGE, notes=[*plan.notes, "nothing was done: repeat the command with --yes"])
@@ -128,15 +112,11 @@ def named(
     count: int = 0,
     most: int | None = None,
 ) -> list[Part]:
-    """Texts under a head, the first of many; nothing without any.
+    """Lists texts under a head, shortened to `limit`; nothing if there are none.
 
     Args:
-        head: What they are.
-        names: They themselves.
-        style: The head's.
-        limit: How many are shown.
-        count: How many there are, where not all are given.
-        most: How many are given at most, where there may be others.
+        count: The total, if not all are given.
+        most: The maximum number that can be given; as many mean that there may be more.
     """
     if not names:
         return []

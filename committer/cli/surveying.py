@@ -1,4 +1,4 @@
-"""What stands below a destination's `_temporary`: this engine's jobs, Hadoop's, and what no job owns any more."""
+"""Answers ``committer jobs``: jobs of this engine and of Hadoop below `_temporary`, and orphans."""
 
 from __future__ import annotations
 
@@ -41,26 +41,21 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """One directory below `_temporary`.
 
     Attributes:
-        job_id: Its job's id.
-        directory: Its name. Of one id several can exist: one of a job, and what dead setups and removals left.
-        owner: Whose it is.
-        state: As `list_jobs` says; ``unknown`` for what is not this engine's to judge.
-        delivery: How task commits reach its driver.
-        started: When it was set up.
+        directory: Its name. Several may exist for one id: a job's, and those of incomplete setups and removals.
+        state: From `list_jobs`; ``unknown`` for other owners.
+        delivery: How task commits reach the job's driver.
         updated: When its newest record was written.
-        files: Files its decision publishes.
-        kept: Whether its outcome is kept for a stream: such a job is not to be removed.
-        task_records: Records of task commits of a job that has no decision: of Hadoop's, or of one that no driver began
-            to commit.
-        attention: What is odd about it; empty for a job that may just be running.
-        next_step: A command that settles it, also while a driver is alive; empty when there is none.
-        otherwise: In place of `next_step`, the command that ends the job with nothing of it published; empty when there
-            is none.
-        if_dead: Commands of which one settles a job that is still open, once its driver is known to be dead; of what a
-            setup or a removal left beside the job of its id, once that job is over. ``N`` stands for the number of its
-            tasks, which only the job's author knows.
+        files: Number of files that its decision publishes.
+        kept: True if its outcome is kept for a stream: do not remove such a job.
+        task_records: Number of task records, of a Hadoop job or of one that no driver began to commit.
+        attention: The problem; empty for a job that may just be running.
+        next_step: A command that settles the job even while a driver is alive; may be empty.
+        otherwise: Instead, a command that ends the job with nothing published; may be empty.
+        if_dead: Commands of which one settles an open job once its driver is known to be dead, or removes
+            leftovers beside a job once that job is over. ``N`` stands for the number of tasks, which only the
+            job's author knows.
         driver: The process that set the job up.
-        driver_state: Whether that process runs, as far as this machine can tell.
+        driver_state: Whether that process runs, as far as this machine knows.
     """
 
     job_id: str
@@ -82,11 +77,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def jobs(session: Session, uri: str) -> Answer:
-    """``committer jobs``: the rows, and what needs a person.
-
-    Raises:
-        DestinationNotFoundError: There are none, and the place lies in a directory where jobs work.
-    """
+    """Lists jobs and problems; raises DestinationNotFoundError for a place without jobs inside `_temporary`."""
     destination = StorePath.of(uri)
     infos = await list_jobs(destination, storage_options=session.storage, config=session.config)
     store = await open_store(destination, session.storage, session.config)
@@ -119,7 +110,7 @@ async def jobs(session: Session, uri: str) -> Answer:
 
 
 async def _look(store: Store, layout: JobLayout) -> Look:
-    """As `look_at`; a job whose directory this user may not read hides no other one."""
+    """Calls `look_at`; an unreadable job does not hide the others."""
     try:
         return await look_at(store, layout)
     except StorePermissionError as error:
@@ -127,7 +118,7 @@ async def _look(store: Store, layout: JobLayout) -> Look:
 
 
 def _row_of_half(uri: str, info: JobInfo, *, beside: bool) -> JobRow:
-    """The row of a directory that a setup or a removal left; `beside`: whether a job of the same id exists."""
+    """Makes the row of a directory that an incomplete setup or removal left."""
     advice = advice_on_half(uri, info, beside=beside)
     return JobRow(
         job_id=info.job_id,
@@ -211,7 +202,7 @@ def _shares_id(row: JobRow, rows: list[JobRow]) -> bool:
 
 
 def _name(row: JobRow, rows: list[JobRow]) -> str:
-    """The name of a row: the job's id, or the directory where several have that id."""
+    """Returns the job's id, or the directory if several share the id."""
     return row.directory if _shares_id(row, rows) else row.job_id
 
 

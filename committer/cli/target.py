@@ -1,4 +1,4 @@
-"""The job a command is about, and what is said when something goes wrong with it."""
+"""The job that a command is about, and advice in its errors."""
 
 from __future__ import annotations
 
@@ -45,13 +45,11 @@ _LOOKING = ("look_at_job", "find_job")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The job a command is about.
+    """The job that a command is about.
 
     Attributes:
-        session: The command's run.
-        uri: The destination as it was given.
-        job_id: The job's id.
-        job_attempt: The job attempt of a job that Hadoop set up; None finds the highest.
+        uri: The destination as typed.
+        job_attempt: The job attempt of a Hadoop job; None for the highest.
     """
 
     session: Session
@@ -63,7 +61,7 @@ class Target:
         return check_job_id(self.job_id, "command line", f"`{command('jobs', self.uri)}`")
 
     def attach(self) -> Opening[Job]:
-        """Joins the job."""
+        """Attaches to the job."""
         session = self.session
         spec_or_uri: JobSpec | str = self.uri
         if self.job_attempt is not None:
@@ -77,10 +75,10 @@ class Target:
         )
 
     async def look(self) -> Look:
-        """Looks at the job's records.
+        """Reads the job's state.
 
         Raises:
-            StoreLinkError: A link stands in the place of one of its directories or records: no command goes on there.
+            StoreLinkError: A link replaces one of its directories or records: no command continues.
         """
         store = await open_store(StorePath.of(self.uri), self.session.storage, self.session.config)
         try:
@@ -92,12 +90,12 @@ class Target:
         return look
 
     def command(self, name: str, *more: str) -> str:
-        """A command about this job."""
+        """Returns a command about this job."""
         return command(name, self.uri, self.job_id, *more)
 
 
 async def left_entries(target: Target) -> bool:
-    """Whether the job is gone and left entries: one listing, up to 3 calls an entry."""
+    """Reports whether the job no longer exists and left entries: one listing, up to 3 calls per entry."""
     store = await open_store(StorePath.of(target.uri), target.session.storage, target.session.config)
     try:
         return target.job_id in await jobs_of_orphans(store, StorePath.of(target.uri))
@@ -106,7 +104,7 @@ async def left_entries(target: Target) -> bool:
 
 
 def planned_end(target: Target, look: Look, what: str, will: str) -> Answer:
-    """What a command will do with a job as it stands."""
+    """Makes the answer for a command's plan."""
     parts = [
         line(f"job {target.job_id} at {target.uri}", "bold"),
         pairs([("state", look.words), (f"{what} will", will)], indent=2),
@@ -135,15 +133,14 @@ def _step_of_missing_tasks(target: Target, error: TaskMissingError, *, recoverin
 def guided(
     target: Target, *, recovering: bool = False, rollback: bool = False, from_attempts: bool = False
 ) -> Iterator[None]:
-    """Has the errors of a block say the next step as a command, where the engine names none.
+    """Adds a command to errors of the block that name none as their next step.
 
-    What the engine says to do first stays: the command alone would fail the same way again.
+    The engine's own first step stays: the command alone would fail the same way again.
 
     Args:
-        target: The job.
-        recovering: A driver began to commit it, which said how many tasks there are.
-        rollback: It was to be taken back: without that word `recover` would publish it.
-        from_attempts: The attempts that committed were to win.
+        recovering: A driver began to commit the job and recorded the number of tasks.
+        rollback: The job was to be rolled back: plain `recover` would publish it.
+        from_attempts: The committed attempts were to win.
     """
     try:
         yield
@@ -174,12 +171,12 @@ def guided(
         if not (error.next_step.startswith(CORRECT_THE_PATH) or commands_of(as_commands(error.next_step))):
             error.next_step = f"`{command('jobs', target.uri)}` shows the jobs that are there"
         if target.job_id and error.operation in _LOOKING and not error.next_step.startswith(CORRECT_THE_PATH):
-            # Another operator may have ended it a moment ago.
+            # Another operator may have just ended it.
             error.next_step += f"; if it is over, this says whether it committed: `{target.command('recover')}`"
         raise
     except CommitterError as error:
         advice = error.next_step
-        # What is wrong with a record, as a destination that its tasks spelled in another way, stays wrong.
+        # An invalid record, such as one for a differently spelled destination, stays invalid.
         is_whole = isinstance(error, RecordError) and advice
         if (
             error.outcome in ("unknown", "partial")
@@ -195,11 +192,9 @@ def guided(
 
 
 def how_to_name_winners(target: Target, *, from_attempts: bool = False) -> str:
-    """How a job by message is committed, or ended without its messages.
+    """Returns the next step for a job by message, with or without its messages.
 
-    Args:
-        target: The job.
-        from_attempts: That was tried, and several attempts of a task committed.
+    `from_attempts` means that this was tried, and several attempts of one task committed.
     """
     by_hand = target.command("commit", "--task-commits", "FILE")
     commit_it, abort_it = ways_out(target.uri, target.job_id, "message")
@@ -212,9 +207,9 @@ def how_to_name_winners(target: Target, *, from_attempts: bool = False) -> str:
 
 
 def interrupted(target: Target, doing: str) -> Callable[[], Answer]:
-    """What is said after Ctrl-C: where the job stands, as far as a look of ten seconds can tell.
+    """Returns a function for the answer after Ctrl-C: the job's state, if a look of ten seconds can read it.
 
-    Requests that were on their way may still arrive, so nothing is promised, whatever the look finds.
+    Delayed requests may still take effect, so the answer promises nothing.
     """
 
     def tell() -> Answer:
@@ -243,11 +238,7 @@ def interrupted(target: Target, doing: str) -> Callable[[], Answer]:
 
 
 def read_messages(path: str | None) -> list[TaskCommit] | None:
-    """Task commit messages as `TaskCommit.encode` writes them, one a line; ``-`` is standard input.
-
-    Raises:
-        ConfigurationError: The file cannot be read, or a line is no message.
-    """
+    """Reads task commit messages, one encoded `TaskCommit` per line; ``-`` is standard input."""
     if path is None:
         return None
     try:
@@ -278,11 +269,7 @@ def read_messages(path: str | None) -> list[TaskCommit] | None:
 
 
 def older(text: str | None) -> timedelta | None:
-    """Reads ``90s``, ``30m``, ``12h``, ``7d``, ``2w``.
-
-    Raises:
-        ConfigurationError: It is something else.
-    """
+    """Parses an age: ``90s``, ``30m``, ``12h``, ``7d``, ``2w``."""
     if text is None:
         return None
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}

@@ -26,25 +26,25 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.readable import clean
 
-# How the running command was told to reach the store: never by a secret itself.
+# Storage options and choices of the running command; never a secret itself.
 _reach: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("reach", default=())
 _typed: ContextVar[str] = ContextVar("typed", default="")
 
 
 def reach_by(storage: Iterable[str], choices: Iterable[str] = (), *, typed: str = "") -> None:
-    """Has every command line that is shown from now on reach the store as this command does, with its choices.
+    """Makes every command line shown from now on use this command's store options and choices.
 
     Args:
         storage: ``KEY=VALUE`` texts, checked: no secret is among them.
         choices: ``KEY=VALUE`` texts of ``-o``.
-        typed: The place that this command was told, as it was typed.
+        typed: The place as the user typed it.
     """
     _reach.set((*(("--storage", text) for text in storage), *(("-o", text) for text in choices)))
     _typed.set(typed)
 
 
 def as_typed(place: str) -> str:
-    """A place as this command's user typed it, where it is the same one; else unchanged."""
+    """Returns a place as the user typed it if it is the same; else unchanged."""
     typed = _typed.get()
     try:
         return typed if typed and StorePath.of(typed) == StorePath.of(place) else place
@@ -53,7 +53,7 @@ def as_typed(place: str) -> str:
 
 
 def command(*words: object) -> str:
-    """A command line that a shell reads as these words, made harmless for a terminal."""
+    """Quotes a command line for a shell, and makes it safe for a terminal."""
     said = [str(word) for word in words]
     chosen = {word.partition("=")[0] for flag, word in pairwise(said) if flag == "-o"}
     reach = [pair for pair in _reach.get() if not (pair[0] == "-o" and pair[1].partition("=")[0] in chosen)]
@@ -61,7 +61,7 @@ def command(*words: object) -> str:
 
 
 def age(moment: datetime | None, now: datetime) -> str:
-    """How long ago in one unit: ``12 s``, ``3 h``; empty when unknown."""
+    """Returns an age in one unit: ``12 s``, ``3 h``; empty if unknown."""
     if moment is None:
         return ""
     passed = int((now - moment).total_seconds())
@@ -81,7 +81,7 @@ _BETWEEN: Final = " ,;:."
 
 
 def as_commands(advice: str) -> str:
-    """Advice with each call of the library that it names (`committer.advice`) turned into the command that does it."""
+    """Replaces each call of the library in an advice (`committer.advice`) by its command."""
     return _CALL.sub(lambda found: f"`{_as_command(found[1])}`", advice.removesuffix(HIDDEN))
 
 
@@ -92,7 +92,7 @@ def _as_command(text: str) -> str:
     words = [_COMMANDS.get(name, name), as_typed(place), *more]
     for keyword in made.keywords:
         if keyword.arg == "storage_options":
-            # A command reaches the store as the one that failed did.
+            # The command gets the store options of the failed one.
             continue
         value = ast.literal_eval(keyword.value)
         if keyword.arg in _FLAGS:
@@ -109,12 +109,12 @@ def _as_text(value: object) -> str:
 
 
 def commands_of(advice: str) -> list[str]:
-    """The commands that advice names in backticks; ``N`` and ``FILE`` in them stand for what only a person knows."""
+    """Returns the commands in backticks in an advice; ``N`` and ``FILE`` in them are for the user to fill in."""
     return [piece for piece, is_command in pieces_of(advice) if is_command]
 
 
 def sentence_of(advice: str) -> str:
-    """Advice with each command in it by its name and what it is told, without the job: the whole ones go below it."""
+    """Shortens each command in an advice to name and flags; the whole commands are shown below it."""
     parts = advice.split("`")
     for number, text in enumerate(parts):
         if number % 2 and text.startswith("committer "):
@@ -130,7 +130,7 @@ def _in_short(text: str) -> str:
         if word.startswith("-"):
             shown = word not in _OF_THE_PLACE
         elif not flags:
-            # The destination, and the job.
+            # The destination and the job.
             shown = False
         if shown:
             flags.append(word)
@@ -138,7 +138,7 @@ def _in_short(text: str) -> str:
 
 
 def pieces_of(advice: str) -> list[tuple[str, bool]]:
-    """Sentences and commands, each with whether it is one."""
+    """Splits an advice into sentences and commands, each with whether it is a command."""
     pieces: list[tuple[str, bool]] = []
     for number, text in enumerate(advice.split("`")):
         if number % 2 and text.startswith("committer "):
@@ -154,16 +154,16 @@ def pieces_of(advice: str) -> list[tuple[str, bool]]:
 
 
 class Exit(IntEnum):
-    """What the process returns.
+    """Exit code of the process.
 
     Attributes:
         OK: Done, or nothing is wrong.
-        FAILED: It failed, or what was compared does not match. Nothing is half done.
-        USAGE: The command line cannot be honoured, or a command that changes things was not confirmed.
+        FAILED: The command failed, or a comparison does not match. Nothing is half done.
+        USAGE: The command line is invalid, or a command that changes things was not confirmed.
         UNKNOWN: The job may be committed, wholly or in part: run ``recover``, which finds out and finishes.
         NOT_FOUND: There is no such job, record, path, bucket or container.
-        BUSY: Another job holds the destination, or a driver that may be alive the job.
-        NOT_ALL_COMPARED: What was compared is as it should be, and not all could be.
+        BUSY: Another job holds the destination, or a driver that may be alive holds the job.
+        NOT_ALL_COMPARED: All that could be compared matches, but not everything could be compared.
     """
 
     OK = 0
@@ -176,11 +176,7 @@ class Exit(IntEnum):
 
 
 def exit_of(error: BaseException) -> Exit:
-    """The exit code of an error.
-
-    What the error says about the outcome comes first: a script must learn that a job is not settled, whatever the
-    reason.
-    """
+    """Returns the exit code of an error; its outcome comes first, since a script must learn of an unsettled job."""
     if isinstance(error, DestinationBusyError | JobExistsError):
         return Exit.BUSY
     if isinstance(error, CommitterError):

@@ -1,4 +1,4 @@
-"""``committer uploads``: uploads that were never completed: listed, counted, aborted."""
+"""Answers ``committer uploads``: lists, counts and aborts uploads that were never completed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from committer.readable import count, seconds, size
 
 
 async def list_(session: Session, uri: str, *, older_than: timedelta | None, sizes: bool, limit: int) -> Answer:
-    """``committer uploads list``."""
+    """Answers ``committer uploads list``."""
     found = await _find(session, uri, older_than, sizes=sizes)
     total = sum(upload.size or 0 for upload in found)
     data: dict[str, object] = {"uploads": _rows(found), "count": len(found)}
@@ -28,7 +28,7 @@ async def list_(session: Session, uri: str, *, older_than: timedelta | None, siz
 
 
 async def expect(session: Session, uri: str, number: int, *, older_than: timedelta | None, limit: int) -> Answer:
-    """``committer uploads expect``; exit code 1 when there are more or fewer."""
+    """Answers ``committer uploads expect``; exit code 1 if there are more or fewer."""
     found = await _find(session, uri, older_than)
     as_expected = len(found) == number
     words = f"{count(len(found), 'pending upload')} below {uri}{_older(older_than)}, {number:,} expected"
@@ -44,11 +44,7 @@ async def expect(session: Session, uri: str, number: int, *, older_than: timedel
 async def plan_abort(
     session: Session, uri: str, *, older_than: timedelta | None, everything: bool
 ) -> tuple[Answer, list[UploadInfo]]:
-    """What ``committer uploads abort`` will do, and the uploads it will do it to.
-
-    Raises:
-        ConfigurationError: Neither an age nor everything was asked for, or both.
-    """
+    """Plans ``committer uploads abort`` and returns its uploads; takes exactly one of an age and everything."""
     if (older_than is None) != everything:
         raise ConfigurationError(
             "uploads abort takes one of --older-than and --all: the uploads of running jobs are among them",
@@ -64,8 +60,8 @@ async def plan_abort(
 
 
 async def run_abort(session: Session, uri: str, planned: Sequence[UploadInfo]) -> Answer:
-    """``committer uploads abort``, once it may; exit code 1 when some are still there."""
-    # Those that were shown: a job may have begun others while the user was asked.
+    """Runs ``committer uploads abort`` after confirmation; exit code 1 if some uploads remain."""
+    # Only the shown ones: a job may have begun others during the question.
     report = await engine.abort_these(uri, planned, storage_options=session.storage, config=session.config)
     parts = [line(f"{count(len(report.aborted), 'upload')} aborted, {len(report.failed):,} still there")]
     parts += _lines("gone before, completed or aborted by others", uri, report.gone)
@@ -80,7 +76,7 @@ async def run_abort(session: Session, uri: str, planned: Sequence[UploadInfo]) -
 
 
 def interrupted(uri: str) -> Answer:
-    """What is said after Ctrl-C: an abort cannot be half done, so what is left can be seen."""
+    """Returns the answer after Ctrl-C; no upload is half aborted."""
     follow_up = command("uploads", "list", uri)
     parts = [line("interrupted: some uploads may be aborted, none by half", "bold red"), copyable(follow_up)]
     return Answer({"done": False, "interrupted": "uploads abort", "next_step": follow_up}, parts, Exit.FAILED)

@@ -1,4 +1,4 @@
-"""``committer validate``: a destination against its `_SUCCESS`."""
+"""Answers ``committer validate``: compares a destination with its `_SUCCESS`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from committer.readable import count
 
 
 async def compare(session: Session, uri: str, limit: int) -> Answer:
-    """Compares; exit code 1 when something is missing, wrong or extra, 6 when not every file could be compared.
-
-    Raises:
-        JobNotFoundError: There is no `_SUCCESS`.
-        RecordError: It cannot be read.
-    """
+    """Compares; exit code 1 if a file is missing, wrong or extra, 6 if not every file could be compared."""
     report = await validate(uri, storage_options=session.storage, config=session.config)
     verdict = "as its _SUCCESS says" if report.ok else "NOT as its _SUCCESS says"
     parts: list[Part] = [line(f"{uri} is {verdict}", "green" if report.ok else "bold red")]

@@ -29,22 +29,20 @@ _TASK: Final = re.compile(r"task_(\d+_\d+)_[a-z]_\d+")
 
 
 def tasks_by_job(names: Iterable[str]) -> Counter[str]:
-    """How many tasks of each job committed, by the names in a job attempt's directory."""
+    """Counts the committed tasks of each job by the names in a job attempt's directory."""
     return Counter(f"job_{found[1]}" for found in map(_TASK.fullmatch, names) if found)
 
 
 def can_commit(store: Store) -> bool:
-    """Whether Python can commit such a job there."""
+    """Reports whether Python can commit such a job on this store."""
     return all(getattr(store.capabilities, ability) for ability in committer_for("file-v1").needs)
 
 
 async def refuse_classic(session: Session, uri: str, job_id: str) -> None:
-    """Refuses a job of FileOutputCommitter, or the directory of all of them: two listings, and one a job attempt more.
+    """Refuses a job of Hadoop's FileOutputCommitter, or the directory that all of its jobs share.
 
-    For a command that finds no job, and would only say so.
-
-    Raises:
-        UnsupportedError: It is one. The error says how Python commits it, where it can.
+    Used by commands that found no job; two listings, and one per further job attempt. The UnsupportedError tells
+    how Python commits the job, if it can.
     """
     destination = StorePath.of(uri)
     store = await open_store(destination, session.storage, session.config)
@@ -56,7 +54,7 @@ async def refuse_classic(session: Session, uri: str, job_id: str) -> None:
         await store.close()
     shared = next((path for path, tasks in attempts.items() if path.name == job_id and tasks), None)
     one, *others = sorted(attempts[shared]) if shared else [job_id]
-    # A job attempt that follows another takes over its tasks.
+    # A later job attempt takes over the tasks of an earlier one.
     newest = next((path for path, tasks in attempts.items() if one in tasks), None)
     if newest is None:
         return
@@ -79,7 +77,7 @@ async def refuse_classic(session: Session, uri: str, job_id: str) -> None:
 
 
 async def _tasks_by_attempt(store: Store, temporary: StorePath) -> dict[StorePath, Counter[str]]:
-    """The tasks that committed in each job attempt's directory, the newest first."""
+    """Returns the committed tasks of each job attempt's directory, newest first."""
     children = [child.path async for child in store.list(temporary) if child.is_directory]
     attempts = sorted((path for path in children if path.name.isdecimal()), key=lambda path: -int(path.name))
     return {path: tasks_by_job([child.path.name async for child in store.list(path)]) for path in attempts}
@@ -97,14 +95,14 @@ _KEPT: Final = "committed, and its outcome is kept for a stream or a rerun, whic
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What is odd about a job, and what settles it.
+    """Problem of a job, and commands that settle it.
 
     Attributes:
-        attention: What is odd; empty for a job that may just be running.
-        next_step: A command that settles it, also while a driver is alive; empty when there is none.
-        otherwise: In place of it, the command that ends the job with nothing of it published; with ``--force`` where a
-            rollback does not keep other drivers out, and the operator has to know that none is alive.
-        if_dead: Commands of which one settles it, once its driver is known to be dead.
+        attention: The problem; empty for a job that may just be running.
+        next_step: A command that settles the job even while a driver is alive; may be empty.
+        otherwise: Instead, a command that ends the job with nothing published; with ``--force`` if a rollback does
+            not keep other drivers out, so that the operator must know that none is alive.
+        if_dead: Commands of which one settles the job once its driver is known to be dead.
     """
 
     attention: str = ""
@@ -114,13 +112,9 @@ class Advice:
 
 
 def ways_out(uri: str, job_id: str, delivery: str, records: int | None = None) -> list[str]:
-    """The commands of which one ends a job that no driver began to commit, and whose driver is dead.
+    """Returns the commands of which one ends a job without commit driver, once the job's driver is dead.
 
-    Args:
-        uri: The destination.
-        job_id: The job's id.
-        delivery: How task commits reach its driver.
-        records: How many tasks committed, if it is known: of what none did there is nothing to commit.
+    `records` is the number of committed tasks, if known: without any there is nothing to commit.
     """
     winners = ["--from-attempts"] if delivery == "message" else []
     both = [command("commit", uri, job_id, *winners, "--tasks", "N"), command("abort", uri, job_id)]
@@ -128,12 +122,9 @@ def ways_out(uri: str, job_id: str, delivery: str, records: int | None = None) -
 
 
 def advice_on_half(uri: str, info: JobInfo, *, beside: bool) -> Advice:
-    """The command that removes a directory which a setup or a removal left half done.
+    """Advises to remove a directory that an incomplete setup or removal left.
 
-    Args:
-        uri: The destination.
-        info: The directory, whose `problem` says what it is.
-        beside: Whether a job of its id exists, which a cleanup by that id would end.
+    `beside` is True if a job of the same id exists, which a cleanup by that id would end.
     """
     clean = command("cleanup", uri, "--job", info.job_id)
     if beside or info.problem == HALF_MADE:
@@ -142,7 +133,7 @@ def advice_on_half(uri: str, info: JobInfo, *, beside: bool) -> Advice:
 
 
 async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Owner, records: int | None) -> Advice:
-    """What is odd about a job, and what settles it: calls only for Hadoop's jobs, and for an outcome that is kept."""
+    """Returns a job's problem and commands; makes calls only for Hadoop's jobs and for a kept outcome."""
     clean = command("cleanup", uri, "--job", info.job_id)
     found = look.found
     if found is None:
@@ -178,7 +169,7 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
 
 
 def _of_classics(store: Store, uri: str, found: JobDirectory) -> str:
-    """What a job attempt of FileOutputCommitter is: its number is no job's, so its jobs of a destination share it."""
+    """Describes a job attempt directory of FileOutputCommitter, which its jobs of a destination share."""
     tasks = tasks_by_job(found.children)
     jobs = sorted(tasks)
     more = f" and {len(jobs) - 1:,} more" if len(jobs) > 1 else ""
@@ -218,16 +209,16 @@ async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory, u
 
 
 def _may_only_go_forward(store: Store, decision: Decision) -> bool:
-    """Whether a rollback may be refused, as far as the decision itself tells: its side files are not read."""
+    """Reports whether a rollback may be refused, by the decision alone, without its side files."""
     if store.capabilities.hard_links or not decision.replacing:
         return False
     return bool(decision.plan) or any(fact.kind == "target" for fact in decision.facts)
 
 
 async def _stands_alone(store: Store, found: JobDirectory) -> bool:
-    """Whether nothing stands beside the outcome of a job: a listing for each directory where directories are not real.
+    """Reports whether only the outcome is left of a job: without real directories, one listing per directory.
 
-    There one that is listed may have nothing in it any more (SeaweedFS shows it for a while), and none can be removed.
+    On such stores a listed directory may be empty (SeaweedFS shows it for a while) and cannot be removed.
     """
     for name, child in found.children.items():
         if name in (found.layout.kept.name, found.layout.opened.name):
@@ -250,7 +241,7 @@ async def _on_hadoops(store: Store, uri: str, found: JobDirectory, records: int 
         suited = suited_committer(store)
         said = f"a job of Hadoop's {suited.name} committer, {count(number, found.layout.record_kind)}"
         if await suited.newest_hadoop_attempt(store, found.layout) is None:
-            # What late tasks leave of a job that is over looks the same, so its id alone does not commit it.
+            # Delayed tasks of a finished job leave the same, so the id alone does not commit it.
             return Advice(f"{said}, or what tasks left of a job that is over; perhaps alive", if_dead=[clean])
     else:
         said = f"a job of Hadoop's manifest committer, {count(number, 'task manifest')}"
@@ -259,7 +250,7 @@ async def _on_hadoops(store: Store, uri: str, found: JobDirectory, records: int 
             return Advice(said, if_dead=[clean])
         number_of_attempt = max(int(name) for name in found.children if name.isdecimal())
         if not await is_hadoops(store, layout_for(store, found.layout.destination, job_id, number_of_attempt)):
-            # What late tasks leave looks the same there, so the command line has to say that it is Hadoop's.
+            # Delayed tasks leave the same, so the command line has to say that the job is Hadoop's.
             by_attempt = ("--job-attempt", str(number_of_attempt), "--tasks", "N")
             joining = [command("commit", uri, job_id, *by_attempt)] if number else []
             return Advice(f"{said}; perhaps alive", if_dead=[*joining, clean])

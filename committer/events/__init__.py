@@ -1,4 +1,4 @@
-"""What happens during a commit, and who listens: statistics and progress."""
+"""Statistics and progress of a commit, and their listeners."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Live progress in a terminal, a notebook or a log.
 
-The engine's events only change numbers; a thread of its own draws them. So a terminal that is paused, or a full pipe,
-never holds up the event loop and the commit that runs on it.
+Events only change numbers; a separate thread draws them. So a paused terminal, or a full pipe, never delays the
+event loop and its commit.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ _WORDS: Final = {
 
 
 class Board:
-    """How far the stage is that began last and still runs; without one how many tasks committed.
-
-    Safe to read from another thread. It is a listener for `JobEvent`s.
-    """
+    """Listener with the state of the newest running stage, or else the number of committed tasks; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +53,7 @@ class Board:
         self._tasks: _Stage | None = None
 
     def __call__(self, event: JobEvent) -> None:
-        """Takes an event."""
+        """Handles an event."""
         with self._lock:
             if event.kind == "tasks_committed":
                 self._tasks = self._tasks or _Stage("tasks committed", event.at_s, event.done)
@@ -69,7 +66,7 @@ class Board:
                 self._stages[event.stage].take(event)
 
     def view(self) -> View | None:
-        """What can be said now; None while no stage runs and no tasks were counted."""
+        """Returns the current numbers; None if no stage runs and no tasks were counted."""
         with self._lock:
             shown = next(reversed(self._stages.values())) if self._stages else self._tasks
             return shown.view() if shown else None
@@ -77,14 +74,12 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One stage in numbers, or the committed tasks.
+    """Numbers of one stage, or of the committed tasks.
 
     Attributes:
-        words: What the stage does, or what is counted.
-        done: Things done.
-        total: Things to do; None when unknown.
-        bytes_done: Their bytes.
-        rate: Things a second, over the last 15 seconds; None before anything was done.
+        words: The stage's work, or what is counted.
+        bytes_done: Bytes of the done items.
+        rate: Items per second, over the last 15 seconds; None before anything was done.
     """
 
     words: str
@@ -95,7 +90,7 @@ class View:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds left at that rate; None when unknown."""
+        """Seconds left at that rate; None if unknown."""
         return (self.total - self.done) / self.rate if self.total is not None and self.rate else None
 
     @property
@@ -134,20 +129,18 @@ class _Stage:
 
 
 PLAIN_INTERVAL_S: float = 5.0
-"""Seconds between two lines where nothing can be drawn over."""
+"""Seconds between two lines of a plain log."""
 
 _LIVE_INTERVAL_S: Final = 0.2
 _JOIN_S: Final = 2.0
 
 
 class Display:
-    """Draws how far a job is, on standard error or below the cell of a notebook, from its first event until its close.
+    """Listener that shows a job's progress on standard error or below a notebook's cell, from the first event to
+    its close.
 
-    It is a listener for `JobEvent`s. Bars in a terminal need rich (extra ``cli``); without it there are lines. As a
-    context manager it may be entered again, and draws anew.
-
-    Args:
-        console: Where it draws when that is a terminal; standard error when None.
+    Bars in a terminal need rich (extra ``cli``); without it there are lines. As a context manager it is reusable.
+    `console` is the terminal to draw on; standard error when None.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -157,17 +150,17 @@ class Display:
         self._thread: threading.Thread | None = None
 
     def __call__(self, event: JobEvent) -> None:
-        """Takes an event; the first one starts the drawing."""
+        """Handles an event; the first one starts the drawing."""
         self._board(event)
         if self._thread is None and not self._stop.is_set():
-            # A daemon: a terminal that is not read from must not keep the process from ending.
+            # A daemon: a terminal that is not read must not keep the process from ending.
             self._thread = threading.Thread(
                 target=self._choose(), args=(self._board, self._stop), name="committer-progress", daemon=True
             )
             self._thread.start()
 
     async def close(self) -> None:
-        """Ends the drawing, and waits for the last of it for two seconds at most; without blocking the loop."""
+        """Stops the drawing; waits up to two seconds for it, without blocking the loop."""
         self._stop.set()
         thread = self._thread
         if thread is not None:
@@ -182,7 +175,7 @@ class Display:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_JOIN_S)
-        # A command shows what it looks at, asks, and shows what it does: the next block draws again.
+        # Reusable: a command shows progress before its question and after it.
         self._thread, self._stop, self._board = None, threading.Event(), Board()
 
     def _choose(self) -> Callable[[Board, threading.Event], None]:
@@ -226,7 +219,7 @@ class Display:
             view = board.view()
             if view is not None:
                 numbers = f": {view.numbers}" if view.numbers else ""
-                # On a full disk the work goes on, and so do later lines.
+                # On a full disk the job continues, and so do later lines.
                 with suppress(OSError):
                     sys.stderr.write(f"[{seconds(time.monotonic() - started)}] {view.words}{numbers}\n")
                     sys.stderr.flush()
@@ -235,14 +228,7 @@ class Display:
 def watched(
     progress: bool | Listener | None, listeners: Iterable[Listener]
 ) -> tuple[tuple[Listener, ...], Display | None]:
-    """What is told of a job's events, by what a caller gave as ``progress=`` and ``listeners=``.
-
-    Returns:
-        The listeners, and among them the display that is to be closed with the job; None without one.
-
-    Raises:
-        ConfigurationError: One of them cannot be called.
-    """
+    """Returns the listeners from ``progress=`` and ``listeners=``, and the display to close with the job, if any."""
     listeners = _checked(progress, listeners)
     if progress is None or progress is False:
         return listeners, None
@@ -273,7 +259,7 @@ def _checked(progress: object, listeners: object) -> tuple[Listener, ...]:
 def _in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    # Only the shell of a notebook's process has a kernel; that of a terminal draws as a terminal does.
+    # Only the shell of a notebook's process has a kernel; a terminal's shell draws like a terminal.
     return getattr(shell, "kernel", None) is not None
 
 

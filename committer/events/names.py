@@ -1,9 +1,8 @@
-"""Statistic names: Hadoop's, so that one dashboard reads reports of both engines, and a few that Hadoop lacks here.
+"""Statistic names: Hadoop's, so that one dashboard reads reports of both engines, and a few of our own.
 
-Each is counted somewhere. Hadoop's ``op_msync``, ``op_is_file``, ``op_is_directory``, ``op_create_one_directory``,
-``op_directory_scan``, ``op_delete_file_under_destination``, ``object_list_request`` and
-``object_continue_list_request`` are not here: this engine makes no such call, or counts it as ``op_list_status`` or
-``op_mkdirs``.
+Hadoop's ``op_msync``, ``op_is_file``, ``op_is_directory``, ``op_create_one_directory``, ``op_directory_scan``,
+``op_delete_file_under_destination``, ``object_list_request`` and ``object_continue_list_request`` are missing:
+this engine makes no such call, or counts it as ``op_list_status`` or ``op_mkdirs``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Progress of one job: which stage runs, how far it is, and that it is alive."""
+"""Progress of one job: its running stage, how far that is, and a heartbeat."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ EventKind: TypeAlias = Literal[
 
 HEARTBEAT_S: Final = 10.0
 
-# A listener draws on a terminal or writes a log line; ten million files must not become ten million of them.
+# A listener draws on a terminal or writes a log line: not ten million times for ten million files.
 _ADVANCE_INTERVAL_S = 0.1
 
 
 class JobEvent(msgspec.Struct, frozen=True):
-    """Something that happened to a job.
+    """Progress event of a job.
 
     Attributes:
-        kind: What happened. `advanced` comes at most ten times a second and stage, however many files were done.
-            `tasks_committed` counts the committed tasks of an open job, in `done`.
-        job_id: Of which job.
-        stage: In which stage; empty between stages.
-        done: Things done in the stage so far.
-        total: Things there are to do in it, where that is known.
-        bytes_done: Bytes those things hold.
+        kind: `advanced` comes at most ten times a second and stage. `tasks_committed` counts the committed tasks
+            of an open job, in `done`.
+        job_id: The job.
+        stage: The stage; empty between stages.
+        done: Items done in the stage so far.
+        total: Items to do in it, if known.
+        bytes_done: Bytes of the done items.
         at_s: Seconds since progress of the job began.
         message: Words for a person; empty for most kinds.
     """
@@ -52,11 +52,11 @@ class JobEvent(msgspec.Struct, frozen=True):
 
 
 Listener: TypeAlias = Callable[[JobEvent], None]
-"""Called on the event loop for each event: it must return at once."""
+"""Called on the event loop for each event; must return at once."""
 
 
 class _Stage:
-    """How far one stage of one job is."""
+    """State of one stage of one job."""
 
     __slots__ = ("bytes_done", "done", "name", "progress", "reported_at", "total")
 
@@ -69,23 +69,17 @@ class _Stage:
         self.reported_at = -_ADVANCE_INTERVAL_S
 
 
-# Tasks inherit it, so workers of stages that run side by side each advance their own.
+# Tasks inherit it, so workers of concurrent stages each advance their own.
 _here: ContextVar[_Stage | None] = ContextVar("committer_stage", default=None)
 
 
 class Progress:
-    """Tells listeners how a job goes.
+    """Reporter of a job's progress to its listeners.
 
-    A listener that raises is logged once and never called again: watching a commit cannot break it.
-
-    Args:
-        job_id: The job.
-        listeners: What is told of each event.
-        clock: Where time comes from; the runtime in force when None.
+    A listener that raises is logged once and never called again: it cannot break a commit.
 
     Attributes:
-        job_id: The job.
-        last_stage: The stage that began last, ended or not: where a job that failed had got to. Empty before the first.
+        last_stage: The stage that began last, also after a failure. Empty before the first.
     """
 
     def __init__(self, job_id: str, listeners: Iterable[Listener] = (), clock: Runtime | None = None) -> None:
@@ -98,25 +92,18 @@ class Progress:
 
     @property
     def is_heard(self) -> bool:
-        """Whether there is a listener."""
+        """True if there is a listener."""
         return bool(self._listeners)
 
     def listen(self, listener: Listener) -> None:
-        """Adds a listener.
-
-        Raises:
-            ConfigurationError: It is an async function.
-        """
+        """Adds a listener; refuses an async function."""
         refuse_async(listener)
         self._listeners.append(listener)
 
     @contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[None]:
-        """Marks a block as a stage; what is advanced inside it, in tasks started inside it too, counts for it.
-
-        Args:
-            name: The stage.
-            total: Things to do in it, where that is known beforehand.
+        """Marks a block as a stage; `advance` inside it, in its tasks too, counts for it. `total` is its number of
+        items.
         """
         before = _here.get()
         stage = _Stage(self, name, total)
@@ -136,7 +123,7 @@ class Progress:
             _here.set(before)
 
     def advance(self, n: int = 1, bytes: int = 0) -> None:
-        """Notes that `n` more things are done, holding `bytes` bytes. Outside a stage it does nothing."""
+        """Counts `n` more done items of `bytes` bytes. Outside a stage it does nothing."""
         stage = self._current()
         if stage is None:
             return
@@ -149,27 +136,24 @@ class Progress:
                 self._tell("advanced", stage)
 
     def expect(self, total: int) -> None:
-        """Says how many things the current stage has to do, when that became known only inside it."""
+        """Sets the number of items of the current stage, when it becomes known."""
         stage = self._current()
         if stage is not None:
             stage.total = total
 
     def message(self, text: str) -> None:
-        """Tells listeners something in words."""
+        """Sends a message to listeners."""
         self._tell("message", self._current(), text)
 
     def report_committed_tasks(self, tasks: int) -> None:
-        """Tells listeners how many tasks of an open job have committed."""
+        """Reports the number of committed tasks of an open job."""
         counted = _Stage(self, "", None)
         counted.done = tasks
         self._tell("tasks_committed", counted)
 
     @asynccontextmanager
     async def heartbeat(self, interval_s: float = HEARTBEAT_S) -> AsyncIterator[None]:
-        """Emits a heartbeat every `interval_s` seconds for as long as the block runs, though nothing completes.
-
-        It takes no task, only a timer of the clock, and ends with the block.
-        """
+        """Emits a heartbeat every `interval_s` seconds while the block runs, with a timer and no task."""
         timer: Timer | None = None
 
         def beat() -> None:
@@ -211,11 +195,7 @@ class Progress:
 
 
 def refuse_async(listener: object) -> None:
-    """Refuses a listener whose call would only make a coroutine, which nothing awaits.
-
-    Raises:
-        ConfigurationError: It is an async function, or its ``__call__`` is.
-    """
+    """Refuses an async listener, whose coroutine would never be awaited."""
     if iscoroutinefunction(listener) or iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004
         raise ConfigurationError(
             "a listener is an async function, which would never be run: listeners are called and not awaited",

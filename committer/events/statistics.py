@@ -1,4 +1,4 @@
-"""Counting and timing, under Hadoop's names and by its rules."""
+"""Counts and timings, under Hadoop's names and by its rules."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from committer.records.statistics import UNSET, IOStatistics, MeanStatistic
 
 
 class Statistics:
-    """What one job, or one task attempt, counted and measured so far. Used by one thread.
-
-    Args:
-        clock: What durations are measured with; the runtime in force when None.
-    """
+    """Counts and timings of one job or task attempt. Used by one thread."""
 
     def __init__(self, clock: Runtime | None = None) -> None:
         self._monotonic = (clock or current_runtime()).monotonic
@@ -23,9 +19,9 @@ class Statistics:
         self._minimums: dict[str, int] = {}
         self._maximums: dict[str, int] = {}
         self._means: dict[str, list[int]] = {}
-        # Calls that were counted and timed and not yet added to the above: how many, milliseconds in all, least, most.
+        # Timed calls that are not folded into the above yet: number, total milliseconds, minimum, maximum.
         self._done: dict[str, list[int]] = {}
-        # Blocks that are being timed: Hadoop counts one when it begins, so a record that is written inside it has it.
+        # Running timed blocks: Hadoop counts a block when it begins, so a record written inside it includes it.
         self._running: dict[str, int] = {}
 
     def count(self, name: str, n: int = 1) -> None:
@@ -33,12 +29,12 @@ class Statistics:
         self._counters[name] = self._counters.get(name, 0) + n
 
     def counter(self, name: str) -> int:
-        """A counter's value; 0 when nothing was counted."""
+        """Returns a counter's value; 0 if nothing was counted."""
         self._fold()
         return self._counters.get(name, 0)
 
     def gauge(self, name: str, value: int) -> None:
-        """Sets a value that may go up and down."""
+        """Sets a value that may rise and fall."""
         self._gauges[name] = value
 
     def sample(self, name: str, value: int) -> None:
@@ -47,29 +43,20 @@ class Statistics:
         self._measured(name, name, name, value)
 
     def timed(self, name: str, *, since: float | None = None) -> Timed:
-        """A context manager that counts `name`, from its beginning on, and times its block.
+        """Returns a context manager that counts `name` at its beginning and times its block.
 
         A block that raises, cancellation included, counts `name` and ``name.failures``, and its time goes to the
-        failures alone. Times are whole milliseconds, rounded down.
-
-        Args:
-            name: The statistic.
-            since: When it began, on this object's clock, if that was before the block.
+        failures alone. Times are whole milliseconds, rounded down. `since` is an earlier start on this object's
+        clock.
         """
         return Timed(self, name, since)
 
     def duration(self, name: str, seconds: float) -> None:
-        """Adds a duration without counting it, as Hadoop does with time spent waiting for a permit."""
+        """Adds a duration without counting it, as Hadoop does for time spent waiting for a permit."""
         self._measured(name + MINIMUM, name + MAXIMUM, name + MEAN, int(seconds * 1000))
 
     def done(self, name: str, seconds: float, times: int = 1) -> None:
-        """Counts a block that ended well and adds its duration: what `timed` does, for a caller that measures.
-
-        Args:
-            name: The statistic.
-            seconds: How long it took.
-            times: How many such blocks there were, each of which took so long.
-        """
+        """Counts `times` successful blocks of `seconds` each: like `timed`, for a caller that measures."""
         milliseconds = int(seconds * 1000)
         known = self._done.get(name)
         if known is None:
@@ -83,12 +70,12 @@ class Statistics:
             known[3] = milliseconds
 
     def merge(self, snapshot: IOStatistics) -> None:
-        """Adds another's statistics to these.
+        """Adds another snapshot.
 
-        Counters and gauges add (a negative counter adds nothing), of minimums and maximums the extreme one stays (-1 on
-        either side is no value), means add both their samples and their sums.
+        Counters and gauges add (a negative counter adds nothing), minimums and maximums keep the extreme (-1 is no
+        value), means add samples and sums.
         """
-        # Once a record, for each of some fifty names: without a call each.
+        # Runs per record, for each of some fifty names: without a call each.
         counters, minimums, maximums = self._counters, self._minimums, self._maximums
         for name, value in snapshot.counters.items():
             if value > 0:
@@ -106,7 +93,7 @@ class Statistics:
                 self._add_to_mean(name, mean.samples, mean.sum)
 
     def snapshot(self) -> IOStatistics:
-        """A copy of what is there, blocks that still run counted too, without what was never counted or measured."""
+        """Returns a copy, with running blocks counted, without names that were never counted or measured."""
         self._fold()
         counters = dict(self._counters)
         for name, running in self._running.items():
@@ -120,7 +107,7 @@ class Statistics:
         )
 
     def _fold(self) -> None:
-        """Adds what `done` gathered to counters, means and extremes."""
+        """Adds the calls in `_done` to counters, means and extremes."""
         gathered, self._done = self._done, {}
         for name, (times, total, least, most) in gathered.items():
             self.count(name, times)
@@ -148,7 +135,7 @@ class Statistics:
 
 
 class Timed:
-    """Times one block; see `Statistics.timed`."""
+    """Timer of one block; see `Statistics.timed`."""
 
     __slots__ = ("_name", "_since", "_started", "_statistics")
 

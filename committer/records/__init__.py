@@ -1,1 +1,1 @@
-"""What is persisted: Hadoop's records and this engine's own, as typed values and pure functions of bytes."""
+"""Persisted records of Hadoop and of this engine, as typed values and pure functions of bytes."""

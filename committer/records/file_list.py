@@ -1,4 +1,4 @@
-"""The complete list of what a job committed, in parts: JSON lines, or Parquet."""
+"""Complete list of a job's committed files, in parts: JSON lines, or Parquet."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from committer.readable import UNDECODABLE
 T = TypeVar("T")
 
 ENTRIES_IN_A_PART: Final = 100_000
-"""Files that one part names. A job whose files are kept in memory has one full part at most, so that drivers who meet
-its files in different orders never write parts that do not belong together."""
+"""Files per part. A job whose files are kept in memory has at most one full part, so drivers that enumerate its
+files in
+different orders never write parts that do not fit together."""
 
 
 class CommittedFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -26,7 +27,7 @@ class CommittedFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         path: Its URI.
         size: Bytes.
-        partition: Values by column, from the directories `column=value` that it lies in, outermost first; None is null.
+        partition: Values by column, from its directories `column=value`, outermost first; None is null.
     """
 
     path: str
@@ -35,12 +36,7 @@ class CommittedFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ListedFile(msgspec.Struct, frozen=True, gc=False):
-    """What is compared of a file that a job committed: half of what `CommittedFile` takes in memory.
-
-    Attributes:
-        path: Its URI.
-        size: Bytes.
-    """
+    """Path (a URI) and size of a committed file, for comparison: half the memory of `CommittedFile`."""
 
     path: str
     size: int
@@ -52,26 +48,26 @@ _LINE: Final = msgspec.json.Encoder()
 
 
 def encode_part(files: list[CommittedFile], form: FileListFormat) -> bytes:
-    """One part of a list.
+    """Encodes one part of a list.
 
     Raises:
-        ConfigurationError: It is to be Parquet, and pyarrow is not there.
+        ConfigurationError: The form is Parquet, and pyarrow is missing.
     """
     return _LINE.encode_lines(files) if form == "jsonl" else _encode_parquet(files)
 
 
 def decode_part(data: bytes, form: FileListFormat, source: str) -> list[CommittedFile]:
-    """Reads one part of a list.
+    """Decodes one part of a list.
 
     Raises:
-        RecordError: It is none.
-        ConfigurationError: It is Parquet, and pyarrow is not there.
+        RecordError: The data is no part of a list.
+        ConfigurationError: The form is Parquet, and pyarrow is missing.
     """
     return _decode_parquet(data, source) if form == "parquet" else _decode_lines(_LINES, data, source)
 
 
 def decode_names(data: bytes, form: FileListFormat, source: str) -> list[ListedFile]:
-    """Names and sizes of one part of a list; as `decode_part`."""
+    """Decodes names and sizes of one part of a list; raises as `decode_part`."""
     return _names_of_parquet(data, source) if form == "parquet" else _decode_lines(_NAMES, data, source)
 
 
@@ -87,10 +83,10 @@ def _undecodable(error: Exception, source: str) -> RecordError:
 
 
 def check_format(form: FileListFormat) -> None:
-    """Makes sure that a list can be written, before anything rests on it.
+    """Checks before the commit that a list can be written.
 
     Raises:
-        ConfigurationError: It is to be Parquet, and pyarrow is not there.
+        ConfigurationError: The form is Parquet, and pyarrow is missing.
     """
     if form == "parquet":
         _arrow()
@@ -98,7 +94,7 @@ def check_format(form: FileListFormat) -> None:
 
 @lru_cache(maxsize=1024)
 def partition_of(directory: str) -> dict[str, str | None]:
-    """Columns and values of the directories `column=value` in a name. The caller changes nothing in it."""
+    """Returns columns and values of a name's directories `column=value`. The result is cached: do not change it."""
     found: dict[str, str | None] = {}
     for segment in directory.split("/"):
         column, equals, value = segment.partition("=")

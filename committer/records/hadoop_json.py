@@ -1,8 +1,8 @@
-"""JSON as Hadoop's committers write it, byte for byte, and reading it with errors that name file and field.
+"""Writes JSON as Hadoop's committers do, byte for byte, and reads it with errors that name file and field.
 
-Written: Jackson's default pretty printer. Read: any layout, a byte order mark, unknown members, and of a member given
-twice the last, as Jackson does. Beyond Jackson, refused: text after the record, a null or a string where a number
-belongs, a number over 64 bits.
+Written: Jackson's default pretty printer. Read: any layout, a byte order mark, unknown members, and the last of
+duplicate members, as Jackson does. Refused beyond Jackson: text after the record, a null or a string for a number,
+a number over 64 bits.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _AT: Final = re.compile(r" - at `\$\.?(.*)`\Z", re.DOTALL)
 _MISSING: Final = re.compile(r"missing required field `([^`]*)`")
 _BELOW_FOUR_BYTE_LEADS: Final = bytes(range(0xF0))
 _CHUNK: Final = 1024
-"""Entries laid out at once: their bytes stay in the processor's cache."""
+"""Entries laid out at once, so that their bytes stay in the processor's cache."""
 _FOUR_BYTES: Final = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}")
 
 
 def encode(record: msgspec.Struct) -> bytes:
-    """A record in Hadoop's layout; members that are None are left out.
+    """Encodes a record in Hadoop's layout, without members that are None.
 
-    A list of Structs that have only scalars and omit their defaults costs about 2 microseconds an entry. Text that is
-    not valid Unicode (an undecodable file name inside an error message) is written with question marks.
+    A list of Structs with only scalars and omitted defaults costs about 2 microseconds per entry. Invalid Unicode
+    (an undecodable file name in an error message) becomes question marks.
     """
     out: list[bytes] = []
     _write(record, 0, out)
@@ -43,17 +43,15 @@ def encode(record: msgspec.Struct) -> bytes:
 
 
 def decode(data: bytes, kind: type[T], *, source: str, what: str, field: str = "") -> T:
-    """Reads a record.
+    """Decodes a record.
 
     Args:
-        data: Its bytes.
-        kind: The Struct it must fit.
-        source: Where the bytes came from, for the error.
-        what: What a record of this kind is called, for the error.
+        source: Origin of the bytes, for the error.
+        what: Name of the record's kind, for the error.
         field: The member of a larger record that `data` is, for the error.
 
     Raises:
-        RecordError: It is empty, not JSON, or does not fit.
+        RecordError: The data is empty, not JSON, or does not fit `kind`.
     """
     # A view, not a copy: a task record may have hundreds of megabytes.
     content = memoryview(data)[len(codecs.BOM_UTF8) :] if data.startswith(codecs.BOM_UTF8) else data
@@ -72,7 +70,7 @@ def decode(data: bytes, kind: type[T], *, source: str, what: str, field: str = "
 
 
 def bad_record(what: str, field: str, reason: str, *, source: str) -> RecordError:
-    """The error for one member of a record that is wrong."""
+    """Returns the error for one invalid member of a record."""
     return RecordError(f"a {what} is wrong at {field or 'its root'}: {reason}", field=field, path=source)
 
 
@@ -98,7 +96,7 @@ def _is_flat(kind: type[msgspec.Struct]) -> bool:
 def _write(value: Any, depth: int, out: list[bytes]) -> None:
     kind = type(value)
     if kind is int:
-        # Most of what a summary holds: its counters.
+        # Counters: most values of a summary.
         out.append(b"%d" % value)
         return
     if kind is str:
@@ -149,8 +147,8 @@ def _write_list(items: list[Any], depth: int, out: list[bytes]) -> None:
 
 
 def _flat_list(items: list[msgspec.Struct], kind: type[msgspec.Struct], depth: int) -> bytes:
-    # The compact form is made by msgspec and then spread out by replacing. Each pattern has an unescaped quote before
-    # a member's name, which no text inside a string can have, so only structure is replaced.
+    # Encodes compactly with msgspec, then inserts white space by replacement. Each pattern has an unescaped
+    # quote before a member's name, which no string's content can have, so only structure is replaced.
     inner, outer = b"\n" + b"  " * (depth + 1), b"\n" + b"  " * depth
     first, *others = map(msgspec.json.encode, kind.__struct_encode_fields__)
     start, between = b"{" + inner + first + b" : ", outer + b"}, {" + inner + first + b" : "
@@ -177,6 +175,6 @@ def _string(text: str) -> bytes:
 
 
 def _surrogate_pair(match: re.Match[bytes]) -> bytes:
-    # Jackson's UTF-8 writer escapes what lies beyond the basic multilingual plane, and nothing else.
+    # Jackson's UTF-8 writer escapes only characters beyond the basic multilingual plane.
     code = ord(match[0].decode()) - 0x10000
     return b"\\u%04X\\u%04X" % (0xD800 + (code >> 10), 0xDC00 + (code & 0x3FF))

@@ -1,9 +1,9 @@
 """This engine's own records of one job: setup, opened, intent, decision, outcome and entry.
 
-They are JSON, each with ``type`` and ``version``, each written once and read by every driver of the job. What they
-mean to MapReduce's ``COMMIT_STARTED`` / ``COMMIT_SUCCESS`` / ``COMMIT_FAIL`` markers: a commit decision is STARTED,
-made by exactly one driver; outcome ``committed`` is SUCCESS, ``rolled-back`` is FAIL, and only who made the decision
-stand or reads it may write either.
+They are JSON with ``type`` and ``version``, written once and read by every driver of the job. In terms of
+MapReduce's markers, a commit decision is ``COMMIT_STARTED``, made by exactly one driver; outcome ``committed`` is
+``COMMIT_SUCCESS``, ``rolled-back`` is ``COMMIT_FAIL``. Only a driver that made or read the decision writes an
+outcome.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ VERSION: Final = 1
 
 
 class Winner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One task's record, immutable once named here.
+    """Record of a winning task, immutable once named in a decision.
 
     Attributes:
-        record: Where it is, relative to the job's directory.
+        record: Its path, relative to the job's directory.
         digest: SHA-256 of its bytes, in hex.
         length: Its length in bytes.
-        files: File entries in it.
-        size: Bytes of data those entries name.
-        task: The task's id as in the record.
-        task_attempt: The task attempt's id as in the record.
-        offset: Where it begins in a side file that holds copies of several records.
+        files: Its number of file entries.
+        size: Bytes of data that the entries name.
+        task: The task's id in the record.
+        task_attempt: The task attempt's id in the record.
+        offset: Its position in a side file with copies of several records.
     """
 
     record: str
@@ -48,7 +48,7 @@ class Winner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class NamedRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record by its place (relative to the job's directory) and the SHA-256 of its bytes."""
+    """A record's path (relative to the job's directory) and the SHA-256 of its bytes."""
 
     record: str
     digest: str
@@ -58,15 +58,15 @@ PlanKind: TypeAlias = Literal["", "superseded", "identity", "target"]
 
 
 class PlanFile(msgspec.Struct, frozen=True):
-    """A side file of the decision: `lines` facts, one JSON object a line.
+    """A side file of the decision: `lines` facts, one JSON object per line.
 
     Attributes:
         name: In the job's directory.
         digest: SHA-256 of its bytes, in hex.
-        lines: Facts in it.
-        kind: Of them all, if they are to be read one file after the other: ``superseded``, or ``identity`` or
-            ``target`` in the order of the files of the winners' records. Empty where they are of several kinds, or in
-            another order.
+        lines: Its number of facts.
+        kind: The kind of all facts, if files of this kind may be read in sequence: ``superseded``, or ``identity``
+            or ``target`` in the order of the files in the winners' records. Empty for mixed kinds or another
+            order.
     """
 
     name: str
@@ -76,7 +76,7 @@ class PlanFile(msgspec.Struct, frozen=True):
 
 
 class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.setup"):
-    """The job as it was set up. While it exists and `JobOpened` says open, the job is live.
+    """The job as it was set up. While this record exists and `JobOpened` says open, the job is live.
 
     Attributes:
         owner: Random name of the driver that set it up.
@@ -91,11 +91,12 @@ class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
 
 
 class JobOpened(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.opened"):
-    """Whether the job was ever opened, created once.
+    """Whether the job was ever opened; created once.
 
     Attributes:
-        state: ``open``, by the driver that set the job up once no other job of its id was live; ``closed``, by a setup
-            of the same id or a cleanup that found the job not opened: it never is one then.
+        state: ``open``: written by the driver that set the job up, once no other job of its id was live.
+            ``closed``: written by another setup of the same id or a cleanup that found the job not opened; it then
+            never opens.
         driver: Random name of the driver that created the record.
     """
 
@@ -106,11 +107,11 @@ class JobOpened(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.intent"):
-    """A driver began to commit the job. Written before anything of the commit is done.
+    """Intent of a driver to commit the job; written before any other step of the commit.
 
     Attributes:
-        winners: Records and digests that messages named; None when every record listed wins.
-        tasks: How many tasks must have committed; None when unknown.
+        winners: Records and digests that messages named; None if every listed record wins.
+        tasks: Required number of committed tasks; None if unknown.
         process: The driver's process.
     """
 
@@ -124,16 +125,16 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Something the decision rests on that no task record holds: a line of a side file, or in the decision itself.
+    """A fact that the decision depends on and no task record holds; in a side file or in the decision.
 
     Attributes:
-        kind: ``identity`` (of a source, looked up), ``target`` (stood at a file's destination), ``blocking`` (a file
-            stood where a directory goes), ``superseded`` (an old file that is taken away), ``directory`` (was absent).
+        kind: ``identity`` (of a source, looked up), ``target`` (existed at a file's destination), ``blocking`` (a
+            file in place of a directory), ``superseded`` (an old file to remove), ``directory`` (was absent).
         path: Relative to the destination; for ``identity`` relative to the job attempt's directory.
-        identity: The file's identity; None where the store has none, or for a directory.
+        identity: The file's identity; None if the store has none, or for a directory.
         size: The file's length.
-        is_directory: Whether a directory stood there.
-        aside: Number of its place in the superseded directory; -1 when it never goes there.
+        is_directory: True if a directory existed there.
+        aside: Number of its place in the superseded directory; -1 if it is never moved there.
     """
 
     kind: Literal["identity", "target", "blocking", "superseded", "directory"]
@@ -145,26 +146,26 @@ class Fact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.decision"):
-    """The job's fate, decided once.
+    """The job's decision, made once.
 
     Attributes:
         decision: ``commit`` or ``abort``.
         driver: Random name of the driver that decided.
-        config: The choices the job is finished with, by every driver that finishes it.
-        winners: The records that are published, in this order.
-        files: File entries over all winners.
-        size: Bytes over all winners.
-        directories: Directories that were absent and are made.
-        facts: What the records do not hold, where that is little.
-        plan: Side files with what the records do not hold, where that is much.
-        success_identity: Identity of the `_SUCCESS` that stood at the destination; None when there was none.
-        success_present: Whether a `_SUCCESS` stood there.
-        replacing: Whether old files are taken away.
-        was_empty: Whether the destination held nothing visible.
-        hadoop: Whether Hadoop set the job up, so that no setup record stands beside the decision.
-        statistics: What the winners' records count, added up: the driver that finishes the job reports it.
-        sealed: Whether what task attempts wrote is put out of their reach before anything is published, and is
-            published from there (`committer.stages.undo.seal`).
+        config: The options for every driver that finishes the job.
+        winners: The records to publish, in this order.
+        files: File entries of all winners.
+        size: Bytes of all winners.
+        directories: Number of absent directories to create.
+        facts: Facts that the records do not hold, if few.
+        plan: Side files with such facts, if many.
+        success_identity: Identity of the `_SUCCESS` at the destination; None if there was none.
+        success_present: True if a `_SUCCESS` existed.
+        replacing: True if old files are removed.
+        was_empty: True if the destination held nothing visible.
+        hadoop: True if Hadoop set the job up, so that there is no setup record.
+        statistics: Sum of the winners' statistics, for the report of the driver that finishes the job.
+        sealed: True if the output of task attempts is moved out of their reach before it is published from there
+            (`committer.stages.undo.seal`).
     """
 
     version: int = VERSION
@@ -189,7 +190,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
 
 
 class DecisionHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.decision"):
-    """Who decided what: of a decision, which names every record of a job, all that a driver has to see again."""
+    """The part of a decision that a driver has to read again; without the job's many records."""
 
     version: int = VERSION
     decision: Literal["commit", "abort"]
@@ -197,13 +198,13 @@ class DecisionHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
 
 
 class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.outcome"):
-    """How a decided commit ended; never rewritten. A job that keeps its outcome has a copy of it under the name `kept`.
+    """Outcome of a decided commit; never rewritten. A job that keeps its outcome has a copy under the name `kept`.
 
     Attributes:
         outcome: ``committed`` or ``rolled-back``.
         driver: Random name of the driver that ended it.
-        tasks: Tasks whose output was published; None where the record does not say.
-        files: Files published.
+        tasks: Number of published tasks; None if not recorded.
+        files: Number of published files.
         size: Bytes published.
         reason: Why it was rolled back.
     """
@@ -220,10 +221,10 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.entry"):
-    """The scope of a job, created once by each driver that is about to decide it: other jobs' drivers read it.
+    """Scope of a job, created once by each driver that is about to decide; other jobs' drivers read it.
 
     Attributes:
-        setup: The setup of its id: `JobSpec.setup`; empty for a job that Hadoop set up.
+        setup: `JobSpec.setup`; empty for a job that Hadoop set up.
         driver: Random name of the driver.
         writes: Directories that the job writes files into, relative to the destination or absolute.
         replaces: Subtrees that it replaces.
@@ -245,11 +246,12 @@ _FACTS: Final = msgspec.json.Encoder()
 _FACT_LINES: Final = msgspec.json.Decoder(Fact)
 
 SETUP: Final = "committer.setup"
-"""The key of a setup's name, in records whose form is Hadoop's: the extra data of tasks' records, and `_SUCCESS`."""
+"""Key of a setup's name in records of Hadoop's form: the extra data of task records, and `_SUCCESS`."""
 
 BY_PATH: Final = "committer.by-path"
-"""The key, in the extra data of a task's record, that says that programs were given the path of the attempt's
-directory: that these write no more is known to its caller alone."""
+"""Key in a task record's extra data: programs were given the path of the attempt's directory, and only the caller
+knows
+when they write no more."""
 
 
 def encode_record(record: Record) -> bytes:
@@ -270,20 +272,15 @@ def encode_record(record: Record) -> bytes:
 
 
 def limit_of(kind: type[msgspec.Struct]) -> int:
-    """Returns the longest record of a kind that a job writes or reads, in bytes."""
+    """Returns the maximum length of a kind of record, in bytes."""
     return LIMITS[str(kind.__struct_config__.tag)]
 
 
 def decode_record(data: bytes, kind: type[R], *, source: str) -> R:
-    """Reads one record.
-
-    Args:
-        data: Its bytes.
-        kind: What it must be.
-        source: Where it came from, for the error.
+    """Decodes one record.
 
     Raises:
-        RecordError: It is something else, or of a version this release does not know.
+        RecordError: The data is another record, or of a version unknown to this release.
     """
     try:
         record = msgspec.json.decode(data, type=kind)
@@ -305,20 +302,20 @@ def decode_record(data: bytes, kind: type[R], *, source: str) -> R:
 
 
 def encode_facts(facts: list[Fact]) -> bytes:
-    """Facts as JSON lines."""
+    """Encodes facts as JSON lines."""
     return _FACTS.encode_lines(facts)
 
 
 def decode_facts(data: bytes, *, source: str) -> list[Fact]:
-    """Reads JSON lines of facts.
+    """Decodes JSON lines of facts.
 
     Raises:
-        RecordError: A line is something else.
+        RecordError: A line is no fact.
     """
     try:
         return _FACT_LINES.decode_lines(data)
     except UNDECODABLE:
-        # To say which.
+        # Decode again, to name the line.
         return _decode_by_line(data, source)
 
 

@@ -1,6 +1,6 @@
-"""Limits of the length of each kind of record, in bytes: a few times the largest record that a job can have.
+"""Maximum length of each kind of record in bytes: a few times the largest that a job can have.
 
-The config sets the limit of task records: `CommitterConfig.record_size_limit`.
+`CommitterConfig.record_size_limit` sets the limit of task records.
 """
 
 from __future__ import annotations

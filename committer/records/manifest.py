@@ -1,10 +1,10 @@
 # ruff: noqa: E741, N815 - field names are Hadoop's
 """Task manifests in Hadoop's format.
 
-Loading refuses what Java refuses, and what Java ought to. Beyond Java: ``type`` and ``version`` must be present, lists
-and numbers cannot be null, nothing may follow the record, one destination spelled in two ways is still one, a size fits
-64 bits, an unescaped ``?`` or ``#`` in a URI is an error. As in Java: unknown members, absent lists (empty), an absent
-size (0), absent or null statistics, any status and depth of a directory, a byte order mark, and members given twice.
+Decoding refuses what Java refuses, and: absent ``type`` or ``version``, null lists and numbers, text after the
+record, one destination in two spellings, a size over 64 bits, an unescaped ``?`` or ``#`` in a URI. Accepted as in
+Java: unknown members, absent lists (empty), an absent size (0), absent or null statistics, any status and depth of
+a directory, a byte order mark, duplicate members.
 """
 
 from __future__ import annotations
@@ -28,20 +28,17 @@ _AFTER_SLASH: Final = bytes.maketrans(b".\n", b"//")
 
 
 def read_uris(uris: Sequence[str], *, field: str, what: str, source: str) -> list[str]:
-    """Reads every URI and gives its canonical text: what ``str(StorePath.from_uri(uri))`` would be.
+    """Converts URIs to canonical texts: ``str(StorePath.from_uri(uri))``.
 
-    Texts of two URIs are equal exactly when the URIs mean one path, however they were spelled. About 0.2 microseconds
-    each while nothing is escaped and all begin alike, about 1 otherwise.
+    The texts of two URIs are equal exactly if the URIs mean one path. About 0.2 microseconds each if nothing is
+    escaped and all have one prefix, about 1 otherwise.
 
     Args:
-        uris: The textual URIs.
-        field: Where they stand in the record, with ``%d`` for the index.
-        what: What the record is called.
-        source: Where the record came from.
+        field: Their place in the record, with ``%d`` for the index.
 
     Raises:
-        RecordError: One is malformed, or has an unescaped ``?`` or ``#``: Java drops what follows, so a file would be
-            published under a name that its writer did not mean.
+        RecordError: A URI is malformed, or has an unescaped ``?`` or ``#``: Java drops the rest, so a file would
+            be published under a wrong name.
     """
     texts: list[str] = []
     known: dict[str, str] = {}
@@ -60,12 +57,10 @@ def read_uris(uris: Sequence[str], *, field: str, what: str, source: str) -> lis
 
 
 def plain_names_below(base: StorePath, uris: Sequence[str]) -> list[str] | None:
-    """The names below `base`, when one look at all URIs proves that each is spelled as `StorePath.uri` spells it.
+    """Returns the names below `base` if one check proves that every URI is spelled as `StorePath.uri` spells it.
 
-    Nearly all records are written so, and then nothing has to be read one by one: about 0.2 microseconds each.
-
-    Returns:
-        None when something may have to be decoded or normalised, or lies elsewhere; `read_uris` tells.
+    Nearly all records are written so: about 0.2 microseconds each. None if a URI may need decoding or normalizing,
+    or lies elsewhere; then use `read_uris`.
     """
     try:
         prefix = base.uri if base.path == "/" else f"{base.uri}/"
@@ -84,8 +79,8 @@ def plain_names_below(base: StorePath, uris: Sequence[str]) -> list[str] | None:
     if (
         data.translate(None, _PLAIN_LINES)
         or data.count(b"\n") != len(names) + 1
-        # Empty or relative segments have a slash, or an end, beside another one or beside a period. So have names with
-        # a period at the end of a segment, or two in a row, which are harmless but rare.
+        # Empty or relative segments have a slash, or an end, beside another slash or a period. So do names with
+        # a period at a segment's end, or two in a row, which are harmless but rare.
         or b"//" in data.translate(_AFTER_SLASH)
     ):
         return None
@@ -93,12 +88,12 @@ def plain_names_below(base: StorePath, uris: Sequence[str]) -> list[str] | None:
 
 
 def cut_prefix(base: StorePath) -> int:
-    """How many characters of a URI that `plain_names_below` accepted come before the name."""
+    """Returns the number of characters before the name in a URI that `plain_names_below` accepted."""
     return len(base.uri) + (base.path != "/")
 
 
 def _read_plain(chunk: Sequence[str]) -> Sequence[str] | None:
-    """The texts when one look at the whole chunk proves that nothing has to be decoded or normalised; else None."""
+    """Returns the texts if one check proves that the chunk needs no decoding or normalizing; else None."""
     try:
         first = StorePath.from_uri(chunk[0])
     except InvalidPathError:
@@ -112,7 +107,7 @@ def _read_plain(chunk: Sequence[str]) -> Sequence[str] | None:
         data.translate(None, _PLAIN_LINES)
         or data.count(b"\n") != count + 1
         or data.count(f"\n{head}/".encode()) != count
-        # What has to be normalised has a slash before another, before a period or at its end.
+        # A URI that needs normalizing has a slash before another, before a period or at its end.
         or data.translate(_AFTER_SLASH).count(b"//") != count * head.count("//")
     ):
         return None
@@ -124,7 +119,7 @@ def _read_one(uri: str, known: dict[str, str]) -> str:
     if "?" in uri or "#" in uri:
         raise InvalidPathError("a URI has an unescaped question mark or hash")
     directory, _, name = uri.rpartition("/")
-    # An entry's directory is shared by many, so it is read once. A slash at its end may be the start of an authority.
+    # Many entries share a directory, so it is read once. A slash at its end may begin an authority.
     if directory and not directory.endswith("/") and name not in ("", ".", ".."):
         decoded = decode_uri_path(name)
         if decoded not in (".", "..") and "/" not in decoded and "\0" not in decoded:
@@ -161,16 +156,15 @@ class FileEntry(msgspec.Struct, gc=False, omit_defaults=True):
         s: URI of the file in the task attempt directory.
         d: URI of its destination.
         z: Its length in bytes.
-        e: Its identity or etag; None, or empty, when the store has none.
-        u: The upload that it waits in, where it is no file yet; then nothing stands at `s`, which only says whose it
-            is. Not Hadoop's.
-        v: What a store's conditions knew it by when it was written (`FileStatus.version`); None where none does. Not
+        e: Its identity or etag; None or empty if the store has none.
+        u: The file's upload, if it is not a file yet; then `s` does not exist and only names the owner. Not Hadoop's.
+        v: The version for the store's preconditions at the time of writing (`FileStatus.version`), if any. Not
             Hadoop's.
     """
 
     s: _Uri
     d: _Uri
-    # A default that a factory makes is never omitted: Java's tests look for the size of empty files too.
+    # A default from a factory is never omitted: Java's tests read the size of empty files too.
     z: _Size = msgspec.field(default_factory=_zero)
     e: str | None = None
     u: UploadEntry | None = None
@@ -178,11 +172,11 @@ class FileEntry(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class DirectoryEntry(msgspec.Struct, gc=False, omit_defaults=True):
-    """One directory to have at the destination.
+    """One directory to create at the destination.
 
     Attributes:
         d: URI of the directory.
-        t: What task commit saw there: 0 unknown, 1 nothing, 2 a file, 3 a directory, 4 made by the job.
+        t: State at task commit: 0 unknown, 1 absent, 2 a file, 3 a directory, 4 created by the job.
         l: Its depth below the destination; 1 for a child.
     """
 
@@ -192,20 +186,20 @@ class DirectoryEntry(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class TaskManifest(msgspec.Struct, kw_only=True):
-    """One task attempt's output. Field names and their order are Hadoop's.
+    """Output of one task attempt. Field names and their order are Hadoop's.
 
     Attributes:
-        extraData: Free text by key; of a task of this engine the name of its job's setup.
+        extraData: Free text by key; this engine's tasks add the name of their job's setup.
         type: Always `MANIFEST_TYPE`.
         version: Always 1.
         jobId: The job's id, without a job attempt.
         jobAttemptNumber: The job attempt, from 0.
         taskID: The task.
         taskAttemptID: The task attempt.
-        taskAttemptDir: URI of the task attempt directory. Never acted upon: it is as untrusted as the rest.
-        files: What to publish.
-        directories: What must exist at the destination; parents come before children.
-        iostatistics: As given, or not yet decoded; read it through `statistics`.
+        taskAttemptDir: URI of the task attempt directory. Never used: it is as untrusted as the rest.
+        files: Files to publish.
+        directories: Directories that must exist at the destination; parents come before children.
+        iostatistics: Read it through `statistics`.
     """
 
     extraData: dict[str, str] = {}
@@ -221,10 +215,10 @@ class TaskManifest(msgspec.Struct, kw_only=True):
     iostatistics: LazyStatistics = None
 
     def statistics(self, *, source: str = "") -> IOStatistics:
-        """The decoded statistics; empty when there are none.
+        """Decodes the statistics; empty if there are none.
 
         Raises:
-            RecordError: They are not what Hadoop writes.
+            RecordError: They are not in Hadoop's form.
         """
         return statistics_of(self.iostatistics, source=source)
 
@@ -247,26 +241,23 @@ class _StoredManifest(_Header, kw_only=True):
 
 
 def encode_task_manifest(manifest: TaskManifest) -> bytes:
-    """A task manifest in Hadoop's JSON: Java loads it, and prints it the same."""
+    """Encodes a task manifest as Hadoop's JSON: Java loads it, and prints it the same."""
     return encode(manifest)
 
 
 def decode_task_manifest(data: bytes, *, source: str, names_checked: bool = True) -> TaskManifest:
-    """Loads and checks a task manifest; what it names may still lie anywhere (see `relative_entries`).
+    """Decodes and checks a task manifest; its names may lie anywhere (see `relative_entries`).
 
     Args:
-        data: The whole file.
-        source: Its path, for the error.
-        names_checked: Whether URIs are read too, and destinations compared; not needed where `relative_entries`, which
-            does both, comes next.
+        names_checked: False to skip reading URIs and comparing destinations, which `relative_entries` does too.
 
     Raises:
-        RecordError: It is not a task manifest that could be committed; names the file and the member.
+        RecordError: The manifest could not be committed; names the file and the member.
     """
     try:
         stored = decode(data, _StoredManifest, source=source, what=_WHAT)
     except RecordError:
-        # Of a record of another type or version that is what to say, rather than which member surprised us.
+        # Report another type or version before any unexpected member.
         _check_header(decode(data, _Header, source=source, what=_WHAT), source)
         raise
     _check_header(stored, source)
@@ -284,7 +275,7 @@ def decode_task_manifest(data: bytes, *, source: str, names_checked: bool = True
         taskAttemptDir=stored.taskAttemptDir,
         files=stored.files,
         directories=stored.directories,
-        # Undecoded members are windows onto `data` and would keep all of it alive.
+        # Undecoded members are views of `data` and would keep all of it alive.
         iostatistics=stored.iostatistics.copy(),
     )
 
@@ -297,22 +288,20 @@ def relative_entries(
     source: str,
     roots: Collection[str] = (),
 ) -> tuple[list[tuple[str, str, int, str | None]], list[tuple[str, int]]]:
-    """Proves that a manifest stays where it may act, and gives its entries as decoded relative names.
+    """Proves that a manifest names only permitted places, and returns its entries with decoded relative names.
 
-    URIs are compared as read, so ``file:/x``, ``file:///x`` and ``/x`` are one. About 1 microsecond an entry while
+    URIs are compared as read, so ``file:/x``, ``file:///x`` and ``/x`` are one. About 1 microsecond per entry if
     nothing is escaped; about 3 otherwise.
 
     Args:
-        manifest: A manifest, loaded or made.
-        destination: The job's destination: every destination lies strictly below, or below one of `roots`.
-        source_root: What every source lies strictly below, such as the directory of the job's task attempts.
-        source: Where the manifest came from, for the error.
-        roots: Absolute paths of the destination's store, none below another, that the caller vouches for.
+        destination: Every destination must lie strictly below it, or below one of `roots`.
+        source_root: Every source must lie strictly below it, such as the directory of the job's task attempts.
+        roots: Absolute paths of the destination's store, none below another, that the caller permits.
 
     Returns:
         Files as (name below `source_root`, name below `destination`, bytes, identity or None), and directories as
-        (name below `destination`, status 0 to 4), both in the manifest's order. What lies below one of `roots` has its
-        absolute path for a name.
+        (name below `destination`, status 0 to 4), both in the manifest's order. Names below one of `roots` are
+        absolute paths.
 
     Raises:
         RecordError: An entry lies elsewhere, at a name that the commit protocols own (`check_file_name`), or two
@@ -329,13 +318,10 @@ def relative_entries(
 
 
 class RelativeNames(NamedTuple):
-    """The names of a manifest's entries, in its order; see `relative_entries`.
+    """Names of a manifest's entries, in its order; see `relative_entries`.
 
     Attributes:
-        sources: Of its files, below the source root.
-        destinations: Of its files, below the destination.
-        directories: Of its directories, below the destination.
-        plain: Whether every file's URIs are those of source root and destination, a slash, and the name.
+        plain: True if every file's URIs are those of source root and destination, a slash, and the name.
     """
 
     sources: list[str]
@@ -352,11 +338,7 @@ def relative_names(
     source: str,
     roots: Collection[str] = (),
 ) -> RelativeNames:
-    """Proves that a manifest stays where it may act, as `relative_entries` does, and gives its names alone.
-
-    Raises:
-        RecordError: As `relative_entries` does.
-    """
+    """Proves the same as `relative_entries`, and returns only names."""
     files, directories = manifest.files, manifest.directories
     source_uris, target_uris = [entry.s for entry in files], [entry.d for entry in files]
     plain_sources = plain_names_below(source_root, source_uris)
@@ -375,7 +357,7 @@ def relative_names(
 
 
 def cut_names(manifest: TaskManifest, *, destination: StorePath, source_root: StorePath) -> tuple[list[str], list[str]]:
-    """Sources and destinations of a manifest that `relative_names` proved to be plain: 0.2 microseconds a file."""
+    """Returns sources and destinations of a manifest that `relative_names` found plain: 0.2 microseconds per file."""
     source_cut, target_cut = cut_prefix(source_root), cut_prefix(destination)
     return [entry.s[source_cut:] for entry in manifest.files], [entry.d[target_cut:] for entry in manifest.files]
 
@@ -405,7 +387,7 @@ def _names_below(
 
 
 def _name_outside(base: StorePath, text: str, field: str, source: str, roots: Collection[str] | None) -> str:
-    """The name of what does not lie below `base`: its absolute path, if that lies below one of `roots`."""
+    """Returns the absolute path of a name that lies below one of `roots`, not below `base`."""
     store = str(StorePath(base.scheme, base.authority, ""))
     refused = bad_record(_WHAT, field, f"{text} does not lie below {base}", source=source)
     other = _other_destination(base, text)
@@ -433,7 +415,7 @@ def _name_outside(base: StorePath, text: str, field: str, source: str, roots: Co
 
 
 def _other_destination(base: StorePath, text: str) -> str:
-    """How the tasks of this job named its destination, where they named another place than its caller; else empty."""
+    """Returns the destination that the job's tasks named, if it differs from the caller's; else empty."""
     own, between, job = str(base).rpartition(f"/{TEMPORARY}/")
     other, found, _name = text.partition(f"/{TEMPORARY}/{job}/")
     is_other_place = other.partition(":")[2] != own.partition(":")[2]
@@ -453,7 +435,7 @@ def _refuse_twice(texts: list[str], field: str, reason: str, source: str) -> Non
 def _refuse_reserved(names: list[str], field: str, source: str) -> None:
     if not may_be_reserved(names):
         return
-    # Absolute names were checked against the roots they lie in.
+    # Absolute names were already checked against their roots.
     suspects = [index for index, name in enumerate(names) if name[0] == "_" or ("/_" in name and name[0] != "/")]
     for index in suspects:
         try:

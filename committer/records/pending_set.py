@@ -1,9 +1,8 @@
-"""Hadoop's records of the magic committer: one upload that waits (``.pending``), and all of a task (``.pendingset``).
+"""Hadoop's records of the magic committer: an uncompleted upload (``.pending``), and all of a task (``.pendingset``).
 
-Written as Hadoop 3.3.2 and later read them; read as any of Hadoop's S3A committers wrote them. Loading refuses what
-Java refuses, and what Java ought to: an upload without parts, more parts than an upload can have, numbers over 64 bits,
-text after the record. Taken as in Java: unknown members, absent texts and statistics, any date. Beyond Java: any `uri`,
-which nothing goes by.
+Written for Hadoop 3.3.2 and later; read from any of Hadoop's S3A committers. Decoding refuses what Java refuses,
+and: an upload without parts or with too many, numbers over 64 bits, text after the record. Accepted as in Java:
+unknown members, absent texts and statistics, any date; beyond Java: any `uri`, which is never used.
 
 Source: ``SinglePendingCommit``, ``PendingSet`` and ``UploadEtag`` of Hadoop 3.3.6 and 3.5.0, run.
 """
@@ -26,11 +25,11 @@ PENDING_SUFFIX: Final = ".pending"
 PENDING_SET_SUFFIX: Final = ".pendingset"
 
 MAGIC_LENGTH: Final = "x-hadoop-s3a-magic-data-length"
-"""The metadata of a marker that says how long the file will be which waits."""
+"""Metadata key of a marker: the length of the uncompleted file."""
 
 _MOST_PARTS: Final = 10_000
 _PENDING_VERSIONS: Final = frozenset({1, 2})
-# 2 had no statistics; Hadoop 3.3.1 and earlier.
+# Version 2 had no statistics; Hadoop 3.3.1 and earlier.
 _SET_VERSIONS: Final = frozenset({1, 2, 3})
 _PENDING: Final = "pending upload"
 _SET: Final = "pending set"
@@ -43,12 +42,12 @@ EtagForm: TypeAlias = Literal["objects", "texts"]
 
 
 class PartEtag(msgspec.Struct, frozen=True, gc=False):
-    """A part of an upload, by what the store answered.
+    """A part of an upload, from the store's response.
 
     Attributes:
-        etag: Its etag; Java writes it with the quotes of the HTTP header since it uses version 2 of the SDK.
-        checksumAlgorithm: What its checksum was made with: ``CRC32``, ``CRC32C``, ``SHA1``, ``SHA256``; or None.
-        checksum: Its checksum, as the store wrote it.
+        etag: Java writes it with the quotes of the HTTP header since version 2 of the SDK.
+        checksumAlgorithm: ``CRC32``, ``CRC32C``, ``SHA1``, ``SHA256``; or None.
+        checksum: In the store's form.
     """
 
     etag: _Text
@@ -57,26 +56,26 @@ class PartEtag(msgspec.Struct, frozen=True, gc=False):
 
 
 class PendingCommit(msgspec.Struct, kw_only=True, frozen=True):
-    """One upload that waits to be completed: Hadoop's ``SinglePendingCommit``.
+    """An uncompleted upload: Hadoop's ``SinglePendingCommit``.
 
     Attributes:
         version: 2.
-        filename: The path that the record was read from. Never acted upon.
-        uri: URI of the file. Of the magic committer that is the path below the task attempt directory, of the staging
-            committers the destination. Never acted upon.
-        uploadId: The store's name for the upload.
+        filename: The path that the record was read from. Never used.
+        uri: The magic committer's path below the task attempt directory, or the staging committers' destination.
+            Never used.
+        uploadId: The store's id of the upload.
         bucket: Its bucket.
-        destinationKey: Its key, without a slash in front.
+        destinationKey: Its key, without a leading slash.
         created: When it was saved, in milliseconds since the epoch.
         saved: The same.
         date: The same for people.
-        jobId: The job; empty until the task commits.
+        jobId: Empty until the task commits.
         taskId: The task *attempt*; empty until the task commits.
         text: A note.
-        etags: Its parts in their order, from number 1.
+        etags: The parts, from number 1.
         extraData: Free text by key.
         length: Bytes of the whole file.
-        iostatistics: As given, or not yet decoded.
+        iostatistics: Read it through `statistics`.
     """
 
     version: int = PENDING_VERSION
@@ -97,10 +96,10 @@ class PendingCommit(msgspec.Struct, kw_only=True, frozen=True):
     iostatistics: LazyStatistics = None
 
     def statistics(self, *, source: str = "") -> IOStatistics:
-        """The decoded statistics; empty when there are none.
+        """Decodes the statistics; empty if there are none.
 
         Raises:
-            RecordError: They are not what Hadoop writes.
+            RecordError: They are not in Hadoop's form.
         """
         return statistics_of(self.iostatistics, source=source)
 
@@ -110,10 +109,10 @@ class PendingSet(msgspec.Struct, kw_only=True, frozen=True):
 
     Attributes:
         version: 3.
-        jobId: The job's id; empty in the oldest records.
-        commits: Its uploads.
+        jobId: Empty in the oldest records.
+        commits: The uploads.
         extraData: Free text by key. Hadoop sets some, and writes none.
-        iostatistics: As given, or not yet decoded.
+        iostatistics: Read it through `statistics`.
     """
 
     version: int = PENDING_SET_VERSION
@@ -123,10 +122,10 @@ class PendingSet(msgspec.Struct, kw_only=True, frozen=True):
     iostatistics: LazyStatistics = None
 
     def statistics(self, *, source: str = "") -> IOStatistics:
-        """The decoded statistics; empty when there are none.
+        """Decodes the statistics; empty if there are none.
 
         Raises:
-            RecordError: They are not what Hadoop writes.
+            RecordError: They are not in Hadoop's form.
         """
         return statistics_of(self.iostatistics, source=source)
 
@@ -163,41 +162,37 @@ class _StoredSet(msgspec.Struct, kw_only=True):
 
 
 def encode_pending(pending: PendingCommit, *, etags: EtagForm = "objects") -> bytes:
-    """The record of one upload in Hadoop's JSON, for a name that ends in ``.pending``.
+    """Encodes an upload's record as Hadoop's JSON, for a name that ends in ``.pending``.
 
     Args:
-        pending: The upload.
-        etags: ``objects`` as Hadoop 3.4.2 and later read them, ``texts`` for those before it, which know no checksums.
+        etags: ``objects`` for Hadoop 3.4.2 and later, ``texts``, without checksums, for earlier ones.
     """
     return msgspec.json.encode(_members(pending, etags))
 
 
 def encode_pending_set(record: PendingSet, *, etags: EtagForm = "objects") -> bytes:
-    """The record of a task in Hadoop's JSON, for a name that ends in ``.pendingset``.
-
-    Args:
-        record: The task's uploads.
-        etags: As for `encode_pending`.
+    """Encodes a task's record as Hadoop's JSON, for a name that ends in ``.pendingset``; `etags` as for
+    `encode_pending`.
     """
     commits = [_members(pending, etags) for pending in record.commits]
     return msgspec.json.encode({**msgspec.structs.asdict(record), "commits": commits} | _statistics(record))
 
 
 def decode_pending(data: bytes, *, source: str) -> PendingCommit:
-    """Loads and checks the record of one upload; what it names may still lie anywhere.
+    """Decodes and checks an upload's record; its names may lie anywhere.
 
     Raises:
-        RecordError: It is not one that could be completed; names the file and the member.
+        RecordError: The upload could not be completed; names the file and the member.
     """
     _check_version(data, _PENDING_VERSIONS, _PENDING, source)
     return _pending(decode(data, _StoredPending, source=source, what=_PENDING), "", source)
 
 
 def decode_pending_set(data: bytes, *, source: str) -> PendingSet:
-    """Loads and checks the record of a task; what it names may still lie anywhere.
+    """Decodes and checks a task's record; its names may lie anywhere.
 
     Raises:
-        RecordError: It is not one that could be committed, or two uploads have one destination; names the file and the
+        RecordError: The record could not be committed, or two uploads share a destination; names the file and the
             member.
     """
     _check_version(data, _SET_VERSIONS, _SET, source)
@@ -224,7 +219,7 @@ def decode_pending_set(data: bytes, *, source: str) -> PendingSet:
 
 
 def java_date(moment: datetime) -> str:
-    """A moment as Java's ``Date`` prints it, in UTC: ``Sat Nov 21 19:34:40 UTC 2026``; whatever the locale."""
+    """Formats a moment as Java's ``Date`` prints it, in UTC and any locale: ``Sat Nov 21 19:34:40 UTC 2026``."""
     at = moment.astimezone(UTC)
     day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[at.weekday()]
     month = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")[at.month - 1]
@@ -239,12 +234,12 @@ def _members(pending: PendingCommit, form: EtagForm) -> dict[str, object]:
 
 
 def _statistics(record: PendingCommit | PendingSet) -> dict[str, object]:
-    # Java's beans refuse no null there, but Hadoop's aggregation of it does.
+    # Hadoop's aggregation, unlike Java's beans, fails on null.
     return {"iostatistics": record.statistics()}
 
 
 def _check_version(data: bytes, known: frozenset[int], what: str, source: str) -> None:
-    """Says first of a record of another version that it is one, rather than which member surprised us."""
+    """Reports a record's unknown version before any unexpected member."""
     version = decode(data, _Version, source=source, what=what).version
     if version is not None and version not in known:
         raise bad_record(what, "version", f"{version} is not {max(known)}", source=source)

@@ -1,7 +1,7 @@
-"""Uploads in records: the one that a file of a task manifest waits in, and the list of all that a task attempt began.
+"""Uploads in records: the upload of a file in a task manifest, and the list of a task attempt's uploads.
 
-The list is this engine's own. Each of its parts is written once, before the first byte of the uploads it names is sent,
-and never rewritten, so that a request that comes late takes nothing out of it.
+The list is this engine's own. Each part is written once, before the first byte of its uploads is sent, and never
+rewritten, so a delayed request removes nothing from it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class UploadEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The upload that a file waits in until its job is committed, or the blocks.
+    """Upload, or blocks, of a file until its job commits.
 
     Attributes:
-        id: The store's name for it; of blocks what their ids begin with.
-        etags: What proves its parts, by their numbers from 1; the ids of blocks, of which an empty file has none.
-        checksums: Their checksums, where the upload has them: S3 asks for them again at completion.
-        algorithm: What those were made with.
+        id: The store's id; for blocks the prefix of their ids.
+        etags: Etags of the parts, from number 1; for blocks their ids, none for an empty file.
+        checksums: Checksums of the parts, if any: S3 requires them again at completion.
+        algorithm: The checksums' algorithm.
     """
 
     id: _Text
@@ -38,8 +38,8 @@ class ListedUpload(msgspec.Struct, frozen=True, gc=False):
     """An upload that a task attempt began.
 
     Attributes:
-        name: Where its file goes: relative to the destination, or an absolute path below a root of the job.
-        id: The store's name for it.
+        name: The file's destination: relative, or an absolute path below a root of the job.
+        id: The store's id.
     """
 
     name: _Text
@@ -47,14 +47,7 @@ class ListedUpload(msgspec.Struct, frozen=True, gc=False):
 
 
 class UploadList(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.api.uploads"):
-    """A part of the list of a task attempt's uploads.
-
-    Attributes:
-        version: Of this form.
-        job_id: The job.
-        task_attempt: The attempt.
-        uploads: What it began.
-    """
+    """A part of the list of a task attempt's uploads."""
 
     version: int = VERSION
     job_id: str
@@ -63,15 +56,15 @@ class UploadList(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 def encode_upload_list(record: UploadList) -> bytes:
-    """A part of a list as JSON."""
+    """Encodes a part of a list as JSON."""
     return msgspec.json.encode(record)
 
 
 def decode_upload_list(data: bytes, *, source: str) -> UploadList:
-    """Reads a part of a list; what it names may still lie anywhere.
+    """Decodes a part of a list; its names are not checked and may lie anywhere.
 
     Raises:
-        RecordError: It is something else, or of a version this release does not know.
+        RecordError: The data is no list, or of a version unknown to this release.
     """
     try:
         record = msgspec.json.decode(data, type=UploadList)

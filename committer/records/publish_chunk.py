@@ -1,6 +1,6 @@
-"""What a driver and the workers that publish for it tell one another: a chunk of a decided plan, and what came of it.
+"""Messages between a driver and its publishing workers: a chunk of a decided plan, and its account.
 
-Both are small messages that can be pickled, and hold no secret. Neither is ever stored.
+Both are small, picklable, hold no secret, and are never stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class ChunkFile(msgspec.Struct, gc=False, array_like=True, omit_defaults=True):
-    """One file of a chunk: as `PlannedFile` tells it."""
+    """One file of a chunk, with the fields of `PlannedFile`."""
 
     source: _Name
     destination: _Name
@@ -38,29 +38,29 @@ class ChunkFile(msgspec.Struct, gc=False, array_like=True, omit_defaults=True):
 
 
 class ChunkFiles(msgspec.Struct, gc=False, array_like=True):
-    """The files of a chunk, and what the decision says stood at their destinations."""
+    """Files of a chunk, and the decision's facts about existing files at their destinations."""
 
     files: list[ChunkFile]
     targets: list[Fact]
 
 
 class PublishChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of what a job has decided to publish, for `publish_chunk` in any process.
+    """A part of a decided job's files to publish, for `publish_chunk` in any process.
 
-    Picklable, without secrets, at most about a megabyte. It may be carried out more than once, by several workers at a
-    time, and late: see docs/decisions/0014-publishing-elsewhere.md.
+    Picklable, without secrets, at most about a megabyte. It may be executed more than once, by several workers at
+    a time, and late: see docs/decisions/0014-publishing-elsewhere.md.
 
     Attributes:
-        number: Which chunk of the job commit it is, from 0.
-        spec: The job, with the choices that it was decided with.
+        number: The chunk's number in the job commit, from 0.
+        spec: The job, with the options that it was decided with.
         driver: The driver that decided. A worker that finds another decision, or an outcome, does nothing.
-        files: How many files are to be published.
+        files: Number of files.
         size: Their bytes.
         entries: The files, encoded.
-        digest: SHA-256 of `entries`, in hex: the account names it.
-        forward_only: Whether the job as a whole cannot be taken back.
-        sealed: Whether the decision says that the job is sealed; its driver has sealed it by now.
-        rate: Store calls a second that are this chunk's share; None without a limit.
+        digest: SHA-256 of `entries`, in hex; the account repeats it.
+        forward_only: True if the job as a whole cannot be rolled back.
+        sealed: True if the decision says that the job is sealed; its driver has sealed it before sending the chunk.
+        rate: This chunk's share of store calls per second; None without a limit.
     """
 
     version: int = VERSION
@@ -76,10 +76,10 @@ class PublishChunk(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
 
     def decoded(self) -> ChunkFiles:
-        """Its files, compared with the digest and the counts.
+        """Decodes the files and compares them with the digest and the counts.
 
         Raises:
-            RecordError: The chunk was damaged on its way, or another release made it.
+            RecordError: The chunk was damaged in transit, or another release made it.
         """
         try:
             if self.version != VERSION:
@@ -97,20 +97,20 @@ class PublishChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PublishAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a chunk. Picklable, a few kilobytes.
+    """Account of a chunk's publication. Picklable, a few kilobytes.
 
     Attributes:
         number: Of the chunk.
         driver: Of the chunk.
         digest: Of the chunk.
-        files: Files that are in place; all of the chunk's, or 0 where there is a problem.
+        files: Files in place: all of the chunk's, or 0 if there is a problem.
         size: Their bytes.
-        recovered: Those of them that were found in place although no call said so.
-        problem: Empty where all is well. ``over``: the decision is gone, or the job ended, so nothing was begun;
-            ``refused``: something stands in a file's way; ``unknown``: it cannot be told what happened to a file;
-            ``failed``: a store call failed. The driver then looks at each file of the chunk itself.
-        message: What the problem is.
-        statistics: What was counted and measured.
+        recovered: Those of them that were in place although no response confirmed it.
+        problem: Empty on success. ``over``: the decision is gone or the job ended, so nothing was begun;
+            ``refused``: something exists at a file's destination; ``unknown``: the outcome for a file is unknown;
+            ``failed``: a store call failed. The driver then checks each file of the chunk itself.
+        message: The problem in words.
+        statistics: The worker's counts and timings.
     """
 
     number: int
@@ -125,12 +125,12 @@ class PublishAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_problem(cls, chunk: PublishChunk, problem: Problem, error: BaseException) -> PublishAccount:
-        """The account of a chunk that is not published."""
+        """Makes the account of a chunk that is not published."""
         message = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]
         return cls(number=chunk.number, driver=chunk.driver, digest=chunk.digest, problem=problem, message=message)
 
     def is_of(self, chunk: PublishChunk) -> bool:
-        """Whether it says of this very chunk that every file of it is in place."""
+        """Reports whether the account says that every file of this chunk is in place."""
         named = (self.number, self.driver, self.digest) == (chunk.number, chunk.driver, chunk.digest)
         return named and not self.problem and (self.files, self.size) == (chunk.files, chunk.size)
 
@@ -139,24 +139,24 @@ class PublishPool(Protocol):
     """Workers that publish chunks of a decided job for its driver: processes, executors, other machines."""
 
     def workers(self) -> int:
-        """How many chunks may be under way now; asked before each. The job's rate is shared out among as many."""
+        """Number of chunks that may run now; asked before each. They share the job's call rate equally."""
         ...
 
     async def publish(self, chunk: PublishChunk) -> PublishAccount:
-        """Has a worker call `publish_chunk`, and returns the account; whatever it raises, the driver publishes the
-        chunk itself.
+        """Calls `publish_chunk` in a worker and returns the account; on any error the driver publishes the chunk
+        itself.
 
-        It may send a chunk again, to another worker, as often as it likes: also where it cannot tell whether the first
-        one is at work.
+        May send a chunk again, to another worker and repeatedly, even if it does not know whether the first is at
+        work.
         """
         ...
 
 
 def checked_pool(pool: object) -> PublishPool | None:
-    """Returns what a caller gave to publish with when it is a pool, or None.
+    """Checks that `pool` is a pool or None, before the job is decided: later the commit would stop after its decision.
 
     Raises:
-        ConfigurationError: It is something else: to be seen before the job is decided, for the commit would stop after.
+        ConfigurationError: `pool` is something else.
     """
     if pool is None or (callable(getattr(pool, "workers", None)) and callable(getattr(pool, "publish", None))):
         return cast("PublishPool | None", pool)
@@ -169,7 +169,7 @@ def checked_pool(pool: object) -> PublishPool | None:
 
 
 def digest_of_entries(entries: bytes) -> str:
-    """What `PublishChunk.digest` is."""
+    """Returns `PublishChunk.digest`."""
     return hashlib.sha256(entries).hexdigest()
 
 

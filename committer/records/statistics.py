@@ -1,4 +1,4 @@
-"""Hadoop's snapshot of what was counted and measured during a commit, as records carry it."""
+"""Hadoop's snapshot of a commit's counts and timings, as in records."""
 
 from __future__ import annotations
 
@@ -12,16 +12,11 @@ from committer.records.hadoop_json import decode
 T = TypeVar("T")
 
 UNSET: Final = -1
-"""What Hadoop writes as the minimum or maximum of something that was never measured."""
+"""Hadoop's minimum or maximum of a statistic that was never measured."""
 
 
 class MeanStatistic(msgspec.Struct, frozen=True, gc=False):
-    """A mean in the making.
-
-    Attributes:
-        samples: How many values were seen.
-        sum: Their sum; milliseconds where durations were measured.
-    """
+    """Running mean; `sum` is in milliseconds for durations."""
 
     samples: int = 0
     sum: int = 0
@@ -35,8 +30,8 @@ class MeanStatistic(msgspec.Struct, frozen=True, gc=False):
 class IOStatistics(msgspec.Struct):
     """Counters and measurements by Hadoop's names.
 
-    A duration ``X`` has counters ``X`` and ``X.failures``, and ``.min``, ``.max``, ``.mean`` of both in milliseconds; a
-    sample uses its bare name in all maps. In `minimums` and `maximums` -1 means: never measured.
+    A duration ``X`` has counters ``X`` and ``X.failures``, and ``.min``, ``.max``, ``.mean`` of both in
+    milliseconds; a sample uses its bare name in all maps. In `minimums` and `maximums` -1 means: never measured.
     """
 
     counters: dict[str, int] = {}
@@ -46,7 +41,9 @@ class IOStatistics(msgspec.Struct):
     meanstatistics: dict[str, MeanStatistic] = {}
 
     def compact(self) -> IOStatistics:
-        """A copy without what was never counted or measured: Java writes 336 such keys into each record."""
+        """Returns a copy without names that were never counted or measured: Java writes 336 such keys into each
+        record.
+        """
         return IOStatistics(
             counters={name: value for name, value in self.counters.items() if value},
             gauges={name: value for name, value in self.gauges.items() if value},
@@ -56,7 +53,7 @@ class IOStatistics(msgspec.Struct):
         )
 
     def only(self, name: str) -> IOStatistics:
-        """What one statistic counted and measured."""
+        """Selects one statistic."""
         return IOStatistics(
             counters=_only(name, self.counters),
             gauges=_only(name, self.gauges),
@@ -71,14 +68,14 @@ def _only(name: str, values: dict[str, T]) -> dict[str, T]:
 
 
 LazyStatistics: TypeAlias = IOStatistics | msgspec.Raw | None
-"""Statistics of a record: as given to one that is written, not yet decoded in one that was read."""
+"""Statistics of a record: decoded when written, not yet decoded when read."""
 
 
 def statistics_of(value: LazyStatistics, *, source: str) -> IOStatistics:
-    """The statistics of a record; empty when it has none, or null.
+    """Decodes the statistics of a record; empty if it has none, or null.
 
     Raises:
-        RecordError: They are not what Hadoop writes. Nothing of a commit rests on them.
+        RecordError: They are not in Hadoop's form. A commit does not depend on them.
     """
     if isinstance(value, IOStatistics):
         return value
@@ -88,11 +85,10 @@ def statistics_of(value: LazyStatistics, *, source: str) -> IOStatistics:
 
 
 def merge(into: IOStatistics, other: IOStatistics) -> None:
-    """Adds the statistics of `other` to those of `into`, which is changed.
+    """Adds the statistics of `other` to `into`.
 
-    Counters add (a negative one counts as 0), gauges add, minimums and maximums keep the extreme of what was measured,
-    means add samples and sums (one without samples adds
-    nothing). (Java's live store replaces a minimum by the newer one, even when that is larger.)
+    Counters add (a negative one counts as 0), gauges add, minimums and maximums keep the extreme, means add
+    samples and sums. (Java's live store replaces a minimum by the newer one, even if that is larger.)
     """
     for name, value in other.counters.items():
         into.counters[name] = max(into.counters.get(name, 0), 0) + max(value, 0)

@@ -1,6 +1,6 @@
-"""SuccessData: the content of `_SUCCESS` and of summary reports, ours and those of Hadoop's committers.
+"""Content of `_SUCCESS` and of summary reports, ours and those of Hadoop's committers.
 
-Only the name is required, as in Java. A 0-byte `_SUCCESS` is a classic committer's, which says nothing.
+Only the name is required, as in Java. A 0-byte `_SUCCESS` comes from a classic committer.
 """
 
 # ruff: noqa: N815 - field names are Hadoop's
@@ -17,31 +17,31 @@ from committer.records.statistics import IOStatistics, LazyStatistics, statistic
 SUCCESS_NAME: Final = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
 
 FILENAMES_LIMIT: Final = 100
-"""How many file names Hadoop writes at most."""
+"""Hadoop's maximum number of file names."""
 
 _WHAT: Final = "success record"
 
 
 class SuccessData(msgspec.Struct, kw_only=True):
-    """How a job ended. Field names and their order are Hadoop's.
+    """Outcome of a job. Field names and their order are Hadoop's.
 
     Attributes:
         name: Always `SUCCESS_NAME`.
         timestamp: Milliseconds since the epoch.
-        success: Whether the job committed.
+        success: True if the job committed.
         date: The timestamp for people; its form differs between writers, so it is never parsed.
-        hostname: Where the driver ran.
-        committer: Which committer: a class name, or S3A's short name.
+        hostname: The driver's machine.
+        committer: A class name, or S3A's short name.
         description: Free text.
         jobId: The job's id.
-        jobIdSource: Where the id came from.
-        metrics: Numbers of the filesystem; empty but for S3A.
+        jobIdSource: Origin of the id.
+        metrics: S3A's numbers of the file system.
         diagnostics: Texts by key, such as ``stage``, ``exception``.
-        filenames: URIs of files committed, not all of them. S3A writes bare absolute paths.
-        iostatistics: As given, or not yet decoded; read it through `statistics`.
+        filenames: URIs of some committed files. S3A writes bare absolute paths.
+        iostatistics: Read it through `statistics`.
         state: S3A only.
         stage: S3A only.
-        lengths: Lengths in bytes, parallel to `filenames`. Ours: Java leaves out what it does not know.
+        lengths: Lengths in bytes, parallel to `filenames`. This engine's own field; Java ignores it.
     """
 
     name: str = SUCCESS_NAME
@@ -62,10 +62,10 @@ class SuccessData(msgspec.Struct, kw_only=True):
     lengths: list[int] | None = None
 
     def statistics(self, *, source: str = "") -> IOStatistics:
-        """The decoded statistics; empty when there are none.
+        """Decodes the statistics; empty if there are none.
 
         Raises:
-            RecordError: They are not what Hadoop writes.
+            RecordError: They are not in Hadoop's form.
         """
         return statistics_of(self.iostatistics, source=source)
 
@@ -90,19 +90,15 @@ class _StoredSuccess(msgspec.Struct, kw_only=True):
 
 
 def encode_success(success: SuccessData) -> bytes:
-    """A success record in Hadoop's JSON."""
+    """Encodes a success record as Hadoop's JSON."""
     return encode(success)
 
 
 def decode_success(data: bytes, *, source: str) -> SuccessData:
-    """Loads and checks a success record; a member that is null counts as absent.
-
-    Args:
-        data: The whole file.
-        source: Its path, for the error.
+    """Decodes and checks a success record; null counts as absent.
 
     Raises:
-        RecordError: It is empty, not a success record, or its lengths do not fit its file names.
+        RecordError: The data is empty, not a success record, or its lengths do not fit its file names.
     """
     stored = decode(data, _StoredSuccess, source=source, what=_WHAT)
     if stored.name != SUCCESS_NAME:
@@ -134,5 +130,5 @@ def decode_success(data: bytes, *, source: str) -> SuccessData:
 
 
 def hadoop_date(moment: datetime) -> str:
-    """A moment as the manifest committer writes it, in UTC: ``2026-11-21T02:11:03.058903Z[UTC]``."""
+    """Formats a moment as the manifest committer does, in UTC: ``2026-11-21T02:11:03.058903Z[UTC]``."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z[UTC]")

@@ -1,4 +1,4 @@
-"""TaskCommit: the message by which a driver learns that a task attempt committed."""
+"""Message by which a driver learns that a task attempt committed."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ MESSAGE_LIMIT = 8 * 1024
 
 
 def digest_of(data: bytes) -> str:
-    """SHA-256 of a record's bytes, in hex."""
+    """Returns the SHA-256 of a record, in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 class TaskCommit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one committed task attempt tells its driver. At most 8 KiB encoded, picklable.
+    """Message of one committed task attempt to its driver. At most 8 KiB encoded, picklable.
 
     Attributes:
         job_id: The job.
         task: The task's number.
         attempt: The attempt's number.
-        nonce: What tells two runs of one attempt apart.
+        nonce: Distinguishes two runs of one attempt.
         record: URI of the attempt's record.
         digest: SHA-256 of the record, in hex.
         length: Length of the record in bytes.
-        files: Files committed.
-        size: Bytes committed.
-        inline: The record itself when it is at most 6 KiB.
+        files: Number of files.
+        size: Their bytes.
+        inline: The record itself if it is at most 6 KiB.
     """
 
     job_id: str
@@ -47,7 +47,7 @@ class TaskCommit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     inline: str | None = None
 
     def encode(self) -> bytes:
-        """The message as JSON, at most 8 KiB."""
+        """Encodes the message as JSON, at most 8 KiB."""
         data = msgspec.json.encode(self)
         if len(data) > MESSAGE_LIMIT and self.inline is not None:
             return msgspec.json.encode(msgspec.structs.replace(self, inline=None))
@@ -55,10 +55,10 @@ class TaskCommit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview | str) -> TaskCommit:
-        """Reads what `encode` wrote.
+        """Decodes a message from `encode`.
 
         Raises:
-            RecordError: It is not a task commit message, or its inline record is not the one its digest names.
+            RecordError: The data is no task commit message, or the inline record does not match its digest.
         """
         try:
             message = msgspec.json.decode(encoded(data), type=cls)
@@ -84,15 +84,15 @@ class TaskCommit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def inline_record(record: bytes) -> str | None:
-    """The record as the message carries it: None when it is over 6 KiB."""
+    """Returns the record for the message; None if it is over 6 KiB."""
     return record.decode() if len(record) <= INLINE_LIMIT else None
 
 
 def messages_in(task_commits: Iterable[TaskCommit] | None) -> list[TaskCommit] | None:
-    """The messages that a caller gave for a commit, drawn once; None where it gave none.
+    """Lists the messages that a caller gave for a commit; None if it gave none.
 
     Raises:
-        ConfigurationError: Something else was given in place of a list of them.
+        ConfigurationError: The argument is not a collection of messages.
     """
     if isinstance(task_commits, TaskCommit):
         raise ConfigurationError(
