@@ -48,7 +48,6 @@ def lacking(app: App, error: MissingArgumentError, arguments: Sequence[str]) -> 
 
 
 def _is_given(flag: str, arguments: Sequence[str]) -> bool:
-    """Reports whether an argument is given by name with a value."""
     return flag in arguments[:-1] or any(word.startswith(f"{flag}=") for word in arguments)
 
 
@@ -467,5 +466,4 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _wants_json(arguments: list[str]) -> bool:
-    """Reports whether JSON is requested, even if the command line is invalid."""
     return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)

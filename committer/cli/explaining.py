@@ -121,7 +121,6 @@ def _not_here(can: Capabilities, chosen: str) -> list[str]:
 
 
 def _lacks(can: Capabilities) -> list[str]:
-    """Lists missing capabilities of the store that change how a job ends."""
     said = (
         (
             can.atomic_directory_rename or not can.atomic_file_rename,

@@ -176,7 +176,6 @@ def _success(record: SuccessData, limit: int) -> list[Part]:
 
 
 def _statistics(found: IOStatistics) -> list[Part]:
-    """Lists statistics by name, as Hadoop's ``ManifestPrinter`` does at the end of a report."""
     found = found.compact()
     measured = {name.removesuffix(names.MEAN) for name in found.meanstatistics}
     rows = []

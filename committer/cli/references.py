@@ -108,7 +108,6 @@ def _converted(field: str, value: str) -> object:
 
 
 def _rule(field: str, text: str) -> str:
-    """Returns the config's own error for an invalid text."""
     values: dict[str, Any] = {field: text}
     try:
         CommitterConfig(**values)

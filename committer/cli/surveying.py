@@ -43,9 +43,6 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         directory: Its name. Several may exist for one id: a job's, and those of incomplete setups and removals.
         state: From `list_jobs`; ``unknown`` for other owners.
-        delivery: How task commits reach the job's driver.
-        updated: When its newest record was written.
-        files: Number of files that its decision publishes.
         kept: True if its outcome is kept for a stream: do not remove such a job.
         task_records: Number of task records, of a Hadoop job or of one that no driver began to commit.
         attention: The problem; empty for a job that may just be running.
@@ -54,7 +51,6 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         if_dead: Commands of which one settles an open job once its driver is known to be dead, or removes
             leftovers beside a job once that job is over. ``N`` stands for the number of tasks, which only the
             job's author knows.
-        driver: The process that set the job up.
         driver_state: Whether that process runs, as far as this machine knows.
     """
 
@@ -118,7 +114,6 @@ async def _look(store: Store, layout: JobLayout) -> Look:
 
 
 def _row_of_half(uri: str, info: JobInfo, *, beside: bool) -> JobRow:
-    """Makes the row of a directory that an incomplete setup or removal left."""
     advice = advice_on_half(uri, info, beside=beside)
     return JobRow(
         job_id=info.job_id,

@@ -48,7 +48,6 @@ class Target:
     """The job that a command is about.
 
     Attributes:
-        uri: The destination as typed.
         job_attempt: The job attempt of a Hadoop job; None for the highest.
     """
 

@@ -36,7 +36,6 @@ def reach_by(storage: Iterable[str], choices: Iterable[str] = (), *, typed: str 
 
     Args:
         storage: ``KEY=VALUE`` texts, checked: no secret is among them.
-        choices: ``KEY=VALUE`` texts of ``-o``.
         typed: The place as the user typed it.
     """
     _reach.set((*(("--storage", text) for text in storage), *(("-o", text) for text in choices)))

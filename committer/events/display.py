@@ -77,8 +77,6 @@ class View:
     """Numbers of one stage, or of the committed tasks.
 
     Attributes:
-        words: The stage's work, or what is counted.
-        bytes_done: Bytes of the done items.
         rate: Items per second, over the last 15 seconds; None before anything was done.
     """
 

@@ -1,9 +1,9 @@
 """This engine's own records of one job: setup, opened, intent, decision, outcome and entry.
 
-They are JSON with ``type`` and ``version``, written once and read by every driver of the job. In terms of
-MapReduce's markers, a commit decision is ``COMMIT_STARTED``, made by exactly one driver; outcome ``committed`` is
-``COMMIT_SUCCESS``, ``rolled-back`` is ``COMMIT_FAIL``. Only a driver that made or read the decision writes an
-outcome.
+They are JSON with ``type`` and ``version``, written once and read by every driver of the job; `driver` is a random
+name of the driver that wrote the record. In terms of MapReduce's markers, a commit decision is ``COMMIT_STARTED``,
+made by exactly one driver; outcome ``committed`` is ``COMMIT_SUCCESS``, ``rolled-back`` is ``COMMIT_FAIL``. Only a
+driver that made or read the decision writes an outcome.
 """
 
 from __future__ import annotations
@@ -29,11 +29,7 @@ class Winner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     Attributes:
         record: Its path, relative to the job's directory.
         digest: SHA-256 of its bytes, in hex.
-        length: Its length in bytes.
-        files: Its number of file entries.
         size: Bytes of data that the entries name.
-        task: The task's id in the record.
-        task_attempt: The task attempt's id in the record.
         offset: Its position in a side file with copies of several records.
     """
 
@@ -62,8 +58,6 @@ class PlanFile(msgspec.Struct, frozen=True):
 
     Attributes:
         name: In the job's directory.
-        digest: SHA-256 of its bytes, in hex.
-        lines: Its number of facts.
         kind: The kind of all facts, if files of this kind may be read in sequence: ``superseded``, or ``identity``
             or ``target`` in the order of the files in the winners' records. Empty for mixed kinds or another
             order.
@@ -80,7 +74,6 @@ class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
 
     Attributes:
         owner: Random name of the driver that set it up.
-        process: That driver's process.
     """
 
     version: int = VERSION
@@ -97,7 +90,6 @@ class JobOpened(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
         state: ``open``: written by the driver that set the job up, once no other job of its id was live.
             ``closed``: written by another setup of the same id or a cleanup that found the job not opened; it then
             never opens.
-        driver: Random name of the driver that created the record.
     """
 
     version: int = VERSION
@@ -112,7 +104,6 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     Attributes:
         winners: Records and digests that messages named; None if every listed record wins.
         tasks: Required number of committed tasks; None if unknown.
-        process: The driver's process.
     """
 
     version: int = VERSION
@@ -132,8 +123,6 @@ class Fact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
             file in place of a directory), ``superseded`` (an old file to remove), ``directory`` (was absent).
         path: Relative to the destination; for ``identity`` relative to the job attempt's directory.
         identity: The file's identity; None if the store has none, or for a directory.
-        size: The file's length.
-        is_directory: True if a directory existed there.
         aside: Number of its place in the superseded directory; -1 if it is never moved there.
     """
 
@@ -149,18 +138,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     """The job's decision, made once.
 
     Attributes:
-        decision: ``commit`` or ``abort``.
-        driver: Random name of the driver that decided.
         config: The options for every driver that finishes the job.
         winners: The records to publish, in this order.
-        files: File entries of all winners.
-        size: Bytes of all winners.
         directories: Number of absent directories to create.
         facts: Facts that the records do not hold, if few.
         plan: Side files with such facts, if many.
         success_identity: Identity of the `_SUCCESS` at the destination; None if there was none.
-        success_present: True if a `_SUCCESS` existed.
-        replacing: True if old files are removed.
         was_empty: True if the destination held nothing visible.
         hadoop: True if Hadoop set the job up, so that there is no setup record.
         statistics: Sum of the winners' statistics, for the report of the driver that finishes the job.
@@ -201,12 +184,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     """Outcome of a decided commit; never rewritten. A job that keeps its outcome has a copy under the name `kept`.
 
     Attributes:
-        outcome: ``committed`` or ``rolled-back``.
-        driver: Random name of the driver that ended it.
         tasks: Number of published tasks; None if not recorded.
-        files: Number of published files.
-        size: Bytes published.
-        reason: Why it was rolled back.
     """
 
     version: int = VERSION
@@ -225,7 +203,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="co
 
     Attributes:
         setup: `JobSpec.setup`; empty for a job that Hadoop set up.
-        driver: Random name of the driver.
         writes: Directories that the job writes files into, relative to the destination or absolute.
         replaces: Subtrees that it replaces.
     """

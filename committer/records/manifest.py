@@ -155,7 +155,6 @@ class FileEntry(msgspec.Struct, gc=False, omit_defaults=True):
     Attributes:
         s: URI of the file in the task attempt directory.
         d: URI of its destination.
-        z: Its length in bytes.
         e: Its identity or etag; None or empty if the store has none.
         u: The file's upload, if it is not a file yet; then `s` does not exist and only names the owner. Not Hadoop's.
         v: The version for the store's preconditions at the time of writing (`FileStatus.version`), if any. Not
@@ -175,7 +174,6 @@ class DirectoryEntry(msgspec.Struct, gc=False, omit_defaults=True):
     """One directory to create at the destination.
 
     Attributes:
-        d: URI of the directory.
         t: State at task commit: 0 unknown, 1 absent, 2 a file, 3 a directory, 4 created by the job.
         l: Its depth below the destination; 1 for a child.
     """
@@ -190,16 +188,9 @@ class TaskManifest(msgspec.Struct, kw_only=True):
 
     Attributes:
         extraData: Free text by key; this engine's tasks add the name of their job's setup.
-        type: Always `MANIFEST_TYPE`.
-        version: Always 1.
         jobId: The job's id, without a job attempt.
-        jobAttemptNumber: The job attempt, from 0.
-        taskID: The task.
-        taskAttemptID: The task attempt.
         taskAttemptDir: URI of the task attempt directory. Never used: it is as untrusted as the rest.
-        files: Files to publish.
         directories: Directories that must exist at the destination; parents come before children.
-        iostatistics: Read it through `statistics`.
     """
 
     extraData: dict[str, str] = {}

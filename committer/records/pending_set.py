@@ -47,7 +47,6 @@ class PartEtag(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         etag: Java writes it with the quotes of the HTTP header since version 2 of the SDK.
         checksumAlgorithm: ``CRC32``, ``CRC32C``, ``SHA1``, ``SHA256``; or None.
-        checksum: In the store's form.
     """
 
     etag: _Text
@@ -59,23 +58,13 @@ class PendingCommit(msgspec.Struct, kw_only=True, frozen=True):
     """An uncompleted upload: Hadoop's ``SinglePendingCommit``.
 
     Attributes:
-        version: 2.
         filename: The path that the record was read from. Never used.
         uri: The magic committer's path below the task attempt directory, or the staging committers' destination.
             Never used.
-        uploadId: The store's id of the upload.
-        bucket: Its bucket.
         destinationKey: Its key, without a leading slash.
         created: When it was saved, in milliseconds since the epoch.
-        saved: The same.
-        date: The same for people.
         jobId: Empty until the task commits.
         taskId: The task *attempt*; empty until the task commits.
-        text: A note.
-        etags: The parts, from number 1.
-        extraData: Free text by key.
-        length: Bytes of the whole file.
-        iostatistics: Read it through `statistics`.
     """
 
     version: int = PENDING_VERSION
@@ -108,11 +97,8 @@ class PendingSet(msgspec.Struct, kw_only=True, frozen=True):
     """All uploads of a committed task: Hadoop's ``PendingSet``.
 
     Attributes:
-        version: 3.
         jobId: Empty in the oldest records.
-        commits: The uploads.
         extraData: Free text by key. Hadoop sets some, and writes none.
-        iostatistics: Read it through `statistics`.
     """
 
     version: int = PENDING_SET_VERSION

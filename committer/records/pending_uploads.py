@@ -25,7 +25,6 @@ class UploadEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         id: The store's id; for blocks the prefix of their ids.
         etags: Etags of the parts, from number 1; for blocks their ids, none for an empty file.
         checksums: Checksums of the parts, if any: S3 requires them again at completion.
-        algorithm: The checksums' algorithm.
     """
 
     id: _Text
@@ -39,7 +38,6 @@ class ListedUpload(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         name: The file's destination: relative, or an absolute path below a root of the job.
-        id: The store's id.
     """
 
     name: _Text

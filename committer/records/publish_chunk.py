@@ -54,8 +54,6 @@ class PublishChunk(msgspec.Struct, frozen=True, kw_only=True):
         number: The chunk's number in the job commit, from 0.
         spec: The job, with the options that it was decided with.
         driver: The driver that decided. A worker that finds another decision, or an outcome, does nothing.
-        files: Number of files.
-        size: Their bytes.
         entries: The files, encoded.
         digest: SHA-256 of `entries`, in hex; the account repeats it.
         forward_only: True if the job as a whole cannot be rolled back.
@@ -100,17 +98,11 @@ class PublishAccount(msgspec.Struct, frozen=True, kw_only=True):
     """Account of a chunk's publication. Picklable, a few kilobytes.
 
     Attributes:
-        number: Of the chunk.
-        driver: Of the chunk.
-        digest: Of the chunk.
         files: Files in place: all of the chunk's, or 0 if there is a problem.
-        size: Their bytes.
         recovered: Those of them that were in place although no response confirmed it.
         problem: Empty on success. ``over``: the decision is gone or the job ended, so nothing was begun;
             ``refused``: something exists at a file's destination; ``unknown``: the outcome for a file is unknown;
             ``failed``: a store call failed. The driver then checks each file of the chunk itself.
-        message: The problem in words.
-        statistics: The worker's counts and timings.
     """
 
     number: int

@@ -26,21 +26,12 @@ class SuccessData(msgspec.Struct, kw_only=True):
     """Outcome of a job. Field names and their order are Hadoop's.
 
     Attributes:
-        name: Always `SUCCESS_NAME`.
         timestamp: Milliseconds since the epoch.
         success: True if the job committed.
         date: The timestamp for people; its form differs between writers, so it is never parsed.
-        hostname: The driver's machine.
         committer: A class name, or S3A's short name.
-        description: Free text.
-        jobId: The job's id.
-        jobIdSource: Origin of the id.
         metrics: S3A's numbers of the file system.
-        diagnostics: Texts by key, such as ``stage``, ``exception``.
         filenames: URIs of some committed files. S3A writes bare absolute paths.
-        iostatistics: Read it through `statistics`.
-        state: S3A only.
-        stage: S3A only.
         lengths: Lengths in bytes, parallel to `filenames`. This engine's own field; Java ignores it.
     """
 

@@ -97,7 +97,6 @@ def _is_column(value: object) -> bool:
 
 
 def _column_text(value: object) -> str | None:
-    """Returns a column's name from a text or a Column; None if unknown."""
     if isinstance(value, str):
         return value
     match = _COLUMN.fullmatch(repr(value)) if _is_column(value) else None

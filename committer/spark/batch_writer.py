@@ -231,7 +231,6 @@ class CommitterWriter(DataSourceArrowWriter):
             return TaskCommitMessage(self._written(iterator))
 
     def _written(self, iterator: Iterator[RecordBatch]) -> bytes:
-        """Returns the message of a committed task attempt."""
         task, attempt = current_task("write")
         names = FileNames(self.spec.job_id, task, self.options.file_format.suffix)
         storage = self.options.storage_options()

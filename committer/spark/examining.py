@@ -292,7 +292,6 @@ def _of_place(session: SparkSession, destination: StorePath) -> Iterator[Finding
 
 
 def _absent(client: Any, path: Any) -> list[Any]:
-    """Returns the missing directories of a path, the lowest first."""
     found: list[Any] = []
     while path is not None and not client.exists(path):
         found.append(path)
@@ -318,7 +317,6 @@ def _of_python(destination: StorePath, asked: SetupRequest) -> Finding:
 
 
 def _said(error: Exception) -> tuple[str, str]:
-    """Returns message and next step of a Java error."""
     thrown = getattr(error, "java_exception", None)
     return _parted(str(error) if thrown is None else str(thrown.getMessage() or thrown.toString()))
 

@@ -51,7 +51,6 @@ class Seen(msgspec.Struct, frozen=True):
     """Report of an executor's Python worker.
 
     Attributes:
-        python: Its interpreter.
         release: The version of this package there; empty if missing.
         error: A missing package or the store's refusal; empty if the worker reached the destination.
     """
@@ -91,7 +90,6 @@ def _of_writes(session: SparkSession, destination: StorePath, offered: Callable[
 
 
 def _which(context: Any) -> str:
-    """Names the executors that ran a task."""
     java = context._jsc.sc()
     java.listenerBus().waitUntilEmpty()
     listed = java.statusStore().executorList(True)

@@ -223,7 +223,6 @@ class _BatchSink:
 
 
 def _query_of(df: DataFrame) -> str:
-    """Returns the id of the query whose batch this thread runs."""
     query = None if is_connect(df) else df.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     if not query:
         raise ConfigurationError(

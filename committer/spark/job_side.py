@@ -79,14 +79,8 @@ def answered(
     """Runs one operation for Java and returns JSON; an error is an answer too. Blocks.
 
     Args:
-        operation: ``setup``, ``commit`` or ``abort``.
-        request: The JSON request.
         config: Options that win over the session's.
-        progress: As for `committer.open_job`.
-        storage: Storage options of `configure`.
-        committed: Called with the report of a commit.
         decided: All options, with those of the save mode, if `committer.spark.write` set them.
-        failed: Called with the error of a setup or a commit.
         pool_of: Creates a pool of executors, if this process can start Spark jobs.
     """
 

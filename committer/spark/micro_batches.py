@@ -59,8 +59,6 @@ def batch_job_id(query: str, batch: int, sink: str = "") -> str:
     query may spell its destination differently.
 
     Args:
-        query: The query's id from the checkpoint.
-        batch: The batch's number.
         sink: Distinguishes several writes of one query into one destination.
     """
     return str(uuid.uuid5(_JOB_IDS, msgspec.json.encode([query, batch, sink]).decode()))

@@ -119,9 +119,6 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a write. Holds references to secrets, never secrets, so it may be pickled into a Spark plan.
 
     Attributes:
-        partition_by: Partition columns, outermost first.
-        max_records_per_file: 0 for no limit.
-        case_sensitive: True if column names may differ in case only.
         existing: What happens to existing data; None leaves it to Spark's mode.
         overwrite_mode: What an overwrite with partitions replaces; None if not given.
         keep_report: Leave the `JobReport` in ``_temporary``; `committer.spark.write` fetches and deletes it.

@@ -69,7 +69,6 @@ def split_by_partition(
 
 
 def _directory_codes(keys: pa.Table, names: Sequence[str], spark_types: Sequence[str]) -> tuple[pa.Array, list[str]]:
-    """Returns the number of each row's directory, and the directories by number."""
     columns = [_column_codes(*column) for column in zip(names, keys.columns, spark_types, strict=True)]
     codes, directories = columns[0]
     for more, texts in columns[1:]:

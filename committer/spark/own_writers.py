@@ -116,7 +116,6 @@ def _write(
 
 
 def _named(batches: Iterator[RecordBatch], schema: str) -> Iterator[RecordBatch]:
-    """Renames the batches' columns to the user's names."""
     names = StructType.fromJson(msgspec.json.decode(schema)).fieldNames()
     return (batch.rename_columns(names) for batch in batches)
 

@@ -123,7 +123,6 @@ class SetupRequest(msgspec.Struct, frozen=True):
 
     Attributes:
         destination: As Hadoop prints it: without escapes.
-        dynamic: True if written partitions are replaced.
         superseded: Paths that Spark would delete now: the destination, or directories below it.
         options: Keys of Hadoop and of this library, from the session or the write.
         release: The digest of the jar's sources.

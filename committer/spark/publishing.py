@@ -119,7 +119,6 @@ class StorageSent:
 
 
 def _may_be_sent(table: OptionTable | None, key: str, value: object) -> bool:
-    """Reports whether an option is a reference, or no secret."""
     if isinstance(value, bool | int | float):
         return True
     # A URL may hold a password or a signature.

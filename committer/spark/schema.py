@@ -24,10 +24,8 @@ class FilePlan(msgspec.Struct, frozen=True):
 
     Attributes:
         schema: The files' schema as Spark's JSON, without partition columns.
-        columns: Positions of the files' columns among Spark's columns.
         partitions: Partition columns, outermost first: the name as the user spelled it, which Spark also puts into
             directory names, and the position among Spark's columns.
-        partition_types: Spark's type names of the partition columns.
     """
 
     schema: str

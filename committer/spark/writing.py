@@ -336,7 +336,6 @@ def _by_spark(
     job_id: str | None,
     named: str,
 ) -> SparksWrite | None:
-    """Returns the call for Spark's own writer; None, with the reason logged, if Python writes."""
     path = parse_options({"path": given["path"]}).path
     ours = {key: value for key, value in settings.items() if not is_sparks(key) and key != "format"}
     reason = absent(df)

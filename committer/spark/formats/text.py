@@ -261,7 +261,6 @@ class JsonFormat(TextFormat):
         return joined_with("", pc.binary_replace_slice(joined_with("", *members), 0, 1, "{"), "}")
 
     def _values(self, values: pa.Array, kind: DataType) -> pa.Array:
-        """Returns each value as JSON; null stays null."""
         import pyarrow as pa
         from pyspark.sql.types import ArrayType, MapType, StructType
 
@@ -355,7 +354,6 @@ class CsvFormat(TextFormat):
     Attributes:
         quote: Around fields that need it.
         escape: Before a quote within quotes, and before itself if it is not the quote.
-        quote_all: True to quote every field that is not null.
         trim_leading: True to trim white space before values, Spark's default.
     """
 
