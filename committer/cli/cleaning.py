@@ -19,11 +19,8 @@ from committer.stages.state.job_directory import JobState
 
 
 async def plan_clean(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
-    """Plans ``cleanup``; an empty `target.job_id` means every job that is old enough.
-
-    Raises:
-        JobDecidedError, OutcomeKeptError: The named job is kept.
-        JobNotFoundError: Nothing of the named job exists, not even an entry.
+    """Plans ``cleanup``; an empty `target.job_id` means every job that is old enough. Refuses a named job that is
+    kept.
     """
     session, job_id = target.session, target.job_id or None
     try:

@@ -151,7 +151,7 @@ class Doctor:
     async def _rename_directory(self) -> tuple[Verdict, str]:
         can = self._store.capabilities
         if not can.atomic_directory_rename:
-            # Without renames, aborting or deleting keeps other drivers out of a rolled back job.
+            # Where nothing is renamed, a rollback ends uploads, which keeps other drivers out.
             more = ": no promotion of directories, rolling back needs --force" if can.atomic_file_rename else ""
             return "skipped", f"the store cannot{more}"
         source, target = self._room / "directory", self._room / "directory-renamed"
@@ -245,9 +245,7 @@ def shown(checks: list[Finding]) -> list[Part]:
 async def doctor(session: Session, uri: str) -> Answer:
     """Checks a destination; exit code 1 if something fails that a commit relies on.
 
-    Raises:
-        ConfigurationError: A storage option is invalid, or a package that the store needs is missing.
-        DestinationNotFoundError: There is no such bucket or container. A missing directory is created and removed.
+    A missing directory is created and removed; a missing bucket or container raises DestinationNotFoundError.
     """
     destination = StorePath.of(uri)
     store = await open_store(destination, session.storage, session.config)

@@ -56,12 +56,7 @@ async def _joined(target: Target) -> AsyncIterator[Job]:
 
 
 async def plan(target: Target, messages: list[TaskCommit] | None, tasks: int | None, *, from_attempts: bool) -> Answer:
-    """Answers ``committer plan``; exit code 1 if the commit would be refused.
-
-    Raises:
-        ConfigurationError: The job is by message, and the winning attempts are not given.
-        TaskMissingError: The job has another number of tasks.
-    """
+    """Answers ``committer plan``; exit code 1 if the commit would be refused."""
     look = await target.look()
     if look.is_settled:
         data: dict[str, object] = {"job_id": target.job_id, "state": look.words, "plan": None}
@@ -254,12 +249,7 @@ async def run_settle(target: Target, *, older_than: timedelta | None, force: boo
 
 
 async def plan_abort(target: Target) -> Answer:
-    """Plans ``abort``.
-
-    Raises:
-        JobNotFoundError: Nothing of the job exists, not even an entry.
-        JobDecidedError: The job is decided to commit.
-    """
+    """Plans ``abort``; raises JobNotFoundError if not even an entry exists, JobDecidedError if decided to commit."""
     look = await target.look()
     if look.absent is not None and not await left_entries(target):
         await refuse_classic(target.session, target.uri, target.job_id)

@@ -36,10 +36,9 @@ MOST_TOLD: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of a command, as `data` for ``--output json`` and as `parts` for people.
+    """Answer of a command, as `data` for JSON and as `parts` and `notes` (on standard error) for people.
 
     Attributes:
-        notes: Remarks for standard error.
         final: Of a plan: True if there is nothing to do, so that no question is asked.
         changed: True if the command did what was confirmed.
     """

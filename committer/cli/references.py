@@ -25,13 +25,7 @@ _KEYS = {option.key: option for option in OPTIONS}
 
 
 class Choices(NamedTuple):
-    """Parsed ``-o`` options.
-
-    Attributes:
-        config: The config; `CommitterConfig.explain` knows the key of each value.
-        given: Fields that an option set, in their order.
-        notes: One sentence per option that has no effect, or was adjusted.
-    """
+    """Parsed ``-o`` options: the config, fields that an option set, and notes on options without effect."""
 
     config: CommitterConfig
     given: tuple[str, ...]

@@ -46,12 +46,7 @@ class Common:
 
 
 class Session:
-    """One run of a command.
-
-    Args:
-        common: The options it was given.
-        uri: The place whose storage options those are.
-    """
+    """One run of a command; `uri` is the place whose storage options `common` holds."""
 
     def __init__(self, common: Common | None = None, uri: str = "") -> None:
         common = common or Common()

@@ -45,11 +45,7 @@ _LOOKING = ("look_at_job", "find_job")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The job that a command is about.
-
-    Attributes:
-        job_attempt: The job attempt of a Hadoop job; None for the highest.
-    """
+    """The job that a command is about; `job_attempt` is that of a Hadoop job, None for the highest."""
 
     session: Session
     uri: str
@@ -74,10 +70,8 @@ class Target:
         )
 
     async def look(self) -> Look:
-        """Reads the job's state.
-
-        Raises:
-            StoreLinkError: A link replaces one of its directories or records: no command continues.
+        """Reads the job's state; raises StoreLinkError for a link among its directories or records: no command
+        continues.
         """
         store = await open_store(StorePath.of(self.uri), self.session.storage, self.session.config)
         try:

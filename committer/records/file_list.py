@@ -48,20 +48,13 @@ _LINE: Final = msgspec.json.Encoder()
 
 
 def encode_part(files: list[CommittedFile], form: FileListFormat) -> bytes:
-    """Encodes one part of a list.
-
-    Raises:
-        ConfigurationError: The form is Parquet, and pyarrow is missing.
-    """
+    """Encodes one part of a list; raises ConfigurationError for Parquet without pyarrow."""
     return _LINE.encode_lines(files) if form == "jsonl" else _encode_parquet(files)
 
 
 def decode_part(data: bytes, form: FileListFormat, source: str) -> list[CommittedFile]:
-    """Decodes one part of a list.
-
-    Raises:
-        RecordError: The data is no part of a list.
-        ConfigurationError: The form is Parquet, and pyarrow is missing.
+    """Decodes one part of a list; raises RecordError for other data, ConfigurationError for Parquet
+    without pyarrow.
     """
     return _decode_parquet(data, source) if form == "parquet" else _decode_lines(_LINES, data, source)
 
@@ -83,11 +76,7 @@ def _undecodable(error: Exception, source: str) -> RecordError:
 
 
 def check_format(form: FileListFormat) -> None:
-    """Checks before the commit that a list can be written.
-
-    Raises:
-        ConfigurationError: The form is Parquet, and pyarrow is missing.
-    """
+    """Checks before the commit that a list can be written; raises ConfigurationError for Parquet without pyarrow."""
     if form == "parquet":
         _arrow()
 

@@ -43,15 +43,9 @@ def encode(record: msgspec.Struct) -> bytes:
 
 
 def decode(data: bytes, kind: type[T], *, source: str, what: str, field: str = "") -> T:
-    """Decodes a record.
+    """Decodes a record; raises RecordError if the data is empty, not JSON, or does not fit `kind`.
 
-    Args:
-        source: Origin of the bytes, for the error.
-        what: Name of the record's kind, for the error.
-        field: The member of a larger record that `data` is, for the error.
-
-    Raises:
-        RecordError: The data is empty, not JSON, or does not fit `kind`.
+    For the error, `source` is the bytes' origin, `what` the kind's name, and `field` the member of a larger record.
     """
     # A view, not a copy: a task record may have hundreds of megabytes.
     content = memoryview(data)[len(codecs.BOM_UTF8) :] if data.startswith(codecs.BOM_UTF8) else data

@@ -29,7 +29,7 @@ class Winner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     Attributes:
         record: Its path, relative to the job's directory.
         digest: SHA-256 of its bytes, in hex.
-        size: Bytes of data that the entries name.
+        size: Bytes of data that its entries name.
         offset: Its position in a side file with copies of several records.
     """
 
@@ -54,13 +54,10 @@ PlanKind: TypeAlias = Literal["", "superseded", "identity", "target"]
 
 
 class PlanFile(msgspec.Struct, frozen=True):
-    """A side file of the decision: `lines` facts, one JSON object per line.
+    """A side file of the decision in the job's directory: `lines` facts, one JSON object per line.
 
-    Attributes:
-        name: In the job's directory.
-        kind: The kind of all facts, if files of this kind may be read in sequence: ``superseded``, or ``identity``
-            or ``target`` in the order of the files in the winners' records. Empty for mixed kinds or another
-            order.
+    `kind` is the kind of all facts, if files of this kind may be read in sequence: ``superseded``, or ``identity``
+    or ``target`` in the order of the files in the winners' records. It is empty for mixed kinds or another order.
     """
 
     name: str
@@ -70,11 +67,7 @@ class PlanFile(msgspec.Struct, frozen=True):
 
 
 class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.setup"):
-    """The job as it was set up. While this record exists and `JobOpened` says open, the job is live.
-
-    Attributes:
-        owner: Random name of the driver that set it up.
-    """
+    """The job as it was set up by the driver `owner`. The job is live while this exists and `JobOpened` says open."""
 
     version: int = VERSION
     spec: JobSpec
@@ -232,11 +225,7 @@ when they write no more."""
 
 
 def encode_record(record: Record) -> bytes:
-    """Encodes a record as indented JSON.
-
-    Raises:
-        RecordError: The record exceeds the limit of its kind.
-    """
+    """Encodes a record as indented JSON; raises RecordError if it exceeds the limit of its kind."""
     data = msgspec.json.format(msgspec.json.encode(record), indent=2)
     limit = limit_of(type(record))
     if len(data) > limit:
@@ -254,11 +243,7 @@ def limit_of(kind: type[msgspec.Struct]) -> int:
 
 
 def decode_record(data: bytes, kind: type[R], *, source: str) -> R:
-    """Decodes one record.
-
-    Raises:
-        RecordError: The data is another record, or of a version unknown to this release.
-    """
+    """Decodes one record; raises RecordError for another kind, or a version unknown to this release."""
     try:
         record = msgspec.json.decode(data, type=kind)
     except UNDECODABLE as error:
@@ -284,11 +269,7 @@ def encode_facts(facts: list[Fact]) -> bytes:
 
 
 def decode_facts(data: bytes, *, source: str) -> list[Fact]:
-    """Decodes JSON lines of facts.
-
-    Raises:
-        RecordError: A line is no fact.
-    """
+    """Decodes JSON lines of facts; raises RecordError if a line is none."""
     try:
         return _FACT_LINES.decode_lines(data)
     except UNDECODABLE:

@@ -28,17 +28,12 @@ _AFTER_SLASH: Final = bytes.maketrans(b".\n", b"//")
 
 
 def read_uris(uris: Sequence[str], *, field: str, what: str, source: str) -> list[str]:
-    """Converts URIs to canonical texts: ``str(StorePath.from_uri(uri))``.
+    """Converts URIs to canonical texts, which are equal exactly if the URIs mean one path:
+    ``str(StorePath.from_uri(uri))``.
 
-    The texts of two URIs are equal exactly if the URIs mean one path. About 0.2 microseconds each if nothing is
-    escaped and all have one prefix, about 1 otherwise.
-
-    Args:
-        field: Their place in the record, with ``%d`` for the index.
-
-    Raises:
-        RecordError: A URI is malformed, or has an unescaped ``?`` or ``#``: Java drops the rest, so a file would
-            be published under a wrong name.
+    `field` is their place in the record, with ``%d`` for the index. About 0.2 microseconds each if nothing is
+    escaped and all have one prefix, about 1 otherwise. Raises RecordError for a malformed URI or an unescaped
+    ``?`` or ``#``: Java drops the rest, so a file would be published under a wrong name.
     """
     texts: list[str] = []
     known: dict[str, str] = {}
@@ -206,11 +201,7 @@ class TaskManifest(msgspec.Struct, kw_only=True):
     iostatistics: LazyStatistics = None
 
     def statistics(self, *, source: str = "") -> IOStatistics:
-        """Decodes the statistics; empty if there are none.
-
-        Raises:
-            RecordError: They are not in Hadoop's form.
-        """
+        """Decodes the statistics, empty if absent; raises RecordError if they are not in Hadoop's form."""
         return statistics_of(self.iostatistics, source=source)
 
 
@@ -237,13 +228,10 @@ def encode_task_manifest(manifest: TaskManifest) -> bytes:
 
 
 def decode_task_manifest(data: bytes, *, source: str, names_checked: bool = True) -> TaskManifest:
-    """Decodes and checks a task manifest; its names may lie anywhere (see `relative_entries`).
+    """Decodes a task manifest, whose names may lie anywhere (see `relative_entries`).
 
-    Args:
-        names_checked: False to skip reading URIs and comparing destinations, which `relative_entries` does too.
-
-    Raises:
-        RecordError: The manifest could not be committed; names the file and the member.
+    With `names_checked` False, URIs are not read and destinations not compared, which `relative_entries` does too.
+    Raises RecordError, with file and member, if the manifest could not be committed.
     """
     try:
         stored = decode(data, _StoredManifest, source=source, what=_WHAT)

@@ -85,11 +85,7 @@ class PendingCommit(msgspec.Struct, kw_only=True, frozen=True):
     iostatistics: LazyStatistics = None
 
     def statistics(self, *, source: str = "") -> IOStatistics:
-        """Decodes the statistics; empty if there are none.
-
-        Raises:
-            RecordError: They are not in Hadoop's form.
-        """
+        """Decodes the statistics, empty if absent; raises RecordError if they are not in Hadoop's form."""
         return statistics_of(self.iostatistics, source=source)
 
 
@@ -108,11 +104,7 @@ class PendingSet(msgspec.Struct, kw_only=True, frozen=True):
     iostatistics: LazyStatistics = None
 
     def statistics(self, *, source: str = "") -> IOStatistics:
-        """Decodes the statistics; empty if there are none.
-
-        Raises:
-            RecordError: They are not in Hadoop's form.
-        """
+        """Decodes the statistics, empty if absent; raises RecordError if they are not in Hadoop's form."""
         return statistics_of(self.iostatistics, source=source)
 
 
@@ -165,21 +157,15 @@ def encode_pending_set(record: PendingSet, *, etags: EtagForm = "objects") -> by
 
 
 def decode_pending(data: bytes, *, source: str) -> PendingCommit:
-    """Decodes and checks an upload's record; its names may lie anywhere.
-
-    Raises:
-        RecordError: The upload could not be completed; names the file and the member.
-    """
+    """Decodes an upload's record, whose names may lie anywhere; raises RecordError if it could not be completed."""
     _check_version(data, _PENDING_VERSIONS, _PENDING, source)
     return _pending(decode(data, _StoredPending, source=source, what=_PENDING), "", source)
 
 
 def decode_pending_set(data: bytes, *, source: str) -> PendingSet:
-    """Decodes and checks a task's record; its names may lie anywhere.
+    """Decodes a task's record, whose names may lie anywhere.
 
-    Raises:
-        RecordError: The record could not be committed, or two uploads share a destination; names the file and the
-            member.
+    Raises RecordError if it could not be committed, or two uploads share a destination.
     """
     _check_version(data, _SET_VERSIONS, _SET, source)
     stored = decode(data, _StoredSet, source=source, what=_SET)

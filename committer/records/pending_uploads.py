@@ -59,11 +59,7 @@ def encode_upload_list(record: UploadList) -> bytes:
 
 
 def decode_upload_list(data: bytes, *, source: str) -> UploadList:
-    """Decodes a part of a list; its names are not checked and may lie anywhere.
-
-    Raises:
-        RecordError: The data is no list, or of a version unknown to this release.
-    """
+    """Decodes a part of a list, whose names may lie anywhere; raises RecordError for other data or versions."""
     try:
         record = msgspec.json.decode(data, type=UploadList)
     except UNDECODABLE as error:

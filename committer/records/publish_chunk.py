@@ -74,10 +74,8 @@ class PublishChunk(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
 
     def decoded(self) -> ChunkFiles:
-        """Decodes the files and compares them with the digest and the counts.
-
-        Raises:
-            RecordError: The chunk was damaged in transit, or another release made it.
+        """Decodes the files; raises RecordError if digest or counts differ: damaged in transit, or of
+        another release.
         """
         try:
             if self.version != VERSION:
@@ -145,10 +143,8 @@ class PublishPool(Protocol):
 
 
 def checked_pool(pool: object) -> PublishPool | None:
-    """Checks that `pool` is a pool or None, before the job is decided: later the commit would stop after its decision.
-
-    Raises:
-        ConfigurationError: `pool` is something else.
+    """Checks that `pool` is a pool or None, before the job is decided: later the commit would stop after
+    its decision.
     """
     if pool is None or (callable(getattr(pool, "workers", None)) and callable(getattr(pool, "publish", None))):
         return cast("PublishPool | None", pool)

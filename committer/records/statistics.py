@@ -72,11 +72,7 @@ LazyStatistics: TypeAlias = IOStatistics | msgspec.Raw | None
 
 
 def statistics_of(value: LazyStatistics, *, source: str) -> IOStatistics:
-    """Decodes the statistics of a record; empty if it has none, or null.
-
-    Raises:
-        RecordError: They are not in Hadoop's form. A commit does not depend on them.
-    """
+    """Decodes a record's statistics, empty if absent or null; raises RecordError if they are not in Hadoop's form."""
     if isinstance(value, IOStatistics):
         return value
     if value is None or bytes(value) in (b"", b"null"):

@@ -53,11 +53,7 @@ class SuccessData(msgspec.Struct, kw_only=True):
     lengths: list[int] | None = None
 
     def statistics(self, *, source: str = "") -> IOStatistics:
-        """Decodes the statistics; empty if there are none.
-
-        Raises:
-            RecordError: They are not in Hadoop's form.
-        """
+        """Decodes the statistics, empty if absent; raises RecordError if they are not in Hadoop's form."""
         return statistics_of(self.iostatistics, source=source)
 
 
@@ -86,10 +82,8 @@ def encode_success(success: SuccessData) -> bytes:
 
 
 def decode_success(data: bytes, *, source: str) -> SuccessData:
-    """Decodes and checks a success record; null counts as absent.
-
-    Raises:
-        RecordError: The data is empty, not a success record, or its lengths do not fit its file names.
+    """Decodes a success record; null counts as absent. Raises RecordError if it is none, or lengths do
+    not fit names.
     """
     stored = decode(data, _StoredSuccess, source=source, what=_WHAT)
     if stored.name != SUCCESS_NAME:

@@ -89,11 +89,7 @@ def inline_record(record: bytes) -> str | None:
 
 
 def messages_in(task_commits: Iterable[TaskCommit] | None) -> list[TaskCommit] | None:
-    """Lists the messages that a caller gave for a commit; None if it gave none.
-
-    Raises:
-        ConfigurationError: The argument is not a collection of messages.
-    """
+    """Lists the messages that a caller gave for a commit; None if it gave none."""
     if isinstance(task_commits, TaskCommit):
         raise ConfigurationError(
             "one task commit message was given in place of a list of them",

@@ -17,13 +17,10 @@ from committer.stages.check.foreign_metadata import RootView, first_data, look_a
 
 
 class DestinationState(msgspec.Struct, frozen=True):
-    """State of a write's destination.
+    """State of a write's destination; `directories` means that the store has real directories.
 
-    Attributes:
-        used: True if anything but directories of jobs exists. An empty directory does not count, unlike in Spark's
-            default mode: an aborted job may leave one.
-        committer: The store's default committer.
-        directories: True if the store has real directories.
+    `used` means that anything but directories of jobs exists. An empty directory does not count, unlike in Spark's
+    default mode: an aborted job may leave one.
     """
 
     used: bool
@@ -48,14 +45,8 @@ async def look_at(
 ) -> DestinationState:
     """Inspects the destination of a write, and refuses one that the mode must not write to: see `look_at_root`.
 
-    Args:
-        whole: True if an overwrite replaces the whole destination.
-        committers: Committers that Spark's own writers support, if these write; else None.
-
-    Raises:
-        ConfigurationError: All of a disk or bucket would be replaced.
-        UnsupportedError: The destination holds another writer's log, which the write does not replace, or Spark's
-            own writers cannot write there.
+    `whole` means that an overwrite replaces the whole destination; `committers` are those that Spark's own writers
+    support, None if Python writes.
     """
     if mode == "overwrite" and destination.path in ("", "/"):
         raise ConfigurationError(

@@ -48,12 +48,7 @@ _PYTHON_WRITES: Final = (
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """Report of an executor's Python worker.
-
-    Attributes:
-        release: The version of this package there; empty if missing.
-        error: A missing package or the store's refusal; empty if the worker reached the destination.
-    """
+    """Report of an executor's Python worker; `release` is empty without this package, `error` if all is well."""
 
     host: str
     python: str

@@ -76,7 +76,8 @@ def answered(
     listeners: tuple[Listener, ...] = (),
     pool_of: PoolOf | None = None,
 ) -> str:
-    """Runs one operation for Java and returns JSON; an error is an answer too. Blocks.
+    """Runs one operation (``setup``, ``commit`` or ``abort``) for Java and returns JSON; an error is an answer
+    too. Blocks.
 
     Args:
         config: Options that win over the session's.

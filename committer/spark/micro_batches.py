@@ -53,13 +53,10 @@ Before: TypeAlias = Literal["committed", "open", "nothing"]
 
 
 def batch_job_id(query: str, batch: int, sink: str = "") -> str:
-    """Returns the job id of one micro-batch: a UUID of version 5.
+    """Returns the job id of one micro-batch: a UUID of version 5; `sink` distinguishes writes of one query.
 
-    The destination is not part of the id: jobs of one id at two destinations are independent, and a restarted
-    query may spell its destination differently.
-
-    Args:
-        sink: Distinguishes several writes of one query into one destination.
+    The destination is not part of it: jobs of one id at two destinations are independent, and a restarted query
+    may spell its destination differently.
     """
     return str(uuid.uuid5(_JOB_IDS, msgspec.json.encode([query, batch, sink]).decode()))
 
@@ -80,8 +77,7 @@ def options_of_batches(options: WriteOptions) -> WriteOptions:
 async def end_earlier_try(options: WriteOptions, job_id: str) -> Before:
     """Finishes a decided job of an earlier try, removes an aborted one; 2 calls if there is no job.
 
-    Raises:
-        CommitterError: The decided job cannot be finished; nothing is lost, and the batch may be tried again.
+    Raises CommitterError if the decided job cannot be finished; nothing is lost, and the batch may be tried again.
     """
     storage = await options.resolve_storage()
     try:
@@ -140,12 +136,8 @@ async def enter_batch(options: WriteOptions, job_id: str) -> JobSpec | None:
     """Sets up or joins the job of a batch; returns None if the batch is committed.
 
     Tasks of one batch call it concurrently, without a driver. They also join a job that an earlier try left open:
-    only attempts that messages name are committed.
-
-    Raises:
-        UnsupportedError: The destination holds another writer's table or log, which its readers follow.
-        JobStateError: Other drivers ended the job each time that it was set up.
-        CommitterError: The decided job of an earlier try cannot be finished.
+    only attempts that messages name are committed. Raises JobStateError if other drivers ended the job after each
+    setup.
     """
     refuse_without_executors(options.config, "in a stream", "write")
     await look_at_destination(options, "append")

@@ -73,18 +73,11 @@ def commit_config(
     overwrite_mode: PartitionOverwriteMode | None,
     used: bool,
 ) -> CommitterConfig:
-    """Returns the commit options for a save mode.
+    """Returns the commit options for a save mode; refuses options that contradict it, or an ambiguous overwrite.
 
     ``error`` and ``ignore`` check the destination at setup and again at commit: data that others wrote in between
-    refuses the commit. An overwrite without partitions is static, as in Spark.
-
-    Args:
-        config: The user's other options.
-        overwrite_mode: What an overwrite with partition columns replaces; None if not given.
-        used: True if the destination holds anything.
-
-    Raises:
-        ConfigurationError: Options contradict the mode, or nothing says which partitions to replace.
+    refuses the commit. An overwrite without partitions is static, as in Spark. `used` means that the destination
+    holds anything.
     """
     chosen = config.superseded_scope not in (None, "directories") or config.superseded_directories
     if config.conflict_mode == "replace" or chosen:

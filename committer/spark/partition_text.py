@@ -69,15 +69,11 @@ _NUMBER: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?")
 
 
 def partition_texts(values: pa.Array, spark_type: str = "") -> list[str | None]:
-    """Spells each value as Spark does; None for null.
+    """Spells each value of a partition column as Spark does; None for null.
 
-    Args:
-        values: One partition column in Spark's Arrow type; a timestamp's zone is the session's.
-        spark_type: Spark's type name, which gives an interval's units.
-
-    Raises:
-        UnsupportedError: The type has no reversible spelling, the time zone is unknown, or a string is not UTF-8
-            (Spark would merge such strings into one directory).
+    A timestamp's zone is the session's; `spark_type`, Spark's type name, gives an interval's units. Refuses types
+    without a reversible spelling, unknown time zones, and strings that are not UTF-8 (Spark would merge such
+    strings).
     """
     import pyarrow as pa
     from pyarrow import types

@@ -49,10 +49,8 @@ def storage_options_of(
 ) -> dict[str, object]:
     """Returns the storage options for a destination. Blocks if a reference names a file.
 
-    Args:
-        session: The session's Hadoop keys, without Spark's prefix.
-        choices: Keys of the session; those with the prefix `OWN` are options by their own names.
-        given: Options of `configure`, which win over both if they are for this store.
+    `session` has Hadoop's keys; keys in `choices` with the prefix `OWN` are options by their own names. Options
+    `given` to `configure` win over both if they are for this store.
     """
     table = options_of(destination.scheme)
     own = {key.removeprefix(OWN): value for key, value in choices.items() if key.startswith(OWN)}

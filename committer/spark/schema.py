@@ -22,10 +22,8 @@ _PARTITION_TYPES: Final = NUMBERS | TEXT | TIMES | {"time", "daytimeinterval"}
 class FilePlan(msgspec.Struct, frozen=True):
     """Columns of directory names and of files.
 
-    Attributes:
-        schema: The files' schema as Spark's JSON, without partition columns.
-        partitions: Partition columns, outermost first: the name as the user spelled it, which Spark also puts into
-            directory names, and the position among Spark's columns.
+    `schema` is the files' schema as Spark's JSON; positions are those among Spark's columns. `partitions` are
+    outermost first, with names as the user spelled them, which Spark also puts into directory names.
     """
 
     schema: str
@@ -42,10 +40,8 @@ def plan_files(
 ) -> FilePlan:
     """Splits columns into partition columns and file columns, and checks their names and types.
 
-    Args:
-        partition_by: Partition columns, outermost first; case is ignored if no column matches exactly.
-        case_sensitive: True if names may differ in case only: Spark reads such files only with
-            ``spark.sql.caseSensitive=true``.
+    Case in `partition_by` is ignored if no column matches exactly. With `case_sensitive`, names may differ in case
+    only: Spark reads such files only with ``spark.sql.caseSensitive=true``.
     """
     from pyspark.sql.types import StructType
 

@@ -95,9 +95,8 @@ def add_from_session(
 ) -> str:
     """Adds the session's settings to a write's options in place; returns how to pass the session's secrets, if needed.
 
-    Args:
-        config: Options that win over the session's; a `CommitterConfig` over all of them.
-        process: Options of `configure`, in place of the session's keys.
+    Options in `config` win, a `CommitterConfig` over all; `process`, the options of `configure`, replaces the
+    session's.
     """
     path = parse_options({"path": settings["path"]}).path
     session = set_by_user(df, path)
@@ -182,13 +181,10 @@ def choices_of(
 
 
 def roots_beside(roots: Iterable[str], destination: StorePath) -> tuple[str, ...]:
-    """Selects the session's absolute roots that one destination can use.
+    """Selects the absolute roots of a session that one destination can use.
 
     A session names roots for all of its tables. A job cannot use a root of another store, nor one that equals,
     contains or lies in its destination.
-
-    Raises:
-        InvalidPathError: A root is relative.
     """
     kept = []
     for root in roots:

@@ -72,12 +72,7 @@ def encoded(commit: TaskCommit) -> bytes:
 
 
 def task_commits(messages: Sequence[WriterCommitMessage | None], job_id: str) -> list[TaskCommit]:
-    """Decodes the messages of a write: one per task, all of the same job.
-
-    Raises:
-        TaskMissingError: A task has no message, or two.
-        RecordError: A message belongs to another job.
-    """
+    """Decodes the messages of a write: one per task, all of the same job."""
     commits: dict[int, TaskCommit] = {}
     for position, message in enumerate(messages):
         if message is None:

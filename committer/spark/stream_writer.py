@@ -79,11 +79,7 @@ class CommitterStreamWriter(DataSourceStreamArrowWriter):
 
     @to_blocking_callers()
     def write(self, iterator: Iterator[RecordBatch]) -> BatchMessage:
-        """Writes and commits one task attempt; if the batch is already committed, only reads the rows.
-
-        Raises:
-            JobNotFoundError, JobDecidedError: Another try ended the job meanwhile; the next attempt finds its outcome.
-        """
+        """Writes and commits one task attempt; if the batch is already committed, only reads the rows."""
         query, batch = current_batch()
         spec = asyncio.run(enter_batch(self.options, batch_job_id(query, batch)))
         if spec is None:

@@ -109,12 +109,7 @@ class FileFormat(ABC):
 
     @classmethod
     def of(cls, compression: str | None, options: Mapping[str, str]) -> Self:
-        """Parses the format's options; `compression` None takes the format's default.
-
-        Raises:
-            ConfigurationError: A value is invalid.
-            UnsupportedError: Spark accepts the value, but this format does not.
-        """
+        """Parses the format's options; `compression` None takes the format's default."""
         return cls(cls._compression(compression))
 
     @classmethod

@@ -27,12 +27,9 @@ _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 
 class TimestampStyle(msgspec.Struct, frozen=True):
-    """Format of timestamps; the defaults are Spark's, which truncate to milliseconds.
+    """Format of timestamps; the defaults are Spark's, which truncate to milliseconds (`digits` of the fraction).
 
-    Attributes:
-        digits: Digits of the fraction of a second; the rest is truncated.
-        offset: True to append the zone's offset.
-        offset_seconds: True to include seconds of an offset (old local mean times).
+    `offset_seconds` includes the seconds of an offset, which old local mean times have.
     """
 
     separator: str = "T"
@@ -42,12 +39,8 @@ class TimestampStyle(msgspec.Struct, frozen=True):
 
 
 def timestamp_style(option: str, pattern: str, *, zoned: bool) -> TimestampStyle:
-    """Parses a supported pattern: ISO, with ``T`` or a blank, any fraction, an offset or none.
-
-    Args:
-        option: The option's name, for the error.
-        pattern: Such as ``yyyy-MM-dd'T'HH:mm:ss.SSSSSS[XXX]``.
-        zoned: False for values without a zone, which have no offset.
+    """Parses a supported pattern, such as ``yyyy-MM-dd'T'HH:mm:ss.SSSSSS[XXX]``: ISO, any fraction, an
+    offset or none.
     """
     found = _PATTERN.fullmatch(pattern)
     if found is None or (not zoned and found[4] == "XXX"):

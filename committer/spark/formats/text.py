@@ -349,13 +349,7 @@ _TRIMMED: Final = "".join(map(chr, range(0x21)))
 
 @dataclass(frozen=True)
 class CsvFormat(TextFormat):
-    """``format=csv``.
-
-    Attributes:
-        quote: Around fields that need it.
-        escape: Before a quote within quotes, and before itself if it is not the quote.
-        trim_leading: True to trim white space before values, Spark's default.
-    """
+    """``format=csv``; `escape` comes before a quote within quotes, and before itself if it is not the quote."""
 
     name: ClassVar[str] = "csv"
     title: ClassVar[str] = "CSV"

@@ -101,11 +101,7 @@ def find_javac(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def build(jar: Path, environment: Mapping[str, str] = os.environ) -> None:
-    """Builds the jar, which takes seconds; renames it into place, so that no process reads half of it.
-
-    Raises:
-        CannotBuildError: A JDK of Java 17 or later, or Spark, is missing; or the compiler failed.
-    """
+    """Builds the jar, which takes seconds; renames it into place, so that no process reads half of it."""
     javac, jars = find_javac(environment), spark_jars(environment)
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".committer-spark-", dir=jar.parent) as directory:
