@@ -1,4 +1,4 @@
-"""Concurrent calls of different kinds."""
+"""Runs a few different calls concurrently: the first failure cancels the others, or both run to their end."""
 
 from __future__ import annotations
 

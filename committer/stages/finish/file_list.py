@@ -1,4 +1,4 @@
-"""The complete list of a job's committed files: saved beside its outcome, read part by part."""
+"""The stage that writes the complete list of a job's files into `file_list_directory`, and the reading of its parts."""
 
 from __future__ import annotations
 

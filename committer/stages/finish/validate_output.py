@@ -1,4 +1,4 @@
-"""The stage that validates the output before `_SUCCESS` is written."""
+"""The stage that compares the published files with the decision, before `_SUCCESS` is written."""
 
 from __future__ import annotations
 

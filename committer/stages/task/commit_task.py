@@ -1,4 +1,4 @@
-"""The stage that saves the record of a task attempt, which makes its output the task's."""
+"""The stage that commits a task attempt: it saves the record of its files."""
 
 from __future__ import annotations
 

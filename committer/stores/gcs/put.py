@@ -1,4 +1,4 @@
-"""Writer of whole objects, each in one multipart insert with its checksum."""
+"""Insert calls of Google Cloud Storage: a whole object in one multipart request, with its checksum."""
 
 from __future__ import annotations
 
