@@ -12,7 +12,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -681,3 +681,24 @@ def test_the_wait_for_unwinding_ends(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     portal.wait_for(let_go, "test")
     assert slow.unwound.wait(10)
+
+
+def test_messages_are_read_on_the_thread_that_commits(tmp_path: Path) -> None:
+    """What yields them waits for tasks, which need the loop: it must not run there."""
+
+    class Results:
+        def __init__(self, futures: list[Future[TaskCommit]]) -> None:
+            self._futures = futures
+
+        def __iter__(self) -> Iterator[TaskCommit]:
+            for future in as_completed(self._futures):
+                yield future.result()
+
+    def work(number: int) -> TaskCommit:
+        with job.task_attempt(task=number) as task, task.open(f"part-{number}") as file:
+            file.write(b"x")
+        return task.task_commit
+
+    with sync.open_job(tmp_path, delivery="message") as job, ThreadPoolExecutor(3) as threads:
+        results = Results([threads.submit(work, number) for number in range(3)])
+        assert job.commit(results).files_committed == 3

@@ -438,3 +438,35 @@ def test_ctrl_c_in_a_commit(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert finish(process) == "interrupted committing\n"
     assert visible(tmp_path / "out") == ["a"]
+
+
+def test_a_signal_handler_aborts_the_attempt_whose_call_it_interrupts(tmp_path: Path) -> None:
+    """The lock of the interrupted call is not waited for."""
+    out = run(
+        tmp_path,
+        """
+        import signal
+
+        class Stop(Exception):
+            pass
+
+        def stop(*_):
+            task.abort()
+            raise Stop
+
+        signal.signal(signal.SIGALRM, stop)
+        job = sync.open_job(ROOT)
+        task = job.task_attempt(task=0)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        try:
+            number = 0
+            while True:
+                number += 1
+                task.work_path(f"x{number}")
+        except Stop:
+            print("stopped")
+        job.abort()
+        job.close()
+        """,
+    )
+    assert out == ["stopped"]

@@ -553,10 +553,16 @@ class Job(OneProcess):
 
     async def _stop_counting(self) -> None:
         counting, self._counting = self._counting, None
-        # A task of a loop that ended is done, and cannot be awaited in another loop.
-        if counting is not None and not counting.done():
+        if counting is None or counting.done():
+            return
+        loop = counting.get_loop()
+        if loop is asyncio.get_running_loop():
             counting.cancel()
             await asyncio.wait({counting})
+            return
+        # The job was opened on another loop, which may run in another thread, not at all, or be closed.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(counting.cancel)
 
     async def __aenter__(self) -> Self:
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast, overload
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 def without_await(text: str) -> str:
     """Rewrites a docstring or annotation of the asyncio API for the blocking API."""
-    text = re.sub(r"\b(async (?=with|for)|await |Async(?=Iterator))", "", text)
+    text = re.sub(r"\b(async (?=with|for)|await\s+|Async(?=Iterator))", "", text)
     return re.sub(r"\bcommitter\.(?=\w+\()", "committer.sync.", re.sub(r"\bOpening\[(\w+)\]", r"\1", text))
 
 
@@ -36,6 +36,9 @@ def like(function: Callable[P, object]) -> Callable[[Callable[P, T]], Callable[P
         call.__doc__ = without_await(function.__doc__ or "")
         returned = without_await(signature.return_annotation)
         cast("Any", call).__signature__ = signature.replace(return_annotation=returned)
+        call.__annotations__ = {**function.__annotations__, "return": returned}
+        # It would lead `inspect.unwrap` to the coroutine function.
+        del cast("Any", call).__wrapped__
         return call
 
     return named
@@ -112,7 +115,10 @@ def blocking_method(function: Callable[..., Any], made: Callable[[Any], Any] | N
     @like(function)
     def call(self: Blocking, /, *args: Any, **keywords: Any) -> Any:
         self._check_process(function.__qualname__)
-        return _wait(function.__qualname__, partial(self._call, function), args, keywords, made)
+        # Only what opens something is a step that the lock must keep apart. A commit or an abort in a signal handler
+        # must not wait for the call that the signal interrupted.
+        begin = partial(function, self._engine) if made is None else partial(self._call, function)
+        return _wait(function.__qualname__, begin, args, keywords, made)
 
     return call
 
@@ -145,5 +151,7 @@ def _wait(
 
 
 def _drawn(value: object) -> object:
-    """Reads an iterator on the caller's thread: it may block, or call this module."""
-    return list(value) if isinstance(value, Iterator) else value
+    """Reads an iterable on the caller's thread: it may block, or call this module."""
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping | Sequence):
+        return value
+    return list(value)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import committer
 from committer import Job, sync
 from committer.events import JobEvent
 from committer.events.display import Display
@@ -268,3 +269,32 @@ async def test_a_display_shows_them(memory: MemoryPlace, runtime: VirtualRuntime
         assert (view.words, view.numbers) == ("tasks committed", "1")
         await job.abort()
     await display.close()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_job_that_was_opened_on_another_loop_commits(tmp_path: Path, closed: bool) -> None:
+    """What counts there is only told to end: that loop may not run, or run no more."""
+    loop = asyncio.new_event_loop()
+
+    async def opened() -> Job:
+        return await committer.open_job(tmp_path, progress=lambda event: None)
+
+    job = loop.run_until_complete(opened())
+    counting = job._counting
+    assert counting is not None
+    if closed:
+        counting.cancel()
+        loop.run_until_complete(asyncio.wait({counting}))
+        loop.close()
+
+    async def finish() -> bool:
+        async with asyncio.timeout(20):
+            report = await job.commit(tasks=0)
+            await job.close()
+        return report.success
+
+    assert asyncio.run(finish())
+    if not closed:
+        loop.run_until_complete(asyncio.wait({counting}, timeout=20))
+        assert counting.cancelled()
+        loop.close()
