@@ -164,7 +164,8 @@ class Rules:
 
     def _puts_success(self, data: bytes) -> None:
         job = "~".join(job_of(data))
-        if data.endswith(b" ") or job not in self._known:
+        # A rollback puts that of another job back, whose directory the process may have looked at.
+        if data.endswith(b" ") or job not in self._known or not self._known[job].allows({Step.FINISH}):
             self._needs_any({Step.UNDO}, "_SUCCESS is put back")
             return
         self._needs(job, {Step.FINISH}, "_SUCCESS is written")
