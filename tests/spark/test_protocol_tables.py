@@ -88,7 +88,10 @@ def test_a_driver_that_writes_while_another_overwrites(
     with first_driver(committing, use_python, tmp_path, statement, "job_stage_rename_files") as failed:
         with pytest.raises(Exception, match=r"DestinationBusyError: .* now: job (\S+) .*outcome: unchanged") as caught:
             committing.sql(f"insert {second} {table} select 200, 1")
-        assert re.search(r"next step: write again once job \S+ has ended \(with busy_timeout .*\); if its driver is dead", str(caught.value))
+        assert re.search(
+            r"next step: write again once job \S+ has ended \(with busy_timeout .*\); if its driver is dead",
+            str(caught.value),
+        )
     assert failed == []
     assert rows_by_directory(tmp_path / "table", "id") == {"p=0": [100, 102], "p=1": [101, 103]}
     committing.sql(f"insert {second} {table} select 200, 1")
