@@ -150,7 +150,7 @@ _COLLAPSED_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/")
 
 
 class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
-    """One path in one store: immutable, hashable, ordered, cheap to pickle.
+    """Path in a store: immutable, hashable, ordered, cheap to pickle.
 
     Create one with `of` (from a user) or `from_uri` (from a record); the constructor itself checks nothing. Two
     spellings of one path, such as ``file:///a`` and ``file:/a``, are equal.

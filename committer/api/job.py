@@ -161,7 +161,7 @@ async def messages_of_all_attempts(
     return await committer.recover_tasks(fresh_statistics(context), check_number(tasks, "tasks", "commit_job"))
 
 
-_log = job_logger("committer.api.job")
+_log = job_logger("committer.job")
 
 LISTING_INTERVAL_S: Final = 5.0
 

@@ -29,7 +29,7 @@ from committer.stages.base import StageContext
 from committer.stages.setup.setup_job import SETUP_BYTES
 from committer.stores.registry import find_store
 
-_log = job_logger("committer.api.job")
+_log = job_logger("committer.job")
 
 
 def open_job(

@@ -118,13 +118,13 @@ class TaskNames:
             )
 
 
-_log = job_logger("committer.api.task")
+_log = job_logger("committer.task")
 
 _NEXT_ATTEMPT = "remove the cause; then run the task again, with another attempt number"
 
 
 class TaskAttempt(OneProcess):
-    """One run of a task attempt. Leaving its block commits it; leaving with an exception aborts it.
+    """Run of a task attempt. Leaving its block commits it; leaving with an exception aborts it.
 
     It cannot be pickled or copied; in a forked child every method raises, and leaving the block does nothing.
     Another process opens a task attempt of its own: `open_task`.

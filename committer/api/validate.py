@@ -11,7 +11,6 @@ from committer.advice import call
 from committer.committers.advising import advised
 from committer.committers.opened_store import open_store
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreIsADirectoryError, StoreNotFoundError
-from committer.events import names
 from committer.events import names as event_names
 from committer.file_names import is_reserved, root_of, working_directory_in
 from committer.flow.repeats import Repeats
@@ -144,7 +143,7 @@ class ListedFiles:
             self.remark = f"the list {self.uri} was not compared: {error.message}"
             return False
         counters = self._marker.statistics().counters
-        committed = files_committed(self._marker), counters.get(names.COMMITTER_BYTES_COMMITTED, 0)
+        committed = files_committed(self._marker), counters.get(event_names.COMMITTER_BYTES_COMMITTED, 0)
         if (files, size) != committed:
             self.remark = (
                 f"the list {self.uri} was not compared: it names {files} files of {size} bytes, _SUCCESS speaks of "
@@ -161,7 +160,7 @@ _TOGETHER: Final = 1000
 
 
 class ValidationReport(Shown, frozen=True, kw_only=True):
-    """How a destination compares with its `_SUCCESS`.
+    """Result of comparing a destination with its `_SUCCESS`.
 
     Attributes:
         ok: Whether nothing is missing, wrong or extra.

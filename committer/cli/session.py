@@ -46,7 +46,7 @@ class Common:
 
 
 class Session:
-    """One run of a command; `uri` is the place whose storage options `common` holds."""
+    """Run of a command; `uri` is the place whose storage options `common` holds."""
 
     def __init__(self, common: Common | None = None, uri: str = "") -> None:
         common = common or Common()

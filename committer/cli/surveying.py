@@ -38,7 +38,7 @@ _STATE_STYLES = {"committing": "yellow", "unknown": "red", "committed": "green"}
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One directory below `_temporary`.
+    """Directory below `_temporary`, as a row of the list.
 
     Attributes:
         directory: Its name. Several may exist for one id: a job's, and those of incomplete setups and removals.

@@ -153,7 +153,7 @@ UPLOADS_NEED: Final[Mapping[str, str]] = {
     "exclusive_put": "create a file exclusively",
     "spares_others": "delete a file on the condition that it is still the one that was seen",
 }
-"""What a committer whose files wait in uploads needs from a store (`Committer.needs`)."""
+"""Abilities of a store that committers with pending uploads need (`Committer.needs`)."""
 
 
 class UploadAction(PublishAction):

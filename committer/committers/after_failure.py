@@ -1,4 +1,4 @@
-"""What follows a failed step: the job's new state if another driver advanced it, else the error.
+"""Handling of a failed step: returns the job's new state if another driver advanced it, else raises the error.
 
 ==================================================  =================================================
 the failed step                                     what follows

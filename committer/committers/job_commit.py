@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from committer.committers import backward_steps, forward_steps
-from committer.committers import backward_steps as last_steps
 from committer.committers.after_failure import after_failure
 from committer.committers.deciding import Deciding, check_forced, intent_of
 from committer.committers.failures import (
@@ -48,9 +47,9 @@ from committer.stages.undo.roll_back import RollBackRequest
 _Taking: TypeAlias = Callable[[JobCall, Position], Awaitable[Led]]
 
 _TAKING: Final[Mapping[Step, _Taking]] = {
-    Step.REPORT: last_steps.tell,
-    Step.CLOSE: last_steps.close,
-    Step.REMOVE_REST: last_steps.remove_rest,
+    Step.REPORT: backward_steps.tell,
+    Step.CLOSE: backward_steps.close,
+    Step.REMOVE_REST: backward_steps.remove_rest,
     Step.DECIDE: forward_steps.decide,
     Step.DECIDE_AS_INTENDED: forward_steps.decide_as_intended,
     Step.DECIDE_IF_FORCED: forward_steps.decide_if_forced,
@@ -61,15 +60,15 @@ _TAKING: Final[Mapping[Step, _Taking]] = {
     Step.UNDO: backward_steps.undo,
     Step.CLEAN_UP_UNDONE: backward_steps.clean_up_undone,
     Step.FINISH: forward_steps.finish,
-    Step.LEAVE: last_steps.leave,
-    Step.REFUSE_DECIDED: last_steps.refuse,
-    Step.REFUSE_ABORTED: last_steps.refuse,
-    Step.REFUSE_COMMITTED: last_steps.refuse,
+    Step.LEAVE: backward_steps.leave,
+    Step.REFUSE_DECIDED: backward_steps.refuse,
+    Step.REFUSE_ABORTED: backward_steps.refuse,
+    Step.REFUSE_COMMITTED: backward_steps.refuse,
 }
 
 
 async def take(call: JobCall, step: Step, position: Position) -> Led:
-    """Takes a step from a position."""
+    """Carries out one step of the table from a position."""
     if position.standing is not Standing.OVER:
         call.outcome = position.outcome or call.outcome
     return await _TAKING[step](call, position)

@@ -18,7 +18,7 @@ from committer.stages.finish.file_list import read_parts
 
 
 class JobReport(Shown, frozen=True, kw_only=True):
-    """How a job ended.
+    """Report of a job that ended.
 
     Attributes:
         success: Whether all of its output is at the destination.
@@ -74,7 +74,7 @@ def refuse_other_tasks(
 
 
 class CommitPlan(Shown, frozen=True, kw_only=True):
-    """What a commit would do now.
+    """Plan of a commit: its files, directories and conflicts now.
 
     Attributes:
         files: Number of files that it would publish.

@@ -64,7 +64,7 @@ def classify(seen: Seen) -> Standing:
 
 
 class Wish(StrEnum):
-    """What a caller wants of a job."""
+    """Call that a caller makes for a job: commit, recover, roll back or abort."""
 
     COMMIT = "commit"
     RECOVER = "recover"

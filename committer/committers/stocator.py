@@ -199,7 +199,7 @@ class DirectForms(ManifestForms):
 
 
 OBJECT: Final = "object"
-"""What a list has in place of an upload's id for an object."""
+"""Placeholder of an upload's id in the list of objects."""
 
 
 class DirectFiles(FilesInStore):

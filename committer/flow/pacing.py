@@ -386,7 +386,7 @@ class Pacer:
         return Permit(self, kind, amount)
 
     def take(self, kind: Kind, now: float, costs: Mapping[Kind, float] = ONE_EACH) -> bool:
-        """Takes a permit if it is free now; the caller then calls `give_back` with `now`. `costs` is by kind."""
+        """Acquires a permit if one is free now; the caller then calls `give_back` with `now`. `costs` is by kind."""
         if self._waiters or self._in_use + 1 > self._slots or now < self._paused_until:
             return False
         if self._bucket is not None and self._bucket.take(costs[kind], now):

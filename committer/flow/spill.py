@@ -306,7 +306,7 @@ class NumberedSpill(Generic[T]):
 
 
 class InTurn(Generic[T]):
-    """One pass over a `NumberedSpill`; to hold few items, it misses one added long after higher numbers."""
+    """Pass over a `NumberedSpill`; to hold few items, it misses one added long after higher numbers."""
 
     def __init__(self, items: AsyncIterator[tuple[int, int, T]], most_ahead: int) -> None:
         self._items = items

@@ -146,7 +146,7 @@ _RULES: dict[str, Callable[[object], str]] = {
 
 
 class Explained(NamedTuple):
-    """One choice and its origin: ``default``, ``argument``, or the option key that gave it; `key` can give it."""
+    """Choice and its origin: ``default``, ``argument``, or the option key that gave it; `key` can give it."""
 
     field: str
     value: object

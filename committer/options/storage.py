@@ -21,7 +21,7 @@ _FALSE: Final = frozenset({"false", "0", "no", "off", "none", ""})
 
 @dataclass(frozen=True, slots=True)
 class StorageOption:
-    """One option of a store.
+    """Storage option of a store.
 
     Attributes:
         secret: Whether its value must show nowhere: Spark and the command line take references only.

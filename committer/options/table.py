@@ -39,7 +39,7 @@ class ConfigurationWarning(UserWarning):
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One key.
+    """Row of the table: an option key.
 
     Attributes:
         key: As Hadoop writes it; a final period stands for all keys that begin so.

@@ -145,7 +145,7 @@ def _zero() -> int:
 
 
 class FileEntry(msgspec.Struct, gc=False, omit_defaults=True):
-    """One file to publish.
+    """Entry of a file to publish.
 
     Attributes:
         s: URI of the file in the task attempt directory.
@@ -166,7 +166,7 @@ class FileEntry(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class DirectoryEntry(msgspec.Struct, gc=False, omit_defaults=True):
-    """One directory to create at the destination.
+    """Entry of a directory to create at the destination.
 
     Attributes:
         t: State at task commit: 0 unknown, 1 absent, 2 a file, 3 a directory, 4 created by the job.

@@ -26,7 +26,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class ChunkFile(msgspec.Struct, gc=False, array_like=True, omit_defaults=True):
-    """One file of a chunk, with the fields of `PlannedFile`."""
+    """Entry of a file in a chunk, with the fields of `PlannedFile`."""
 
     source: _Name
     destination: _Name

@@ -20,12 +20,11 @@ from committer.errors import CommitterError, Outcome
 from committer.readable import UNDECODABLE
 
 _MARK: Final = "committer-error: "
-_OF_EVERY_ERROR: Final = frozenset({"message", "outcome"})
 _NOTE: Final = re.compile(rf"^{_MARK}(\{{.*\}})$", re.MULTILINE)
 
 
 class _Carried(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One error as data, with its attributes by type; causes of other libraries are left out, as the message names
+    """Error as data, with its attributes by type; causes of other libraries are left out, as the message names
     them.
     """
 

@@ -214,7 +214,7 @@ class StageContext:
 
 
 class Stage(ABC, Generic[In, Out]):
-    """One step of a protocol, run once, timed and audited (``AbstractJobOrTaskStage`` in Hadoop).
+    """Base class of a step of a protocol, run once, timed and audited (``AbstractJobOrTaskStage`` in Hadoop).
 
     Attributes:
         name: The stage's name in progress, audit and reports; Hadoop's where it has one.

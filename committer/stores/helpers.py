@@ -29,7 +29,6 @@ from committer.stores.conditions import CONDITIONAL_DELETE
 _COPIED_BYTES: Final = 1 << 30
 _SMALL_BYTES: Final = 1 << 20
 _TRIES: Final = 5
-_WAIT_S: Final = 0.1
 
 
 def bytes_of(data: object) -> bytes | bytearray | memoryview:

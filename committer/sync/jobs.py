@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from committer.api import job as job_engine
 from committer.api import task as task_engine
 from committer.api import task_files
-from committer.api import task_files as blocking_files
 from committer.committers.results import JobReport
 from committer.errors import JobStateError, TaskError
 from committer.flow.portal import is_ending, wait_for
@@ -20,7 +19,7 @@ from committer.spec import JobSpec
 from committer.sync.blocking import Blocking, blocking_method, direct_method, without_await
 
 
-class TaskFile(blocking_files.BlockingTaskFile):
+class TaskFile(task_files.BlockingTaskFile):
     """A binary file being written by a task attempt, for any thread: ``with task.open(name) as f: f.write(b"...")``.
 
     Closing the file makes it part of the attempt; an exception in the block removes the file, and the attempt
@@ -49,7 +48,7 @@ class TaskFile(blocking_files.BlockingTaskFile):
 
 
 class TaskAttempt(Blocking):
-    """One run of a task attempt, as `committer.TaskAttempt`. Leaving its block commits it, or aborts it on an error.
+    """Run of a task attempt, as `committer.TaskAttempt`. Leaving its block commits it, or aborts it on an error.
 
     Several threads may write files of one attempt. Each file is a binary file object, for pyarrow, pandas and
     the like too: `open_blocking` is the same as `open`.

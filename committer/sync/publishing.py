@@ -17,7 +17,7 @@ from committer.logs import job_logger
 from committer.records.publish_chunk import PublishAccount, PublishChunk
 from committer.sync.blocking import blocking
 
-_log = job_logger("committer.api.job")
+_log = job_logger("committer.job")
 
 _TRIES: Final = 3
 

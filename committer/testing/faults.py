@@ -34,7 +34,7 @@ class SimulatedCrash(BaseException):
 
 
 class Call(msgspec.Struct):
-    """One call that reached a `FaultyStore`.
+    """Call that reached a `FaultyStore`.
 
     Attributes:
         number: Its number in order of arrival, from 1.
@@ -56,7 +56,7 @@ class Call(msgspec.Struct):
 
 
 class Fault(msgspec.Struct, kw_only=True):
-    """One fault, for the calls that match everything given.
+    """Fault, for the calls that match everything given.
 
     Attributes:
         kind: What happens. Without effect: ``unavailable``, ``throttled``, ``forbidden``, and ``unanswered``

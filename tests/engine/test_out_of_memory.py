@@ -22,9 +22,7 @@ from committer.stages.check import superseded
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.finish import validate_output
 from committer.stages.load import load_records, planned_files
-from committer.stages.publish import publish
-from committer.stages.publish import sent_files as complete_uploads
-from committer.stages.publish import sent_files as publish_sent_files
+from committer.stages.publish import publish, sent_files
 from committer.stores import batches
 from committer.stores.local.disk import Disk
 from committer.testing.faults import Call
@@ -135,7 +133,7 @@ POINTS: list[tuple[Any, str]] = [
     (superseded.ListSuperseded, "_take"),
     (publish.Published, "add"),
     (publish.PublishFiles, "_publish_together"),
-    (complete_uploads.CompleteUploads, "_make_visible"),
+    (sent_files.CompleteUploads, "_make_visible"),
     (validate_output.ValidateOutput, "_problem_with"),
 ]
 
@@ -249,7 +247,7 @@ async def test_worker_that_is_lost_without_a_word(kind: str, tmp_path: Path, mon
         return await run_workers(list(items)[1:], work, **options)
 
     with monkeypatch.context() as patch:
-        for stage in (publish, many_at_once, publish_sent_files):
+        for stage in (publish, many_at_once, sent_files):
             patch.setattr(stage, "run_workers", losing)
         # The store that counts calls renames no files together.
         job = await committer.attach_job(place.dest, job_id="J", storage_options=None if together else place.options)

@@ -14,7 +14,6 @@ import pytest
 from committer import CommitterConfig
 from committer.errors import CommitterError
 from committer.flow import spill
-from committer.flow import spill as numbered
 from committer.stages.load import load_records, planned_files
 from committer.testing.faults import Call
 from tests.engine.places import MemoryPlace
@@ -28,7 +27,7 @@ def large(monkeypatch: pytest.MonkeyPatch, *, in_memory: int = 10, on_disk: int 
     monkeypatch.setattr(load_records, "BYTES_ON_DISK", on_disk)
     monkeypatch.setattr(planned_files, "BYTES_IN_A_RUN", 6000)
     # Every item goes to the disk at once.
-    monkeypatch.setattr(numbered, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(spill, "_BLOCK_BYTES", 1)
     # A side file each.
     monkeypatch.setattr(load_records, "BYTES_OF_COPIES", 1)
 
@@ -125,13 +124,13 @@ async def test_what_is_kept_of_another_record_is_not_published(monkeypatch: pyte
     """The decision names records by digest; whatever the disk gives back under a number has to be that record's."""
     large(monkeypatch)
     monkeypatch.setattr(planned_files, "BYTES_IN_A_RUN", 1 << 20)
-    take = numbered.InTurn.take
+    take = spill.InTurn.take
 
     async def mixed_up(self: Any, numbers: range) -> dict[int, Any]:
         found = await take(self, numbers)
         return dict(zip(found, [*list(found.values())[1:], *list(found.values())[:1]], strict=True))
 
-    monkeypatch.setattr(numbered.InTurn, "take", mixed_up)
+    monkeypatch.setattr(spill.InTurn, "take", mixed_up)
     place, job = await prepared("hdfs")
     await job.commit(tasks=TASKS)
     assert reads(place) == [1] * TASKS
@@ -186,7 +185,7 @@ async def test_an_error_while_files_go_to_the_disk_ends_the_commit(monkeypatch: 
         raise RuntimeError("can't start new thread")
 
     place, job = await prepared("hdfs")
-    monkeypatch.setattr(numbered.NumberedSpill, "add", fail)
+    monkeypatch.setattr(spill.NumberedSpill, "add", fail)
     async with asyncio.timeout(30):
         with pytest.raises(Exception, match="can't start new thread"):
             await job.commit(tasks=TASKS)

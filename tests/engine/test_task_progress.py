@@ -172,7 +172,7 @@ async def test_a_failing_listing_disturbs_nothing(
     memory: MemoryPlace, runtime: VirtualRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard = Heard()
-    caplog.set_level(logging.DEBUG, "committer.api.job")
+    caplog.set_level(logging.DEBUG, "committer.job")
 
     async def broken(_call: Call) -> None:
         if current_audit().get("st") == "count_tasks":

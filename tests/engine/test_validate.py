@@ -6,7 +6,6 @@ import pytest
 
 import committer
 from committer import CommitterConfig, ValidationReport
-from committer.api import validate as comparing
 from committer.api import validate as validation
 from committer.errors import JobNotFoundError, RecordError, ValidationError
 from committer.records.success import decode_success, encode_success
@@ -234,8 +233,7 @@ async def test_an_empty_success_is_told_to_be_the_classic_committers(place: Plac
 
 
 async def test_a_report_names_some_and_counts_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (comparing, validation):
-        monkeypatch.setattr(module, "MOST_NAMED", 3)
+    monkeypatch.setattr(validation, "MOST_NAMED", 3)
     files = {f"p={number % 3}/part-{number:03}": b"x" * number for number in range(30)}
     await place.run_job(files, config=CommitterConfig(file_list_directory=f"{place.dest}/_lists"))
     for name in list(files)[:5]:
@@ -260,8 +258,7 @@ async def test_extra_files_that_go_while_they_are_looked_at_are_not_told_of(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than a report names: those that the second listing of the tree shows no more say that others may be gone."""
-    for module in (comparing, validation):
-        monkeypatch.setattr(module, "MOST_NAMED", 3)
+    monkeypatch.setattr(validation, "MOST_NAMED", 3)
     await place.run_job({"p=1/part-0": b"x"})
     for number in range(7):
         place.write(f"p=9/extra-{number}", b"x")

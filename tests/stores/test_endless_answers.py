@@ -21,7 +21,6 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores import http
-from committer.stores import http as answer_bytes
 from committer.stores.http_answers import PageTokens
 from committer.stores.registry import open_store
 
@@ -204,7 +203,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end(
 
     for bound in ("PAGE_BYTES", "CHANGE_BYTES"):
         monkeypatch.setattr(http, bound, 200_000)
-    monkeypatch.setattr(answer_bytes, "ERROR_BYTES", 100_000)
+    monkeypatch.setattr(http, "ERROR_BYTES", 100_000)
     async with serving(serve) as url, asyncio.timeout(20):
         store = store_at(kind, url)
         with pytest.raises((StoreError, RecordError)) as caught:

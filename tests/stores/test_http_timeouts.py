@@ -11,7 +11,6 @@ import pytest
 from committer.errors import StoreError, StoreOutcomeUnknownError, StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores import http
-from committer.stores import http as answer_watch
 from committer.stores.http import AnswerWatch, HttpClient
 
 # In real time: a server that pauses, and limits that are over. A machine that is busy for half a second fails them.
@@ -146,7 +145,7 @@ async def test_an_answer_that_comes_slowly_is_waited_for() -> None:
 
 @pytest.mark.parametrize("changes", [False, True], ids=["read", "change"])
 async def test_no_answer_is_waited_for_without_end(changes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_watch, "_LONGEST", 3)
+    monkeypatch.setattr(http, "_LONGEST", 3)
     async with await answering(0.05, 200, part=b" " * 1000) as server:
         seconds, end = await took(server, 0, changes=changes)
         assert end is (StoreOutcomeUnknownError if changes else StoreUnavailableError)

@@ -46,9 +46,6 @@ _NEEDS: Final = {
     "identity_through_rename": "still do so once the file was renamed",
 }
 
-# A further try follows if another job removed a shared directory while it was empty.
-_TRIES = 10
-
 
 class FileCommitterV1(FileOutputCommitter):
     """Committer that follows FileOutputCommitter's algorithm 1, for stores that rename directories atomically.

@@ -1,4 +1,4 @@
-"""Tells the shared directory of an application attempt from the directory of a job."""
+"""Recognises directories of an application attempt, which jobs of FileOutputCommitter share."""
 
 from __future__ import annotations
 

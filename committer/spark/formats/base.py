@@ -22,7 +22,7 @@ TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 class RowFile(ABC):
-    """One file being written; `held` is the known memory that it keeps between writes, in bytes."""
+    """File being written; `held` is the known memory that it keeps between writes, in bytes."""
 
     def __init__(self, file: io.IOBase) -> None:
         self._file = file

@@ -57,7 +57,7 @@ class OrcFormat(FileFormat):
 
 
 class _OrcFile(RowFile):
-    """One ORC file; holds the unfinished stripe in memory that Arrow does not count as allocated."""
+    """ORC file; holds the unfinished stripe in memory that Arrow does not count as allocated."""
 
     def __init__(self, file: io.IOBase, schema: pa.Schema, codec: str) -> None:
         import pyarrow.orc

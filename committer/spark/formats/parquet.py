@@ -150,7 +150,7 @@ SNAPPY_PARQUET: Final = ParquetFormat("snappy")
 
 
 class _ParquetFile(RowFile):
-    """One Parquet file; holds up to about 700 kB per column between row groups, for dictionaries."""
+    """Parquet file; holds up to about 700 kB per column between row groups, for dictionaries."""
 
     def __init__(self, file: io.IOBase, schema: pa.Schema, codec: str) -> None:
         super().__init__(file)

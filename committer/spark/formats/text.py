@@ -156,7 +156,7 @@ class _Plain:
 
 
 class _Zstd:
-    """One zstd frame, through Arrow's stream."""
+    """A zstd frame, through Arrow's stream."""
 
     def __init__(self) -> None:
         import pyarrow as pa

@@ -20,7 +20,7 @@ STANDING_IN_MEMORY: Final = 25_000
 
 
 class Standing(NamedTuple):
-    """What exists at a name; `refuses` says why it cannot be moved, empty if no reason is known."""
+    """Existing file or directory at a name; `refuses` says why it cannot be moved, empty if no reason is known."""
 
     identity: str | None
     size: int

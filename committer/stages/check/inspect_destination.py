@@ -53,7 +53,7 @@ class FirstNames(Generic[T]):
 
 
 class Targets:
-    """What exists at the destinations of a job's files.
+    """Files and directories that exist at the destinations of a job's files.
 
     Attributes:
         facts: The decision's facts, in the order of the job's files; without virtual directories.
@@ -105,7 +105,7 @@ _FEW = 4
 
 @dataclass(slots=True)
 class DestinationView:
-    """What existed at the destination before the decision. Names are relative to it, or absolute.
+    """Files and directories at the destination before the decision. Names are relative to it, or absolute.
 
     Attributes:
         targets: What exists at files' destinations.

@@ -29,7 +29,7 @@ _ROUNDS = 5
 
 @dataclass(slots=True)
 class CommitState:
-    """What a decided commit publishes and replaces.
+    """State of a decided commit: the files that it publishes and replaces.
 
     Attributes:
         targets: What existed at files' destinations.

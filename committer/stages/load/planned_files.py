@@ -25,7 +25,7 @@ from committer.stores.abilities import LINKS
 
 
 class PlannedFile(msgspec.Struct, gc=False):
-    """One file to publish, with names that were checked to stay inside.
+    """File to publish, with names that were checked to stay inside.
 
     Attributes:
         source: Relative to the job's `tasks` directory; nothing exists there if the file waits in an upload.
@@ -443,7 +443,7 @@ class _Identities:
 
 
 class _Stood:
-    """What existed at files' destinations, by name or in the order of the files."""
+    """Facts about files' destinations, by name or in the order of the files."""
 
     def __init__(self, by_name: Mapping[str, Fact], in_order: Facts) -> None:
         self._by_name = by_name

@@ -38,7 +38,7 @@ class Promotion:
 
     @property
     def source(self) -> str:
-        """Its path relative to the job's `tasks` directory."""
+        """Path of the source relative to the job's `tasks` directory."""
         return f"{self.owner}/{self.directory}"
 
 

@@ -129,7 +129,7 @@ def check_task_count(layout: JobLayout, refs: list[RecordRef], tasks: int | None
 
 @dataclass(frozen=True, slots=True, order=True)
 class CommittedAttempt:
-    """One run of a task attempt that committed, as its record's name tells."""
+    """Run of a task attempt that committed, as its record's name tells."""
 
     task: int
     attempt: int

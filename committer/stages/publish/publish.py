@@ -99,7 +99,7 @@ _ROUNDS = 5
 
 @dataclass(slots=True)
 class Published:
-    """What was published, by this driver or before.
+    """Published files, by this driver or before.
 
     Attributes:
         recovered: Files found in place although the rename failed.

@@ -32,7 +32,7 @@ from committer.stores.upload_ends import finish_block_list, finish_upload
 from committer.stores.uploads import UploadPart
 
 ROUNDS: Final = 5
-"""How often a file is tried while other changes of its name come between."""
+"""Number of tries for a file while other changes of its name intervene."""
 
 
 class PublishSentFiles(Stage[CommitState, Published]):

@@ -20,7 +20,6 @@ from committer.flow.spill import SpillFile
 from committer.flow.together import both
 from committer.flow.workers import run_workers
 from committer.layout import COMMITTING, JobLayout, has_nonce
-from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.state.own_records import read_decision, read_outcome
@@ -94,8 +93,6 @@ async def with_listed(
 def _text(path: StorePath, upload_id: str) -> str:
     return f"{path}\n{upload_id}"
 
-
-_log = job_logger("committer.stages")
 
 # An id without a UUID may be part of another job's name: people count, and name by the day; Spark's and
 # Hadoop's ids are counters and times that another application can draw, too (SPARK-33402).

@@ -1,1 +1,1 @@
-"""What a task attempt does: it writes files, then commits or aborts them."""
+"""Stages and files of a task attempt: writing, commit, abort."""

@@ -97,7 +97,7 @@ _ROUNDS = 10
 
 @dataclass(frozen=True, slots=True)
 class RollBackRequest:
-    """What to roll back; `force` says that the caller vouches that no other driver of the job is alive."""
+    """Input of a rollback; `force` says that the caller vouches that no other driver of the job is alive."""
 
     state: CommitState
     reason: str

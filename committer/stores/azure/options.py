@@ -232,7 +232,7 @@ _PRINCIPAL: Final = ("tenant_id", "client_id", "client_secret")
 
 
 class Service(NamedTuple):
-    """One of the two services (DFS, blob) of a storage account, with names in Azure's SDK."""
+    """Service (DFS or blob) of a storage account, with names in Azure's SDK."""
 
     name: str
     table: OptionTable

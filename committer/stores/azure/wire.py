@@ -174,7 +174,7 @@ MAX_NAME_BYTES: Final = 1024
 
 
 class Container:
-    """One container of an account; checks the paths that its store is given."""
+    """Container of an account; checks the paths that its store is given."""
 
     def __init__(self, schemes: Collection[str], authority: str) -> None:
         self._schemes = schemes

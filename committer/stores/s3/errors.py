@@ -55,7 +55,7 @@ _NEEDED: Final = (
 )
 _SERVICES: Final = page("stores/s3.md#services-that-speak-like-s3")
 SERVICES: Final = f"{_NEEDED}; committer doctor says what is lacking ({_SERVICES})"
-"""What a job needs of a service with S3's protocol."""
+"""Abilities that a job needs from a service with S3's protocol."""
 TRIED: Final = f"{_NEEDED} ({_SERVICES})"
 """The same for a service that was tried."""
 DIFFERS: Final = f"jobs run here all the same; what each ability is for: {_SERVICES}"

@@ -142,7 +142,7 @@ Call: TypeAlias = Callable[[TrialBench], Awaitable[str]]
 
 
 class Trial(NamedTuple):
-    """One ability, and how to try it.
+    """Trial of an ability.
 
     Attributes:
         holds: Text for a service with the ability.

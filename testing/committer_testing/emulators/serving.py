@@ -1,4 +1,4 @@
-"""What every emulator's HTTP server and process do alike."""
+"""Shared parts of the emulators' HTTP servers and processes."""
 
 from __future__ import annotations
 

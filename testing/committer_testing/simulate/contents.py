@@ -1,4 +1,4 @@
-"""What stands at a destination: whose a name is, which job a `_SUCCESS` speaks of, how contents differ."""
+"""Contents of a destination: the owner of a name, the job of a `_SUCCESS`, differences of contents."""
 
 from __future__ import annotations
 

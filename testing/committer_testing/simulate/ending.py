@@ -1,4 +1,4 @@
-"""How a run ends: when all trouble is over, fresh processes end what is left, and everything must be in order."""
+"""End of a run: when all faults are over, fresh processes end what is left, and everything must be in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the task attempts of a job wrote and how they ended, and so whose output a commit may publish."""
+"""Ledger of the task attempts of a job: their files, how they ended, and so the output that a commit may publish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others do while jobs run: recover, roll back, abort, clean up, commit too; and what befalls drivers."""
+"""Operators beside running jobs: they recover, roll back, abort, clean up and commit; and faults of drivers."""
 
 from __future__ import annotations
 

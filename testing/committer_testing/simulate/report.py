@@ -1,4 +1,4 @@
-"""What a search found, as text and as JSON."""
+"""Report of a search, as text and as JSON."""
 
 from __future__ import annotations
 

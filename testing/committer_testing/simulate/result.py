@@ -1,4 +1,4 @@
-"""What came of one run: what it did, and what was found wrong."""
+"""Result of a run: its history, and the violations found."""
 
 from __future__ import annotations
 

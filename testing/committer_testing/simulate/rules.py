@@ -34,7 +34,7 @@ _ALSO: Final = {Standing.DECIDED: Standing.REFUSED, Standing.ROLLED_BACK: Standi
 
 
 class Known:
-    """What answers told one process of one job's directory.
+    """Knowledge of one process about one job's directory, from the responses of the store.
 
     Attributes:
         seen: The records.
@@ -67,7 +67,7 @@ class Known:
 
 
 class Rules:
-    """What one process may send.
+    """Rules for the calls of one process.
 
     Args:
         world: The store, seen past the process.
@@ -206,7 +206,7 @@ class Rules:
         known.removes = True
 
     def _has_looked(self, job: str, record: str, what: str) -> None:
-        """Where a directory can outlast its setup record, that is looked for after the record that a step rests on."""
+        """Checks that the process looked for `setup` after the record of a step, if the directory can outlast it."""
         known = self._known[job]
         if self._looks_again and known.listed and record not in known.looked:
             self._find(f"{what}, and setup was not looked for since {record} was read or created")
@@ -324,7 +324,7 @@ def _place(path: StorePath) -> tuple[str, str]:
 
 
 class Names:
-    """What every name in `_temporary` was given, by whichever process."""
+    """Contents that processes gave to each name in `_temporary`."""
 
     def __init__(self, world: MemoryWorld, find: Callable[[str], None]) -> None:
         self._world = world

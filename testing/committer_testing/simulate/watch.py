@@ -1,4 +1,4 @@
-"""What is seen of one job's fate: its decision and its outcome, which may each be made once."""
+"""Watch over the decision and the outcome of one job, each of which may be created once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: SharedKey signatures and bearer tokens are verified here, shared access signatures in `sas`."""
+"""Authorisation by SharedKey signatures and bearer tokens; `sas` verifies shared access signatures."""
 
 from __future__ import annotations
 

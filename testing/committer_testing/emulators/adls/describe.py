@@ -1,4 +1,4 @@
-"""How files, directories and filesystems look in headers, on either endpoint."""
+"""Headers of files, directories and filesystems, on either endpoint."""
 
 from __future__ import annotations
 

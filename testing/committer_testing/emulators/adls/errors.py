@@ -1,4 +1,4 @@
-"""What the service answers when it refuses: status, code and message of each error, and how the endpoints word it."""
+"""Error responses of the service: status, code and message of each error, and how the endpoints word it."""
 
 from __future__ import annotations
 

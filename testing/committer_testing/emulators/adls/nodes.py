@@ -1,4 +1,4 @@
-"""What a namespace is made of: files, directories, filesystems, and the clock that stamps them."""
+"""Nodes of a namespace: files, directories, filesystems, and the clock that stamps them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an emulated account is, and the switches for what the service's documents leave open."""
+"""Settings of an emulated account, and switches for behaviour that the service's documents leave open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: bearer tokens, the permissions that operations need, and the endpoints that give tokens out."""
+"""Authorisation: bearer tokens, the permissions that operations need, and the endpoints that issue tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How objects and buckets look in JSON and in headers, and which fields of it a client asked for."""
+"""Objects and buckets in JSON and in headers, and which fields of it a client asked for."""
 
 from __future__ import annotations
 

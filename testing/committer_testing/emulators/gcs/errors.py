@@ -1,4 +1,4 @@
-"""What the service answers when it refuses: reason, status and message of each error, and the JSON that tells it."""
+"""Error responses of the service: reason, status and message of each error, and the JSON that tells it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What buckets hold, and the clock that stamps it."""
+"""Objects of a bucket, and the clock that stamps them."""
 
 from __future__ import annotations
 
