@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from committer_testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World, note_setup
+from committer_testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World, setups_of_directories
 
 
 class WalkedWorld(World):
     """What readers see is told from all files; there are few."""
 
     def setups_of(self, job_id: str) -> set[str]:
-        found: dict[str, set[str]] = {}
-        for path in (*self.files(), *(f"{directory}/" for directory in self.directories())):
-            note_setup(found, path)
-        return found.get(job_id, set())
+        paths = (*self.files(), *(f"{directory}/" for directory in self.directories()))
+        return setups_of_directories(paths).get(job_id, set())
 
     def visible(self) -> dict[str, bytes]:
         found = self.files(but=f"{OUT}/{TEMPORARY}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -47,13 +47,15 @@ def is_of_application_attempt(path: str, job_id: str) -> bool:
     return found is not None and found[1] in (None, job_id)
 
 
-def note_setup(found: dict[str, set[str]], path: str) -> None:
-    """Adds the setup whose directory a path lies in, to those of its job's id."""
+def setups_of_directories(paths: Iterable[str]) -> dict[str, set[str]]:
+    """Returns the setups of each job id that have a directory among paths, of which most lie below few directories."""
     above = f"{OUT}/{TEMPORARY}/"
-    if path.startswith(above):
-        name = DirectoryName.of(path[len(above) :].partition("/")[0])
+    names = {path[len(above) :].partition("/")[0] for path in paths if path.startswith(above)}
+    found: dict[str, set[str]] = {}
+    for name in map(DirectoryName.of, names):
         if not name.suffix:
             found.setdefault(name.job_id, set()).add(name.setup)
+    return found
 
 
 class World(ABC):
@@ -195,10 +197,7 @@ class MemoryWorld(World):
         """See `World.setups_of`. Asked at every step, most of which change nothing."""
         tree = self._space.tree
         if self._setups is None or self._setups[0] != tree.version:
-            found: dict[str, set[str]] = {}
-            for path, _file in tree:
-                note_setup(found, path.path[1:])
-            self._setups = tree.version, found
+            self._setups = tree.version, setups_of_directories(path.path[1:] for path, _file in tree)
         return self._setups[1].get(job_id, set())
 
     def write(self, name: str, data: bytes) -> None:
@@ -288,11 +287,9 @@ class DiskWorld(World):
 
     def setups_of(self, job_id: str) -> set[str]:
         """See `World.setups_of`."""
-        found: dict[str, set[str]] = {}
         above = os.path.join(self._root, OUT, TEMPORARY)
-        for name in os.listdir(above) if os.path.isdir(above) else []:
-            note_setup(found, f"{OUT}/{TEMPORARY}/{name}/")
-        return found.get(job_id, set())
+        names = os.listdir(above) if os.path.isdir(above) else []
+        return setups_of_directories(f"{OUT}/{TEMPORARY}/{name}/" for name in names).get(job_id, set())
 
     def visible(self) -> Mapping[str, bytes]:
         """See `World.visible`."""
