@@ -200,7 +200,8 @@ class Rules:
 
     def _removes(self, job: str) -> None:
         known = self._known[job]
-        gone = classify(known.seen) in (Standing.KEPT, Standing.GONE)
+        # A write of its own, after it saw the job gone, may have made the directory again.
+        gone = classify(known.seen) is Standing.KEPT or Standing.GONE in known.was
         if not (known.makes or known.removes or gone or DirectoryName.of(job).suffix):
             self._needs(job, _REMOVES, "the job's directory is removed")
         known.removes = True
@@ -271,6 +272,7 @@ class Rules:
             self._listed[TEMPORARY] = self._answers
             for gone in self._known.keys() - found:
                 self._known[gone].seen = Seen()
+                self._known[gone].was.add(Standing.GONE)
         elif job == COMMITTING:
             self._listed[COMMITTING] = self._answers
         elif job and not name:
