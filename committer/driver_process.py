@@ -88,7 +88,7 @@ def _look() -> DriverProcess:
 
 
 def state_of(driver: DriverProcess | None) -> DriverState:
-    """Returns whether a driver runs: "unknown" unless it is of this machine, boot and process namespace.
+    """Returns whether a driver runs: "unknown" for other machines, boots and process namespaces.
 
     Reads `/proc`: not for an event loop.
     """

@@ -173,7 +173,7 @@ class JobDecidedError(JobStateError):
 
 
 class JobUndecidedError(JobStateError):
-    """No driver began to commit the job; `delivery` (``listing`` or ``message``) tells how it can be committed."""
+    """No driver began to commit the job; `delivery` (``listing`` or ``message``) determines how a driver can."""
 
     def __init__(self, message: str, *, delivery: str = "listing", operation: str = "", **told: Unpack[_Told]) -> None:
         super().__init__(message, operation=operation, **told)
@@ -181,7 +181,7 @@ class JobUndecidedError(JobStateError):
 
 
 class JobRolledBackError(JobStateError):
-    """The job's commit was rolled back: nothing of it is at the destination."""
+    """The job's commit was rolled back: none of its files is at the destination."""
 
 
 class OutcomeKeptError(JobStateError):
@@ -301,7 +301,7 @@ class StoreIsADirectoryError(StoreError):
 
 
 class StoreLinkError(StoreError):
-    """A symbolic link exists where a job has its directories and records; it was not followed.
+    """A symbolic link exists where a job has its directories and records, and was not followed.
 
     This engine creates none there: another user did, or a task. Look at link and target, and remove the link by hand.
     """
@@ -355,7 +355,7 @@ class StorePermissionError(StoreError):
 
 
 class StoreCrossDeviceError(StoreError):
-    """A rename would leave its volume; nothing was done, and it is never turned into a copy.
+    """A rename would leave its volume; nothing was done. The engine never copies instead.
 
     Also if a deleted directory contains a mount point: then what is mounted, at `path`, was not changed.
     """

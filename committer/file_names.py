@@ -45,7 +45,7 @@ def check_file_name(name: str) -> str:
 
 
 def is_file_name(name: object) -> bool:
-    """Returns whether it is a text that `check_file_name` accepts."""
+    """Returns whether `check_file_name` accepts a value."""
     try:
         return isinstance(name, str) and check_file_name(name) == name
     except InvalidPathError:
@@ -199,7 +199,7 @@ def escape_path_name(text: str) -> str:
 
 
 def unescape_path_name(text: str) -> str:
-    """Undoes `escape_path_name`. A percent sign without two hex digits stays as it is."""
+    """Undoes `escape_path_name`. A percent sign without two hex digits stays unchanged."""
     return _HIVE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 

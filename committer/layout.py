@@ -376,7 +376,7 @@ class JobLayout:
         return self.job_directory / f"{PLAN}{number:05d}-{driver}"
 
     def probe_in(self, root: str) -> StorePath:
-        """Returns the empty directory by which setup tests whether it can rename into a root."""
+        """Returns the empty directory by which setup tests renames into a root."""
         return self.target(root) / f".committer-probe-{self.unique_id}"
 
     @property

@@ -189,7 +189,9 @@ def functions_run() -> set[CodeType]:
 # A line may begin with "Whether".
 DIALECT = re.compile(
     r"^(What|Who|Whose|Whom|Where|When|Which|How|Why|Those|That|Such|Of|One (that|of|more))\b|^(Its?|They|This|These)\b"
-    r"|\bit (is|was|has|had|can|could|does|did|says?|holds?|knows?|needs?|takes?|gives?|goes|comes?)\b|\bwhat is\b"
+    # "None if it does not exist" is plain: the clause names its noun right before.
+    r"|(?<!\bif )\bit (is|was|has|had|can|could|does|did|says?|holds?|knows?|needs?|takes?|gives?|goes|comes?)\b"
+    r"|\bwhat is\b"
     r"|\bst(and|ands|ood)\b|\b(comes?|came|arrives?) late\b|\b(is|are|was|were|be) told\b|\bgo(es)? by\b"
     r"|\b(tak(e|es|en|ing)|giv(e|es|en|ing)) (it |them )?(back|away)\b|\b(lets?|left) be\b|\bto be had\b",
     re.IGNORECASE,

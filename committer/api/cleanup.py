@@ -142,7 +142,7 @@ async def clean_directory(
     asked: Cleaning,
     given_up: list[str],
 ) -> str | None:
-    """Removes one directory of a job, or only inspects it; returns why it is kept, or None.
+    """Removes one directory of a job, or only inspects it; returns the reason to keep it, or None.
 
     `given_up` receives the reason if a job is removed although its last steps failed for good. A failure of
     these that may pass is raised, and nothing is removed.
@@ -302,7 +302,7 @@ async def _age_of_rest(context: StageContext, found: JobDirectory) -> float:
 
 
 async def _joined(context: StageContext, store: Store, name: DirectoryName, asked: Cleaning) -> StageContext:
-    """Returns the context of the job as it was set up: 3 calls, and one if no setup record tells the delivery."""
+    """Returns the context of the job: 3 calls, and one more if no setup record has the delivery."""
     try:
         read = await read_directory(context.store, context.layout.destination, name, config=context.config)
     except (RecordError, StoreIsADirectoryError):

@@ -308,9 +308,7 @@ class Job(OneProcess):
         self._warn_if_left()
 
     def listen(self, listener: Listener) -> None:
-        """Adds a listener for progress, called on the event loop; it must return at once, so it is no async
-        function.
-        """
+        """Adds a listener for progress: called on the event loop, so no async function, and must return at once."""
         self._context.progress.listen(listener)
 
     # -- tasks --------------------------------------------------------------------------------------------------
@@ -364,8 +362,7 @@ class Job(OneProcess):
         """Aborts and removes a task attempt of any process or host, by its ids alone.
 
         Raises:
-            JobDecidedError, JobStateError: The job is decided or being committed, perhaps with this attempt: it
-            stays.
+            JobDecidedError, JobStateError: The job is decided or being committed, perhaps with this attempt.
             JobNotFoundError: The job is over, and its id was set up anew since; nothing was changed.
             CommitterError: Something could not be removed.
         """

@@ -50,7 +50,7 @@ class TaskNames:
         self._parents: dict[str, str] = {}
 
     def take(self, name: str) -> str:
-        """Reserves a name relative to the destination; returns it as it is published."""
+        """Reserves a name relative to the destination; returns its published form."""
         return self._take(check_file_name(name))[0]
 
     def take_absolute(self, path: str | os.PathLike[str] | StorePath) -> tuple[str, str]:

@@ -143,7 +143,7 @@ def explain(uri: Uri, *, job: str | None = None, common: Common = Common()) -> A
 
 @app.command
 def jobs(uri: Uri, *, common: Common = Common()) -> Answer:  # noqa: B008
-    """List what stands below a destination's _temporary: jobs, Hadoop's too, and what no job owns any more."""
+    """List the jobs below a destination's _temporary, Hadoop's too, and the directories of no job."""
     session = Session(common, uri)
     return session.run(survey(session, uri))
 
@@ -254,7 +254,7 @@ def settle(
     yes: Yes = False,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
-    """End what an earlier run of a job left, before it is run again: exit code 0 if it is committed, 4 if it may run.
+    """End an earlier run of a job before the job runs again: exit code 0 if committed, 4 if free to run.
 
     A decided job is finished, an undecided one removed: only if its driver is known to be dead, or it is old enough.
     """

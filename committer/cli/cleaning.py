@@ -101,13 +101,13 @@ _FORGOTTEN: Final = (
 
 
 async def _of_no_job(target: Target) -> str:
-    """Describes what is lost with a directory without a job's record: one look."""
+    """Describes the loss of deleting a directory that has no record of a job: one look."""
     found = (await target.look()).found
     return _NOT_OURS if found is not None and found.is_foreign else _LEFT
 
 
 def _with_loss(name: str, info: JobInfo | None, unrecorded: str) -> str:
-    """Describes what is lost with a removed job; `unrecorded` if no record describes one."""
+    """Describes the loss of removing a job; `unrecorded` if no record describes one."""
     if info is None:
         return name
     if info.kept:

@@ -58,7 +58,7 @@ def line(text: object, style: str = "", indent: int = 0) -> Part:
 
 
 def copyable(text: object, indent: int = 2) -> Part:
-    """Makes a line that never wraps, so that it can be copied whole."""
+    """Makes a line that never wraps, for copying it whole."""
     return Text(" " * indent + clean(text), no_wrap=True, overflow="ignore")
 
 

@@ -137,7 +137,7 @@ def _in_short(text: str) -> str:
 
 
 def pieces_of(advice: str) -> list[tuple[str, bool]]:
-    """Splits an advice into sentences and commands, each with whether it is a command."""
+    """Splits an advice into sentences and commands, each with True for a command."""
     pieces: list[tuple[str, bool]] = []
     for number, text in enumerate(advice.split("`")):
         if number % 2 and text.startswith("committer "):

@@ -208,7 +208,7 @@ async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
 
 
 async def leave(call: JobCall, position: Position) -> Led:
-    """Leaves a job that ended as it is; removes leftovers if it is gone."""
+    """Leaves a job that ended unchanged; removes the leftovers of a job without records."""
     if position.standing is Standing.GONE:
         # Its last driver may have died, or failed, before it deleted the renamed directory and the entries.
         await remove_leftovers(call.context)

@@ -110,7 +110,7 @@ class Committer(ABC):
         return replace(context, spec=spec, layout=self.layout(spec), forms=self.forms(spec))
 
     async def setup_job(self, context: StageContext) -> StageContext:
-        """Runs `SetupJob`; returns the job as it was set up."""
+        """Runs `SetupJob`; returns the new job."""
         with audit(ji=context.layout.job_id):
             return await set_up(context, self.needs, lambda job, spec: self.known_as(job, self.settle(spec)))
 

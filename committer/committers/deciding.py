@@ -161,7 +161,7 @@ def check_forced(context: StageContext, *, force: bool) -> None:
 
 
 async def withdraw_or_say(context: StageContext, error: CommitterError, found: JobDirectory) -> None:
-    """Withdraws a refused commit, and gives back taken task output; a failure is added to the refusal.
+    """Withdraws a refused commit, and returns moved task output to its place; adds a failure of that to the refusal.
 
     Output is given back only if no other driver's intent exists: that driver may be alive. Drivers that are refused at
     once see each other's intents; so each lists again after it deleted its own, and the last one gives back.

@@ -138,7 +138,7 @@ def say_undecided(context: StageContext, error: CommitterError, why: str, failur
 
 
 def say_taken(context: StageContext, error: CommitterError, failure: Exception | None) -> None:
-    """Adds to a refusal that taken task output could not be given back; no intent exists."""
+    """Adds to a refusal that moved task output could not be returned to its place; no intent exists."""
     job_id = context.layout.job_id
     reason = failure.message if isinstance(failure, CommitterError) else str(failure or "it took too long")
     _log.warning("what tasks of job %s committed was not given back: %s", job_id, reason)
@@ -259,7 +259,7 @@ def refuse_aborted(context: StageContext) -> JobDecidedError:
 
 
 def refuse_over(context: StageContext, operation: str) -> JobRolledBackError:
-    """Builds the error of a removed job whose summary report says that it was not committed."""
+    """Builds the error of a removed job whose summary report names no commit."""
     return JobRolledBackError(
         f"job {context.layout.job_id} is over and was not committed: it was aborted, or rolled back",
         operation=operation,

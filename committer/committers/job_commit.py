@@ -158,7 +158,7 @@ class JobCommit:
         return report
 
     async def abort(self) -> bool:
-        """Decides against the job and removes it; returns whether it did. Refuses a job decided to be committed."""
+        """Decides against the job and removes it; returns True if this call did. Refuses a decided commit."""
         with audit(ji=self._context.layout.job_id), self._context.statistics.timed(names.JOB_STAGE_ABORT):
             return await _bring_to_end(JobCall(self._context, self._action, Wish.ABORT)) is not None
 

@@ -89,6 +89,6 @@ def suited_committer(store: Store) -> Committer:
 def layout_for(
     store: Store, destination: StorePath, job_id: str, job_attempt: int = 0, *, setup: str = ""
 ) -> JobLayout:
-    """Returns the layout of a job without records; without a setup it is Hadoop's, of the store's committer."""
+    """Returns the layout of a job without records; without a setup, Hadoop's layout for the store's committer."""
     kind = JobLayout if setup else suited_committer(store).listed_layout
     return kind(destination, job_id, job_attempt, setup=setup)

@@ -123,7 +123,7 @@ class Progress:
             _here.set(before)
 
     def advance(self, n: int = 1, bytes: int = 0) -> None:
-        """Counts `n` more done items of `bytes` bytes. Outside a stage it does nothing."""
+        """Counts `n` more done items of `bytes` bytes; no effect outside a stage."""
         stage = self._current()
         if stage is None:
             return

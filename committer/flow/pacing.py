@@ -300,7 +300,7 @@ class _Waiter:
 
 
 class Claim:
-    """Claim on an endpoint's limits by `Pacer.claim`; it counts until it is released, or garbage-collected."""
+    """Claim on an endpoint's limits by `Pacer.claim`; counts until released, or garbage-collected."""
 
     __slots__ = ("__weakref__", "concurrency", "pacer", "rate")
 

@@ -57,7 +57,7 @@ DEFAULT_POLICY = RetryPolicy(throttled_attempts=20)
 
 
 def asks_to_wait(error: BaseException) -> bool:
-    """Whether the store said that it is busy, or that it will serve again."""
+    """Whether the store answered "busy", or "later"."""
     return isinstance(error, StoreThrottledError) or (isinstance(error, StoreUnavailableError) and error.expected_back)
 
 

@@ -30,7 +30,7 @@ async def both_in_full(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any
 
 
 async def settled(call: Coroutine[Any, Any, A]) -> A | Exception:
-    """Returns a call's result, or its error, so that no call beside it is cancelled."""
+    """Returns a call's result, or its error, so that concurrent calls are not cancelled."""
     try:
         return await call
     except Exception as error:

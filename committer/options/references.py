@@ -105,7 +105,7 @@ def is_in_file(value: object) -> bool:
 
 
 def resolved(value: str, option: str) -> str:
-    """Resolves a reference, without surrounding space; returns any other value as it is.
+    """Resolves a reference, without surrounding space; returns any other value unchanged.
 
     Blocks to read a file. Errors name `option` and never what was found; `ConfigurationError` is raised if the
     reference leads nowhere, or `ALLOWED` does not list it.

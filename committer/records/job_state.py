@@ -1,4 +1,4 @@
-"""This engine's own records of one job: setup, opened, intent, decision, outcome and entry.
+"""The engine's own records of one job: setup, opened, intent, decision, outcome and entry.
 
 They are JSON with ``type`` and ``version``, written once and read by every driver of the job; `driver` is a random
 name of the driver that wrote the record. In terms of MapReduce's markers, a commit decision is ``COMMIT_STARTED``,
@@ -67,7 +67,7 @@ class PlanFile(msgspec.Struct, frozen=True):
 
 
 class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.setup"):
-    """The job as it was set up by the driver `owner`. The job is live while this exists and `JobOpened` says open."""
+    """Setup record, by the driver `owner`. The job is live while this exists and `JobOpened` says open."""
 
     version: int = VERSION
     spec: JobSpec

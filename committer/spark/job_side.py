@@ -35,7 +35,7 @@ _LOG = job_logger("committer.spark")
 
 @cache
 def _own_release() -> str:
-    """Returns the running release, which a later installation over it does not change."""
+    """Returns the running release, unchanged by a later installation over this one."""
     return building.release()
 
 

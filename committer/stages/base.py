@@ -176,11 +176,11 @@ class StageContext:
 
     @property
     def durable(self) -> bool:
-        """Whether what is written to the destination's store must survive a power loss."""
+        """Whether writes to the destination's store must survive a power loss."""
         return self.durable_on(self.store)
 
     def durable_on(self, store: Store) -> bool:
-        """Whether what is written to `store` must survive a power loss."""
+        """Whether writes to `store` must survive a power loss."""
         return self.config.durability == "fsync" and store.capabilities.durable
 
     def recover_call(self, *, rollback: bool = False, force: bool = False) -> str:

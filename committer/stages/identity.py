@@ -46,17 +46,17 @@ def stood_there(file: PlannedFile, stood: Fact | None) -> bool:
 
 
 def is_regular(status: FileStatus) -> bool:
-    """Whether it is a file: no directory, link, pipe, socket or device."""
+    """Whether an entry is a file: no directory, link, pipe, socket or device."""
     return not (status.is_directory or status.is_link or status.is_special)
 
 
 def stands_as_directory(status: FileStatus) -> bool:
-    """Whether it is a directory itself. A link to one is moved, replaced and deleted like a file."""
+    """Whether an entry is a directory itself. A link to one is moved, replaced and deleted like a file."""
     return status.is_directory and not status.is_link
 
 
 def is_virtual_directory(status: FileStatus, capabilities: Capabilities) -> bool:
-    """Whether it is a directory that exists only through files below it; a file of its name can exist beside it."""
+    """Whether an entry is a directory that exists only through files below; a file of its name can exist beside."""
     return status.is_directory and not capabilities.directories
 
 

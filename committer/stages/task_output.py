@@ -41,7 +41,7 @@ class WrittenFile:
 
     @property
     def destination(self) -> str:
-        """The name that it is published under."""
+        """Published name of the file."""
         return self.absolute or self.name
 
 

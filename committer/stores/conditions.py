@@ -1,4 +1,4 @@
-"""Optional abilities to delete or replace a file on the condition that it is still the one that was seen."""
+"""Optional abilities to delete or replace a file on the condition of its identity."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SupportsConditionalBatchDelete(Protocol):
 
 
 class SupportsConditionalReplace(Protocol):
-    """Ability to replace a small file on the condition that it is still the one that was seen."""
+    """Ability to replace a small file on the condition of its identity."""
 
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None

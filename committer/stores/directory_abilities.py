@@ -37,7 +37,7 @@ class SupportsKnownDirectories(Protocol):
     """Ability to rename a directory without the look that a service needs which would rename a file as well."""
 
     async def rename_known_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Renames a directory as `Store.rename_directory` does, without a check that it is one: a file is renamed, too.
+        """Renames a directory as `Store.rename_directory` does, without a check for its kind: renames a file, too.
 
         Raises:
             StoreNotFoundError: `source` does not exist; with the outcome ``unknown`` if a directory exists at

@@ -102,7 +102,7 @@ async def is_pending(store: Store, path: StorePath, upload_id: str) -> bool:
 
 
 async def end_upload(store: Store, path: StorePath, upload_id: str) -> bool:
-    """Aborts an upload until it is gone, and returns whether it existed: parts under way can outlive the first abort.
+    """Aborts an upload until gone, and returns True if it existed: parts under way can outlive the first abort.
 
     Two calls, and two for each further try, of five. Raises `StoreConflictError` if parts keep arriving, because its
     writer is still at work.

@@ -80,7 +80,7 @@ class ConformanceBase:
 
 
 def undeclared(ability: Ability[T], store: Store) -> T | None:
-    """Returns the store if it has the methods of an ability that it does not declare: it must refuse them."""
+    """Returns the store if it has the methods of an undeclared ability, which must refuse every call."""
     if ability.declared(store.capabilities):
         return None
     if not all(callable(getattr(type(store), method, None)) for method in ability.methods):

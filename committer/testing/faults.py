@@ -82,7 +82,7 @@ class Fault(msgspec.Struct, kw_only=True):
     delay_s: float = 1.0
 
     def fits(self, call: Call) -> bool:
-        """Returns True if the fault matches a call, whether or not it is used up."""
+        """Returns True if the fault matches a call, used up or not."""
         if self.call is not None and self.call != call.number:
             return False
         if self.operation is not None and self.operation != call.operation:

@@ -91,7 +91,7 @@ class VirtualRuntime(Runtime):
         return timer
 
     async def run_blocking(self, call: Callable[[], T]) -> T:
-        """Runs the call in a thread while the clock stands still."""
+        """Runs the call in a thread while the clock is stopped."""
         self._in_threads += 1
         try:
             async with self._one_thread:

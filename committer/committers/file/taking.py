@@ -1,4 +1,4 @@
-"""Takes the directories of committed tasks for publishing by algorithm 1, and gives them back after a refusal.
+"""Moves the directories of committed tasks into the job's directory (algorithm 1), and returns them after a refusal.
 
 A task's committed directory moves by atomic renames, so any number of drivers may take at once, and continue
 after another one died. It is in one of four places:
@@ -67,7 +67,7 @@ class _Claim(Enum):
 
 
 async def put_back(context: StageContext, layout: CommittedLayout) -> None:
-    """Gives back what was taken from an undecided job. A task's later commit wins over what is given back."""
+    """Returns moved directories of an undecided job to their places, unless the task committed again."""
     if not await move_directory(context, layout.tasks, layout.returning):
         # Another driver gives back.
         return

@@ -29,7 +29,7 @@ _ZIP_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class CannotBuildError(Exception):
-    """The jar cannot be built on this machine; the text names what is missing."""
+    """The jar cannot be built on this machine; the text names the missing part."""
 
 
 def sources() -> list[Path]:

@@ -92,7 +92,7 @@ def is_replaced(child: FileStatus) -> bool:
 
 @dataclass(slots=True)
 class RootView:
-    """Contents of a destination: whether it has more than jobs' directories, visible names, and others' metadata."""
+    """Contents of a destination: True for anything but jobs' directories, visible names, and others' metadata."""
 
     used: bool = False
     visible: bool = False

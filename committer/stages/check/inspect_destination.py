@@ -159,7 +159,7 @@ class Inspected(NamedTuple):
 
 
 class InspectDestination(Stage[InspectionRequest, Inspected]):
-    """The stage that looks at directories from the top down; what is below an absent one costs nothing.
+    """Stage that inspects directories from the top down; those below an absent one cost no call.
 
     Preconditions: records are loaded. Statuses in them are not trusted: the destination may have changed since.
     Postconditions: everything that is in the way of a directory is known, with its identity.
@@ -269,7 +269,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
             self._note_closed("", status, written_to=marks or "" in loaded.written)
 
     def _note_closed(self, directory: str, status: FileStatus, *, written_to: bool) -> None:
-        """Records that nothing can be put into the destination or a root, unless it is itself a mount point."""
+        """Records that no rename can reach the destination or a root below a mount point."""
         if status.refuses is None or not status.refuses.enter or status.refuses.mounted:
             return
         self._refusing[directory] = status.refuses.enter

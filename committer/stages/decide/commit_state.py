@@ -95,7 +95,7 @@ class CommitState:
 
 
 def is_forward_only(context: StageContext, state: CommitState) -> bool:
-    """Whether a rollback is impossible: tasks replaced files, or the store cannot keep what is replaced."""
+    """Whether a rollback is impossible: tasks replaced files, or the store cannot keep replaced files."""
     # An old file is kept by a hard link, a directory by a rename.
     can, targets = context.store.capabilities, state.targets
     return (

@@ -327,7 +327,7 @@ async def _is_orphan(store: Store, layout: JobLayout) -> bool:
 
 
 async def _is_live(store: Store, layout: JobLayout) -> bool:
-    """Whether a job can still decide, publish or write `_SUCCESS`: it has a setup record and no decision to abort."""
+    """Whether a job can still decide, publish or write `_SUCCESS`: a setup record and no decision to abort exist."""
     # One to 3 calls. The setup record is read last: the decision of a removed job proves nothing. A driver that read
     # `setup` before its deletion can rename what it has in `work`, so the job is live while `work` exists.
     try:

@@ -27,7 +27,7 @@ class Ended(NamedTuple):
 
 
 class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Ended]):
-    """The stage that creates the outcome exclusively; it is never rewritten.
+    """Stage that creates the outcome exclusively; no process rewrites an outcome.
 
     Where the job's directory can outlast its setup record, the driver reads that after the create, and deletes an
     outcome of a job that another driver ended and removed meanwhile.

@@ -82,7 +82,7 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
 
 
 async def problem_with(context: StageContext, file: PlannedFile) -> str | None:
-    """Returns what is wrong with a published file, None if nothing is. One call."""
+    """Returns the fault of a published file, None if valid. One call."""
     try:
         status = await context.store.status(context.layout.target(file.destination))
     except StoreNotFoundError:

@@ -327,7 +327,7 @@ class _Copies:
         self._length = self._files = 0
 
     async def add(self, data: bytes) -> tuple[str, int]:
-        """Appends a record, and writes the side file once it is full; returns its name and the record's offset."""
+        """Appends a record, and writes the side file once full; returns the file's name and the record's offset."""
         name, offset = self._path.name, self._length
         self._waiting.append(data)
         self._length += len(data)

@@ -24,7 +24,7 @@ _CALLS_AT_ONCE: Final = 2
 
 
 class DeleteSuperseded(Stage[Facts, None]):
-    """The stage that deletes the superseded files of the decision, each on condition that it is still the old one.
+    """Stage that deletes the superseded files of the decision, each on the condition of its old identity.
 
     A batch call is repeated after a lost response: what it deleted is absent then, and what another job has written
     since does not meet its condition. Files that such a call does not settle are deleted singly.
@@ -58,7 +58,7 @@ class DeleteSuperseded(Stage[Facts, None]):
         await run_workers(range(0, len(facts), most), delete, workers=_CALLS_AT_ONCE, operation=self.name)
 
     async def _delete_together(self, facts: Sequence[Fact], able: SupportsConditionalBatchDelete) -> Sequence[Fact]:
-        """Deletes files in one call; returns those that it did not, or may not have, deleted."""
+        """Deletes files in one call; returns those that still exist, or may."""
         # A refusal is not interpreted here: some services answer for a missing file as for a changed one.
         identities: dict[StorePath, str] = {}
         by_path: dict[StorePath, Fact] = {}

@@ -39,7 +39,7 @@ class ExistingTargets:
         *,
         still: bool = True,
     ) -> TargetExistsError:
-        """Builds the error of a file whose destination exists; `still` says whether it was seen to exist just now."""
+        """Builds the error of a file whose destination exists; `still` if a call just showed that."""
         stands = "stands" if still else "stands, or stood a moment ago,"
         replace = "" if self._replaces else ", with existing_target='replace' if it may be replaced"
         return TargetExistsError(

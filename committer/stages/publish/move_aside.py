@@ -71,7 +71,7 @@ def taken_place(context: StageContext, into: StorePath) -> StorePath:
 
 
 async def move_away(context: StageContext, path: StorePath, place: StorePath, *, identity: str | None) -> bool:
-    """Moves a file, if it has the identity, to a place that no other driver uses; returns whether it did.
+    """Moves a file with the identity to a place that no other driver uses; returns True if moved.
 
     If the rename cannot be conditional, the driver looks at what it moved and moves another file back. It returns
     False also if the directory of `place` is gone.

@@ -366,7 +366,7 @@ class PublishFiles(Stage[CommitState, Published]):
 
 
 def _make_ends(layout: JobLayout) -> Callable[[PlannedFile], _Ends]:
-    """Returns a function for source and target of a file, without validation: it is called for every file of a job."""
+    """Returns a function for source and target of a file, without validation: called for every file of a job."""
     tasks, destination = layout.tasks, layout.destination
     scheme, authority = destination.scheme, destination.authority
     above_source = f"{tasks.path}/"

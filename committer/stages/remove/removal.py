@@ -56,7 +56,7 @@ async def end_without_removal(context: StageContext) -> None:
 
 
 async def _fence_drivers(context: StageContext) -> None:
-    """Renames `work`, so that the renames of a stale driver fail: it read the setup record before it was deleted."""
+    """Renames `work`, so that the renames of a stale driver fail, which read the setup record before the deletion."""
     # Until then the job's entry counts.
     layout, store = context.layout, context.store
     if not (store.capabilities.directories and layout.setup_name):

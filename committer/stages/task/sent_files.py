@@ -100,14 +100,14 @@ class PartWriter(FileWriter, Generic[Part]):
         return FileStatus(self._path, False, self._size, stamp=self._stamp)
 
     async def abort(self) -> None:
-        """Stops what is under way and drops what was sent; does nothing for a closed file."""
+        """Stops requests in flight and drops sent data; no effect on a closed file."""
         if self._ended:
             return
         await self.stop()
         await self._drop()
 
     async def stop(self) -> None:
-        """Stops what is under way: nothing is sent any more once this returns. What was sent stays; no call."""
+        """Stops requests in flight: nothing is sent once this returns. Sent data stays; no call."""
         self._ended = True
         self._buffer = bytearray()
         for task in self._sending:

@@ -151,7 +151,7 @@ class StagedFiles(AttemptFiles):
         return files
 
     async def stop(self) -> None:
-        """Does nothing: what is left goes with the directory."""
+        """Does nothing: leftovers go with the directory."""
 
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
         """Returns nothing."""

@@ -75,7 +75,7 @@ def is_sealed_whole(context: StageContext) -> bool:
 
 
 def sealed_layout(context: StageContext) -> JobLayout:
-    """Returns the layout of a job whose decision says that it is sealed."""
+    """Returns the layout of a job with a sealed decision."""
     layout = context.layout
     # Singly sealed attempts go to `superseded`, which setup created, and which a rollback fences against late renames.
     return layout.with_tasks_in(layout.sealed if is_sealed_whole(context) else layout.superseded)

@@ -26,7 +26,7 @@ _OCTETS: Final = {"Content-Type": "application/octet-stream"}
 
 
 class AdlsWriter(SendingWriter):
-    """Writer that appends to a file, which is empty until it is closed.
+    """Writer that appends to a file, which is empty until closed.
 
     A refused `write` or `close` leaves the writer as it was, so the call can be repeated with the same
     arguments. An append whose response was lost counts as refused: the same bytes at the same position, before
@@ -88,7 +88,7 @@ class AdlsWriter(SendingWriter):
         return status
 
     async def abort(self) -> None:
-        """Deletes the file unless it is closed."""
+        """Deletes the file unless closed."""
         if not self._open:
             return
         answer = await self._wire.send("abort", "DELETE", self._path, (("recursive", "false"),))

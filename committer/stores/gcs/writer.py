@@ -1,4 +1,4 @@
-"""Writer of a file on Google Cloud Storage, which is invisible until it is closed."""
+"""Writer of a file on Google Cloud Storage, which is invisible until closed."""
 
 from __future__ import annotations
 

@@ -383,7 +383,7 @@ def _status(found: Any, path: StorePath) -> FileStatus:
 
 
 def _check_user(user: object) -> None:
-    """Refuses a user other than the one that the client uses, since it takes no user as an argument."""
+    """Refuses a user other than the client's, which takes no user as an argument."""
     if user is None:
         return
     effective = os.environ.get("HADOOP_USER_NAME", "")

@@ -170,7 +170,7 @@ class Threads:
             return "begun"
 
     def _withdraw(self, call: _Call[Any]) -> bool:
-        """Removes a call from the queue; returns whether it was there."""
+        """Removes a call from the queue; returns True if found."""
         waiting = self._waiting.count(call)
         for _lane in range(waiting):
             self._waiting.remove(call)

@@ -22,7 +22,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 class HdfsWriter(FileWriter):
-    """Writer that appends to a file under its own path, which gets its length when it is closed."""
+    """Writer that appends to a file under its own path, which gets its length when closed."""
 
     def __init__(self, connection: Connection, store: Store, path: StorePath, inner: RawFileWriter) -> None:
         self._connection = connection

@@ -223,7 +223,7 @@ def may_hold_sidecars(directory: str, most: int) -> bool | None:
 
 
 class Among(NamedTuple):
-    """Entries found under some names: `others` maps to whether it is a directory, `numbers` regular files to inodes."""
+    """Entries found under some names: `others` maps to True for directories, `numbers` regular files to inodes."""
 
     others: dict[str, bool]
     numbers: dict[str, int]

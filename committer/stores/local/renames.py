@@ -312,7 +312,7 @@ def _lock(handle: int, path: StorePath) -> None:
 
 
 def _remove_what_was_left(beside: str) -> None:
-    """Removes the second name, or the directory, that a process left when it was killed with the lock."""
+    """Removes the second name, or the directory, that a process left when killed with the lock."""
     with suppress(FileNotFoundError):
         try:
             os.unlink(beside)

@@ -22,7 +22,7 @@ _LINUX: Final = sys.platform.startswith("linux")
 
 
 class LocalStore(Store):
-    """Store of this machine's files, and of what is mounted.
+    """Store of this machine's files, and of mounted ones.
 
     Calls of many coroutines go to a thread together. A cancelled call that a thread has begun ends before
     ``CancelledError`` goes on, so it has no later effect.

@@ -332,7 +332,7 @@ class MemoryStore(Store):
         return describe(path, file)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Opens a file; without real directories it appears when it is closed."""
+        """Opens a file; without real directories the file appears when closed."""
         tree = await self._turn(path)
         tree.check_free(path, "open_writer", replace=False)
         file = tree.new_file(b"")

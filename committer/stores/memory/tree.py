@@ -63,7 +63,7 @@ class Tree:
         return ((self._entries[key].path, self._entries[key].file) for key in self._keys)
 
     def new_file(self, data: bytes, *, identity: str | None = None, stamp: str | None = None) -> File:
-        """Creates the content of a file with a new identity; with multipart uploads it is S3's etag of the content."""
+        """Creates the content of a file with a new identity: with multipart uploads S3's etag of the content."""
         self._changes += 1
         if not self.capabilities.identity:
             identity = None

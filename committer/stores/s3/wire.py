@@ -36,7 +36,7 @@ _LONG_BODY_BYTES: Final = 256 << 10
 
 
 class S3Wire:
-    """Client of a bucket that makes, signs and sends requests, each once; `endpoint` None stands for AWS."""
+    """Client of a bucket that makes, signs and sends requests, each once; `endpoint` None means AWS."""
 
     def __init__(self, bucket: str, endpoint: str | None, style: str, access: S3Access, http: HttpClient) -> None:
         self._bucket = bucket
