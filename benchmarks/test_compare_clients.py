@@ -15,7 +15,6 @@ from tests.interop.jvm import NoJavaError
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("java")]
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("store", ["gcs", "adls", "s3"])
 def test_all_sides_commit_a_small_job(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import compare_clients

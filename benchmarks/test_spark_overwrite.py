@@ -16,7 +16,6 @@ from benchmarks.kept import ROOT
 from benchmarks.spark_overwrite import PROTOCOLS, Shape, rows
 
 pytestmark = [
-    pytest.mark.full,
     pytest.mark.spark,
     pytest.mark.java,
     pytest.mark.xdist_group("spark"),

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 pytestmark = [
-    # The only one here that needs Java would be in every share of one in twelve.
-    pytest.mark.full,
     pytest.mark.spark,
     pytest.mark.java,
     # Under xdist the whole suite shares one session instead of starting one a worker.

@@ -13,7 +13,6 @@ from benchmarks.suite import DELIVERIES, SLOW, STORES, Delivery, Meter, Sized, S
 FILES = 10
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("store", STORES)
 def test_task_commit(

@@ -12,9 +12,7 @@ pytest.importorskip("boto3")
 from benchmarks import client_cpu, quick_server, ten_million
 
 
-@pytest.mark.one_in(2)
-# Each of its two jobs on S3 starts a server.
-@pytest.mark.parametrize("store", ["adls", pytest.param("s3", marks=pytest.mark.full)])
+@pytest.mark.parametrize("store", ["adls", "s3"])
 def test_a_job_is_committed(store: str, tmp_path: Path) -> None:
     target = tmp_path / "kept.json"
     sizes = ["--files", "40", "--task-files", "10", "--directories", "4"]

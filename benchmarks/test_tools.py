@@ -135,7 +135,6 @@ def test_overwrite(tmp_path: Path) -> None:
 
 
 @on_linux
-@pytest.mark.one_in(8)
 @pytest.mark.parametrize("work", large_jobs.WORKS)
 def test_large_jobs(tmp_path: Path, work: str) -> None:
     target = tmp_path / "large-jobs.json"

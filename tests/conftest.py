@@ -32,9 +32,10 @@ import committer
 from committer.flow.runtime import use_runtime
 from committer.stores.memory import MemoryStore
 from committer.stores.memory.store import _spaces
-from tests import hangs, rotation, shares
+from tests import groups, hangs
 from tests.quick_guard import wrap_blocking
 from tests.short_waits import ShortWaits
+from tests.sweeps import Share
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
@@ -80,14 +81,13 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> M
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts what runs with eager tasks behind `slow`, and what CI owes behind `full`, before `-m` selects."""
+    """Marks tests with eager tasks `slow`, and those that need servers `dear`, before `-m` selects."""
     for item in items:
         call = getattr(item, "callspec", None)
         if call is not None and _eager_loop in call.params.values():
             item.add_marker(pytest.mark.slow)
-    shares.take_turns(items)
-    shares.keep_together(items)
-    shares.leave_to_ci(items)
+    groups.keep_together(items)
+    groups.mark_dear(items)
 
 
 def pytest_collection() -> None:
@@ -111,7 +111,7 @@ def pytest_keep_groups_together(items: list[pytest.Item]) -> None:
     A worker of xdist tells a test's group by a suffix of the test's id, and pytest 9.2 keeps ids elsewhere than xdist
     3.8 writes them: without this, groups are taken apart without a word (pytest-xdist, issue 1386).
     """
-    shares.longest_first(items)
+    groups.longest_first(items)
     for item in items:
         suffixed = getattr(item, "_nodeid", "")
         if suffixed.startswith(f"{item.nodeid}@"):
@@ -149,7 +149,7 @@ def memory_spaces() -> Iterator[None]:
         MemoryStore.forget(name)
 
 
-# --- Shares -------------------------------------------------------------------------------------------------------
+# --- Sweeps -------------------------------------------------------------------------------------------------------
 
 
 # A prime number: a sweep whose places alternate in some way meets all ways.
@@ -157,37 +157,29 @@ _ONE_IN = 13
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Fixes the share that this run takes, for the workers of xdist and for every process that a test starts."""
-    os.environ[rotation.VARIABLE] = str(rotation.offset())
-    shares.note_what_is_named(config)
+    """Keeps whether tests were named, and watches for tests that hang."""
+    groups.note_what_is_named(config)
     hangs.watch(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every sweep takes this commit's share of its places, and behind `slow` all of them."""
+    """Every sweep takes a sample of its places, and behind `slow` all of them."""
     if "share" in metafunc.fixturenames:
         shares = [pytest.param(_ONE_IN, id="share"), pytest.param(1, id="whole", marks=pytest.mark.slow)]
         metafunc.parametrize("share", shares, indirect=True)
 
 
 @pytest.fixture
-def share(request: pytest.FixtureRequest) -> rotation.Share:
+def share(request: pytest.FixtureRequest) -> Share:
     """What this test takes of its sweep."""
-    return rotation.Share(request.param, request.node.name)
-
-
-def pytest_report_header() -> str:
-    """Says which share it is, so that what it finds can be found again."""
-    return f"this commit's share of sweeps and servers; {rotation.VARIABLE}={rotation.offset()} takes the same again"
+    return Share(request.param, request.node.name)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says how to run what failed again, with the same share of its sweep."""
+    """Prints the command that runs each failed test again."""
     failed = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, ())]
-    for test in dict.fromkeys(rotation.name_of(report.nodeid) for report in failed):
-        terminalreporter.write_line(
-            f"again: {rotation.VARIABLE}={rotation.offset()} uv run pytest -m '' {shlex.quote(test)}"
-        )
+    for test in dict.fromkeys(groups.name_of(report.nodeid) for report in failed):
+        terminalreporter.write_line(f"again: uv run pytest -m '' {shlex.quote(test)}")
 
 
 # --- Blocking calls -----------------------------------------------------------------------------------------------

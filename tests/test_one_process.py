@@ -16,7 +16,7 @@ from tests import scripts
 from tests.scripts import finish, visible
 
 # Each test starts Python processes.
-pytestmark = pytest.mark.dear
+pytestmark = pytest.mark.xdist_group("processes")
 
 COPIES: list[Callable[[object], object]] = [pickle.dumps, copy.copy, copy.deepcopy]
 

@@ -13,7 +13,7 @@ from tests import scripts
 from tests.scripts import finish, visible
 
 # Each test starts Python processes.
-pytestmark = pytest.mark.dear
+pytestmark = pytest.mark.xdist_group("processes")
 
 PRELUDE = """\
 import atexit, os, sys, threading

@@ -43,7 +43,6 @@ class TestOnAzurite(StoreConformance):
         pytest.skip("Azurite 3.37 keeps the blocks, and takes a name that has nothing else for taken")
 
 
-@pytest.mark.one_in(3)
 class TestOnAzuriteByWasb(TestOnAzurite):
     """By ``wasbs:``, whose paths name the account."""
 

@@ -220,7 +220,6 @@ async def finish(root: StorePath, options: dict[str, object]) -> committer.JobRe
             return await job.commit([await job.recover_task(task, 0) for task in range(tasks)], tasks=tasks)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("moment", range(MOMENTS))
 async def test_killed_then_recovered(
     moment: int, root: StorePath, server: Azurite, channel: ContainerChannel, options: dict[str, object]
@@ -239,7 +238,6 @@ async def test_killed_then_recovered(
     assert await channel.waiting() == {}
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("moment", range(3))
 async def test_killed_then_taken_back(
     moment: int, root: StorePath, server: Azurite, channel: ContainerChannel, options: dict[str, object]

@@ -53,7 +53,6 @@ def examined(uri: str, conf: Path, settings: dict[str, str], **variables: str) -
     )
 
 
-@pytest.mark.full
 @pytest.mark.allow_blocking("it runs the command")
 def test_two_places_are_told_apart(tmp_path: Path) -> None:
     """The account of the session, and another one that Python alone was sent to."""

@@ -22,7 +22,7 @@ import pytest
 from tests.cli.conftest import ROOT, Lake, shell
 
 # Each test starts Python processes.
-pytestmark = pytest.mark.dear
+pytestmark = pytest.mark.xdist_group("processes")
 
 # A store whose renames into the destination take their time, so that a commit can be watched and interrupted.
 SLOW = textwrap.dedent(

@@ -40,7 +40,6 @@ def prepared(lake: Lake, state: str) -> None:
         getattr(lake, state)("j")
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("state", "words", "code", "said"),
     [

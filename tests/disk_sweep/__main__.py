@@ -32,7 +32,6 @@ from tests.disk_sweep.meaning import Call
 from tests.disk_sweep.planted import BUGS
 from tests.disk_sweep.runs import LONGEST_S, Case, Run, run
 from tests.disk_sweep.victims import FLAVOURS, LINKING, VICTIMS
-from tests.rotation import VARIABLE, offset
 
 
 class Sweep:
@@ -127,9 +126,6 @@ def main() -> int:
     parser.add_argument("--phase", choices=PHASES, help="only at calls after this record was put")
     parser.add_argument("--every-call", action="store_true", help="calls of one meaning, too: hours")
     parser.add_argument("--share", type=int, default=1, help="one run of so many")
-    parser.add_argument(
-        "--offset", type=int, default=None, help=f"which of them; else {VARIABLE}, else told by the commit"
-    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--root", help="where tables go: a directory of the file system to sweep")
     parser.add_argument("--case", action="append", help="only this run, as the sweep named it")
@@ -140,7 +136,6 @@ def main() -> int:
     gc.disable()
     gc.freeze()
     started = time.perf_counter()
-    first = (offset() if told.offset is None else told.offset) % told.share
     with tempfile.TemporaryDirectory(dir=told.root, prefix="sweep-") as root:
         sweep = Sweep(os.path.realpath(root), told.workers, told.planted)
         chosen = map(Case.of, told.case) if told.case else selected(sweep, told)
@@ -151,14 +146,14 @@ def main() -> int:
             print(f"{counted.total():6}")
             return 0
         for number, case in enumerate(chosen):
-            if told.case or (number + first) % told.share == 0:
+            if told.case or number % told.share == 0:
                 sweep.start(case)
         sweep.end()
     usage = os.times()
     cpu = usage.user + usage.system + usage.children_user + usage.children_system
     print(
         f"{sweep.runs} runs, {len(sweep.failed)} failed, {time.perf_counter() - started:.0f} s, {cpu:.0f} s of CPU, "
-        f"share {told.share}, offset {first} ({VARIABLE}={first} runs the same again)"
+        f"share {told.share}"
     )
     return 1 if sweep.failed or not sweep.runs else 0
 

@@ -1,4 +1,4 @@
-"""A share of the sweep by default, another at each commit; all of it behind `slow`.
+"""A share of the sweep by default; all of it behind `slow`.
 
 A run that ends as it must not is named; `python -m tests.disk_sweep --case NAME` runs it again.
 """
@@ -56,7 +56,6 @@ def test_share_on_disks_that_get_full_or_read_only(namespace: tuple[str, ...]) -
     sweep("--kind", "disks", "--disk", "plain", "--victim", "commit", "--share", "300", before=namespace)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("victim", ["commit", "recover", "roll back"])
 def test_share_of_sealed_jobs_on_disks_that_get_full_or_read_only(namespace: tuple[str, ...], victim: str) -> None:
     """From the decision on: where task attempts are sealed, directories renamed as a whole, or taken back."""
@@ -76,15 +75,13 @@ def test_share_on_an_overlay(tmp_path: Path, namespace: tuple[str, ...]) -> None
 
 def test_bug_that_tells_errors_after_the_decision_as_unchanged_is_found() -> None:
     options = ("--kind", "errors", "--disk", "plain", "--victim", "commit", "--flavour", "append")
-    found = sweep(
-        "--planted", "told unchanged", *options, "--phase", "decision", "--share", "30", "--offset", "0", code=1
-    )
+    found = sweep("--planted", "told unchanged", *options, "--phase", "decision", "--share", "30", code=1)
     assert "told unchanged, but the job is decided to be committed" in found
 
 
 def test_bug_that_follows_links_is_found() -> None:
     options = ("--kind", "links", "--disk", "plain", "--victim", "clean up", "--flavour", "append")
-    found = sweep("--planted", "links are followed", *options, "--share", "10", "--offset", "0", code=1)
+    found = sweep("--planted", "links are followed", *options, "--share", "10", code=1)
     assert "a link was followed" in found or "something outside was deleted through the link" in found
 
 

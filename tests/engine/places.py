@@ -27,8 +27,6 @@ Delivery = Literal["listing", "message"]
 PROFILES = ("disk", "local", "hdfs", "adls", "gcs")
 STAGING = ("directory", "partitioned")
 EVERY_COMMITTER = (*PROFILES, "s3", "azure-flat", "directory")
-# They differ in what the conformance suite holds each to. One of them at each commit; the disk, or uploads, in half.
-TAKE_TURNS = ("local", "hdfs", "adls", "gcs")
 OF_JOBS = ("_temporary/", "__magic_job-")
 
 
@@ -225,9 +223,7 @@ class MemoryPlace(MemoryTable, Place):
 def place_fixture(*kinds: str, delivery: Delivery = "listing"):
     """A fixture that is each of these kinds of place in turn, and how jobs there learn of task commits."""
 
-    turns = [pytest.param(kind, marks=pytest.mark.one_in(5)) if kind in TAKE_TURNS else kind for kind in kinds]
-
-    @pytest.fixture(params=turns)
+    @pytest.fixture(params=kinds)
     async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
         made = make_place(request.param, request.getfixturevalue("tmp_path") if request.param == "disk" else None)
         made.delivery = delivery

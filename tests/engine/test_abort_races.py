@@ -35,7 +35,6 @@ async def attached(
     return other, store
 
 
-@pytest.mark.one_in(2)
 @BOTH
 @pytest.mark.parametrize("profile", ["local", "gcs", "s3", "azure-flat"])
 async def test_abort_at_every_call_of_a_job_commit(delivery: Delivery, profile: str) -> None:
@@ -80,7 +79,6 @@ async def test_abort_at_every_call_of_a_job_commit(delivery: Delivery, profile: 
     assert {"commit refused", "committed without it"} & seen
 
 
-@pytest.mark.one_in(2)
 @BOTH
 @pytest.mark.parametrize("profile", ["local", "gcs", "s3", "azure-flat"])
 async def test_job_commit_at_every_call_of_an_abort(delivery: Delivery, profile: str) -> None:

@@ -21,7 +21,7 @@ from committer.stores.local import LocalStore, kernel_rename
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.neighbours.meeting import Table, interrupted
-from tests.rotation import Share
+from tests.sweeps import Share
 
 OVERWRITE = CommitterConfig(conflict_mode="replace", superseded_scope="destination")
 FLAT = ["gcs", "s3", "azure-flat"]

@@ -201,7 +201,6 @@ async def test_a_file_that_is_given_up_while_it_is_opened_keeps_its_attempt_from
     assert sorted(os.listdir(tmp_path / "t/p=1")) == [f"part-{number}" for number in range(3)]
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("delivery", ["listing", "message"])
 @pytest.mark.parametrize("kind", ["local", "hdfs", "adls"])
 async def test_calls_a_file(kind: str, delivery: Delivery) -> None:

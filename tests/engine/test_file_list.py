@@ -78,7 +78,6 @@ def sizes(files: dict[str, CommittedFile]) -> dict[str, int]:
     return {path: file.size for path, file in files.items()}
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 @pytest.mark.parametrize("delivery", ["listing", "message"])
 async def test_the_list_names_every_file(place: Place, tmp_path: Path, form: str, delivery: str) -> None:
@@ -271,7 +270,6 @@ async def test_a_list_that_cannot_be_kept_is_told(
 PUTS = ["_lists/{}.jsonl", "_lists/{}~00001.jsonl", "_lists/{}~00003.jsonl", "_SUCCESS"]
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
 @pytest.mark.parametrize("stop", PUTS)
 @pytest.mark.parametrize("again", [True, False], ids=["with the directory", "without it"])

@@ -31,7 +31,7 @@ globals().update(
 )
 
 
-_IN_TURN = [pytest.param(kind, marks=pytest.mark.one_in(2)) for kind in ("local", "hdfs", "adls")]
+_IN_TURN = ["local", "hdfs", "adls"]
 
 
 @pytest.fixture(params=["disk", *_IN_TURN])

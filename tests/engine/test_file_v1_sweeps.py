@@ -36,11 +36,9 @@ from tests.engine.file_jobs import (
     run_second,
 )
 from tests.engine.file_places import FileInMemory, committed_by_hadoop
-from tests.rotation import Share
+from tests.sweeps import Share
 
-PROFILES = pytest.mark.parametrize(
-    "profile", [pytest.param(profile, marks=pytest.mark.one_in(2)) for profile in ("local", "adls")]
-)
+PROFILES = pytest.mark.parametrize("profile", ["local", "adls"])
 
 
 async def _committing(place: FileInMemory, job: committer.Job, store: FaultyStore) -> object:

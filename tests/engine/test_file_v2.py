@@ -229,7 +229,6 @@ async def test_what_another_took_away_since_is_not_called_committed(place: Place
     assert "_SUCCESS" not in place.all_files()
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["lost", "unanswered", "crash_before", "crash_after"])
 @pytest.mark.parametrize("profile", ["local", "gcs"])
 async def test_a_fault_at_any_call_of_a_task_is_told_truly(profile: str, kind: str) -> None:

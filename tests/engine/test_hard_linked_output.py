@@ -22,7 +22,6 @@ CONFIGS = {
 
 
 # By links, rolling back cannot fence and so sweeps the destination afterwards.
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("no_replace", ["auto", "link"])
 @pytest.mark.parametrize("which", CONFIGS)
 @pytest.mark.parametrize("stop", ["a=1/q", "a=1/same", "/outcome"])

@@ -32,7 +32,6 @@ async def save(place: MemoryPlace, attempts: int, files: int):
     return job
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kept", [1 << 30, 500], ids=["in memory", "read twice"])
 @pytest.mark.parametrize("profile", ["local", "gcs", "s3"])
 async def test_many_records(monkeypatch: pytest.MonkeyPatch, profile: str, kept: int) -> None:

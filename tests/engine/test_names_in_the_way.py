@@ -30,7 +30,6 @@ def _what_is_kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(in_the_way, "STANDING_IN_MEMORY", 0)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["append", "replace"])
 async def test_a_file_at_a_new_ones_name_is_refused(kind: str, mode: str, tmp_path: Path) -> None:
@@ -45,7 +44,6 @@ async def test_a_file_at_a_new_ones_name_is_refused(kind: str, mode: str, tmp_pa
     await place.store.close()
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scope", ["directories", "destination"])
 async def test_old_files_make_room_some_under_the_same_names(kind: str, scope: str, tmp_path: Path) -> None:
@@ -59,7 +57,6 @@ async def test_old_files_make_room_some_under_the_same_names(kind: str, scope: s
     await place.store.close()
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["append", "replace"])
 async def test_files_make_room_for_others_of_their_names(kind: str, mode: str, tmp_path: Path) -> None:

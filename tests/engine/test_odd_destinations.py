@@ -19,9 +19,6 @@ from committer.stores.memory import MemorySpace, MemoryStore
 
 NAMES = ["a b", "a%20b", "100%", "x#y?z=1&ü名+~", "a:b [x]{y}|'q'\t"]
 
-# A prime number that no list of names or forms has: each has its turn with each.
-pytestmark = pytest.mark.one_in(11)
-
 Form = Callable[[Path], Destination]
 FORMS: dict[str, Form] = {
     "text": str,

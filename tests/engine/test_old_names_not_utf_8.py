@@ -33,7 +33,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return make_place("disk", tmp_path)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.allow_blocking("it writes names that are no text")
 @pytest.mark.parametrize("scope", ["directories", "partitions", "destination"])
 @pytest.mark.parametrize("where", [b"a", b"a/\xfe"], ids=["the name of a file", "that of its directory, too"])

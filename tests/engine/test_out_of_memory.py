@@ -27,7 +27,7 @@ from committer.stores import batches
 from committer.stores.local.disk import Disk
 from committer.testing.faults import Call
 from tests.engine.places import Place, make_place
-from tests.rotation import Share
+from tests.sweeps import Share
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,6 @@ async def _check(place: Place, messages: list[committer.TaskCommit], error: Comm
     assert (await committer.validate(place.dest, storage_options=place.options)).ok
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_at_every_store_call_of_a_commit(kind: str, when: str, tmp_path: Path, share: Share) -> None:
@@ -138,7 +137,6 @@ POINTS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("point", POINTS, ids=[f"{owner.__name__}.{name}" for owner, name in POINTS])
 @pytest.mark.parametrize("kind", ["disk", "s3"])
 async def test_at_every_use_of_what_takes_memory(

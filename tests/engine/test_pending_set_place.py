@@ -535,7 +535,6 @@ async def whole_job(place: MemoryPlace, config: CommitterConfig) -> None:
         await job.commit(tasks=2)
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["forbidden", "unavailable", "unanswered", "lost", "crash_before", "crash_after"])
 async def test_a_fault_at_any_call_there(
     place: MemoryPlace, elsewhere: Elsewhere, config: CommitterConfig, kind: FaultKind

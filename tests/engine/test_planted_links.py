@@ -205,7 +205,6 @@ def nothing_foreign(disk: DiskPlace, intruder: Intruder) -> None:
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("act", [pytest.param(act, marks=[] if act in QUICK else SLOW) for act in ACTS])
 @pytest.mark.parametrize("state", [pytest.param("open", marks=SLOW), "begun", pytest.param("message", marks=SLOW)])
 @pytest.mark.parametrize("place", [*DIRECTORIES, *RECORDS])
@@ -227,7 +226,6 @@ async def test_no_link_is_followed(disk: DiskPlace, tmp_path: Path, place: str, 
     nothing_foreign(disk, intruder)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("delivery", ["listing", "message"])
 @pytest.mark.parametrize("place", [*DIRECTORIES, *RECORDS])
 async def test_a_commit_stops_at_a_link_and_goes_on_without_it(

@@ -15,7 +15,7 @@ from committer.paths import StorePath
 from committer.stages.load import load_records, planned_files
 from committer.testing.faults import Call, Fault, FaultKind
 from tests.neighbours.meeting import Connection, Party, Table, interrupted
-from tests.rotation import Share
+from tests.sweeps import Share
 
 PROFILES = ("local", "hdfs", "adls")
 DELIVERIES = ("listing", "message")
@@ -206,7 +206,6 @@ async def at_every_call(
             break
 
 
-@pytest.mark.one_in(2)
 @cases
 @pytest.mark.parametrize("trouble", ["crash_before", "crash_after", "lost", "unanswered"])
 async def test_recovered_with_strays(profile: str, delivery: str, trouble: FaultKind, share: Share) -> None:
@@ -224,7 +223,6 @@ async def test_recovered_with_strays(profile: str, delivery: str, trouble: Fault
     await at_every_call(profile, delivery, trouble, share, then)
 
 
-@pytest.mark.one_in(2)
 @cases
 @pytest.mark.parametrize("trouble", ["crash_before", "crash_after", "unanswered"])
 async def test_rolled_back_with_strays(profile: str, delivery: str, trouble: FaultKind, share: Share) -> None:
@@ -282,7 +280,6 @@ async def test_rolled_back_while_the_driver_stands_still(profile: str, delivery:
     assert len(ends) == 2 or not share.is_whole
 
 
-@pytest.mark.one_in(3)
 @cases
 @pytest.mark.parametrize("trouble", ["late", "again"])
 @pytest.mark.parametrize("end", ["recover", "roll back", "clean up"])

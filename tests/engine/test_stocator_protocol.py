@@ -46,7 +46,7 @@ _SHARED = [
 globals().update({test.__name__: test for test in _SHARED if test.__name__ not in _NOT_SHARED})
 
 
-@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.one_in(3)) for kind in PROFILES])
+@pytest.fixture(params=PROFILES)
 async def place(request: pytest.FixtureRequest) -> AsyncIterator[StocatorPlace]:
     made = StocatorPlace(request.param)
     yield made

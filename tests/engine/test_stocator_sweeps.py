@@ -17,7 +17,7 @@ from committer.flow.runtime import use_runtime
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.stocator_place import PROFILES, StocatorPlace
-from tests.rotation import Share
+from tests.sweeps import Share
 
 WON = {"a=1/part-0": b"won", "part-1": b"won too"}
 LOST = {"a=1/part-0": b"lost", "part-2": b"lost"}
@@ -25,9 +25,7 @@ OTHERS = {"old": b"another program's"}
 End = Literal["recover", "take back", "clean up"]
 
 EVERY_PROFILE = pytest.mark.parametrize("profile", PROFILES)
-EVERY_KIND = pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.one_in(2)) for kind in get_args(FaultKind)]
-)
+EVERY_KIND = pytest.mark.parametrize("kind", get_args(FaultKind))
 
 
 async def _write(
@@ -95,7 +93,6 @@ class Run:
 
 @EVERY_PROFILE
 @EVERY_KIND
-@pytest.mark.one_in(6)
 @pytest.mark.parametrize("how", get_args(End))
 async def test_a_driver_that_is_hit_at_any_call_is_followed_by_another(
     profile: str, how: End, kind: FaultKind, share: Share

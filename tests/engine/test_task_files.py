@@ -66,7 +66,6 @@ async def test_names_that_preflight_would_refuse_fail_at_once(place: Place, name
     assert place.files() == {}
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -33,9 +33,6 @@ from committer.testing.faults import Fault
 from tests.engine.places import MemoryPlace, Place
 from tests.job_paths import INTENT, in_job
 
-# A prime number: every store, and every way to name what is outside, has its turn.
-pytestmark = pytest.mark.one_in(7)
-
 REPLACE = CommitterConfig(existing_target="replace")
 
 

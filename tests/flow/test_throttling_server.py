@@ -122,7 +122,6 @@ async def rename_all(
     return statistics
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("saved_s", [0.1, 1.0, None], ids=["bucket of 0.1 s", "bucket of 1 s", "whole seconds"])
 @pytest.mark.parametrize("server_rate", [250.0, 1000.0])
 async def test_ten_thousand_calls_that_begin_too_fast_all_end_well(server_rate: float, saved_s: float | None) -> None:
@@ -138,7 +137,6 @@ async def test_ten_thousand_calls_that_begin_too_fast_all_end_well(server_rate: 
     assert statistics.snapshot().meanstatistics["store_io_rate_limited.mean"].samples > 0
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("retry_after_s", "goodput"), [(None, 0.85), (0.25, 0.85), (2.0, 0.7)])
 async def test_other_pauses(retry_after_s: float | None, goodput: float) -> None:
     store = ThrottlingStore(VirtualRuntime(), 500.0, 0.1, retry_after_s, latency_s=0.02)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.rotation import rotated
+from tests.sweeps import sample
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Tally:
     def share(self, places: Sequence[T]) -> Sequence[T]:
         """The places that this run tries. Asked again, it begins elsewhere."""
         self._shares += 1
-        return rotated(places, self._one_in, f"{self._name} {self._shares}")
+        return sample(places, self._one_in, f"{self._name} {self._shares}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -154,7 +154,6 @@ async def test_a_cut_connection_leaves_the_outcome_unknown(
         assert standing == (done if cut == "after" else {"source"})
 
 
-@pytest.mark.one_in(6)
 @pytest.mark.parametrize("cut", ["before", "after"])
 @pytest.mark.parametrize("method", [*CALLS, ASKED])
 async def test_a_job_whose_calls_lose_their_answers(

@@ -94,7 +94,6 @@ async def finish(uri: str) -> committer.JobReport:
             return await job.commit(tasks=TASKS)
 
 
-@pytest.mark.one_in(20)
 @pytest.mark.parametrize("moment", range(MOMENTS))
 async def test_killed_then_recovered(cluster: Cluster, directory: StorePath, moment: int) -> None:
     world = NameNodeWorld(cluster, directory)
@@ -112,7 +111,6 @@ async def test_killed_then_recovered(cluster: Cluster, directory: StorePath, mom
     assert b'"jobId" : "J"' in await asyncio.to_thread(lambda: world.visible()["_SUCCESS"])
 
 
-@pytest.mark.one_in(20)
 @pytest.mark.parametrize("end", ["recover", "roll back"])
 @pytest.mark.parametrize("moment", range(MOMENTS))
 async def test_killed_while_it_renames_directories(

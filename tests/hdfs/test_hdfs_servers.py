@@ -17,9 +17,6 @@ from tests.hdfs.servers import NAMESERVICE, Servers
 from tests.hdfs.small_job import FILES, write_tasks
 from tests.interop.jvm import Jvm
 
-# Four Java processes are started for them.
-pytestmark = pytest.mark.one_in(4)
-
 _numbers = itertools.count()
 
 

@@ -32,6 +32,7 @@ from tests.hostile.scene import (
     visible,
 )
 from tests.s3.servers import KEY
+from tests.sweeps import sampled
 
 SEED = 43
 FILES = files_of("j")
@@ -211,8 +212,7 @@ def change(name: str, mode: str, served: Served) -> None:
         check_outcome(name, dest, service, ended[0])
 
 
-@pytest.mark.one_in(200)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", sampled(MODES, 100, "modes"))
 def test_all_that_a_person_asks_ends_as_it_must(mode: str, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     service = served[1]
     old, seed = service.root / "old", f"{SEED} {service.root.scheme} {mode}"

@@ -9,7 +9,7 @@ import pytest
 from committer import CommitterConfig
 from committer.records.success import SuccessData, decode_success, encode_success
 from tests.neighbours.meeting import Party, Table, crossed, interrupted
-from tests.rotation import Share
+from tests.sweeps import Share
 
 OLD = {"p=1/old": b"old", "p=2/old": b"old"}
 APPENDED = {"p=1/appended": b"a", "p=3/appended": b"a"}

@@ -12,7 +12,7 @@ from committer.errors import JobDecidedError, JobNotFoundError, JobStateError
 from committer.testing.faults import Fault, SimulatedCrash
 from tests.job_paths import entries_at, has_in_job
 from tests.neighbours.meeting import Table
-from tests.rotation import Share
+from tests.sweeps import Share
 
 OLD = {"p=1/old-0": b"old", "p=1/old-1": b"old", "p=2/old": b"old"}
 REPLACING = {"p=1/new-0": b"new", "p=1/new-1": b"new"}

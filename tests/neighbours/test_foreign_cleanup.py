@@ -10,7 +10,7 @@ from committer.errors import CommitterError, JobNotFoundError
 from committer.records.success import SuccessData, encode_success
 from tests.job_paths import has_in_job
 from tests.neighbours.meeting import Table, interrupted
-from tests.rotation import Share
+from tests.sweeps import Share
 
 OLD = {"p=1/old": b"old"}
 NEW = {f"p={number % 3}/new-{number}": b"new" for number in range(6)}

@@ -32,7 +32,6 @@ async def begun(table: Table, delivery: str, dies_before: str) -> None:
         await party.commit()
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dies_before", ["put outcome", "put decision"])
 @pytest.mark.parametrize("rollback", [False, True], ids=["recover", "roll back"])
 @pytest.mark.parametrize("delivery", ["listing", "message"])

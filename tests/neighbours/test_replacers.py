@@ -13,7 +13,7 @@ from committer.errors import CommitterError, DestinationBusyError, JobUndecidedE
 from committer.testing.faults import Fault
 from tests.job_paths import entries_at, in_job, unique_id
 from tests.neighbours.meeting import Party, Table, crossed, interrupted
-from tests.rotation import Share
+from tests.sweeps import Share
 
 OLD = {"p=1/old": b"old"}
 FIRST = {"p=1/first": b"1"}

@@ -14,7 +14,7 @@ from committer import CommitterConfig
 from committer.errors import CommitterError, JobNotFoundError, JobStateError
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.neighbours.meeting import Connection, Party, Table
-from tests.rotation import Share
+from tests.sweeps import Share
 
 Others: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -48,7 +48,6 @@ async def rolled_back(table: Table, store: object) -> None:
     await committer.recover(table.dest, "past", rollback=True, force=True, storage_options={"store": store})
 
 
-@pytest.mark.one_in(3)
 @PROFILES
 @pytest.mark.parametrize("mode", CONFIGS)
 async def test_a_driver_that_wakes_in_its_rollback_takes_nothing_of_a_later_job(

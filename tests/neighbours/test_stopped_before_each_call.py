@@ -23,6 +23,7 @@ from committer.errors import (
 )
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.neighbours.meeting import Connection, Table
+from tests.sweeps import sampled
 
 EARLIER = [{"a=1/e-0": b"0"}, {"b=1/e-1": b"1"}]
 LATER = {"a=1/later": b"later"}
@@ -122,10 +123,9 @@ async def all_is_removed(table: Table) -> None:
     assert table.temporary() == set()
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kept", [False, True], ids=["", "kept"])
 @pytest.mark.parametrize("delivery", ["listing", "message"])
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", sampled(PROFILES, 3, "drivers"))
 async def test_a_driver_that_goes_on_reaches_nothing_of_the_next_job(profile: str, delivery: str, kept: bool) -> None:
     for at in range(1, 200):
         table = Table(profile)
@@ -147,10 +147,9 @@ async def test_a_driver_that_goes_on_reaches_nothing_of_the_next_job(profile: st
     assert 20 < at < 199
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("how", ["abort", "cleanup", "recover", "roll back"])
 @pytest.mark.parametrize("died_before", ["intent", "decision", "outcome", "_SUCCESS"])
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", sampled(PROFILES, 3, "operators"))
 async def test_an_operator_that_goes_on_reaches_nothing_of_the_next_job(
     profile: str, died_before: str, how: str
 ) -> None:

@@ -15,7 +15,7 @@ from committer.records.success import decode_success
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.job_paths import has_in_job, in_job
 from tests.neighbours.meeting import Connection, Party, Table, crossed, interrupted, writes_success
-from tests.rotation import Share
+from tests.sweeps import Share
 
 PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
 OLD = {"p=1/old": b"old"}

@@ -106,7 +106,6 @@ async def finish(served: Served) -> committer.JobReport:
             return await job.commit(tasks=FILES // emulated_driver.FILES_A_TASK)
 
 
-@pytest.mark.one_in(10)
 @pytest.mark.parametrize("serving", [on_adls, on_gcs])
 @pytest.mark.parametrize("moment", range(MOMENTS))
 async def test_killed_then_recovered(
@@ -130,7 +129,6 @@ async def test_killed_then_recovered(
         assert len(sources) == len(set(sources)), "a file was renamed twice"
 
 
-@pytest.mark.one_in(10)
 @pytest.mark.parametrize("end", ["recover", "roll back"])
 @pytest.mark.parametrize("moment", range(MOMENTS))
 async def test_killed_while_it_renames_directories(moment: int, end: str, monkeypatch: pytest.MonkeyPatch) -> None:

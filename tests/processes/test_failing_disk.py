@@ -133,7 +133,6 @@ async def _sweep(tmp_path: Path, make: Callable[[int], Refusing], config: Commit
     raise AssertionError
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("once", [True, False], ids=["once", "from then on"])
 @pytest.mark.parametrize("number", ["ENOSPC", "EIO", "EINVAL"])
 async def test_directory_cannot_be_forced_to_the_disk(tmp_path: Path, number: str, once: bool) -> None:

@@ -35,7 +35,6 @@ def reach(moment: int, destination: Path) -> None:
         time.sleep(drawn.uniform(0.0, 0.03))
 
 
-@pytest.mark.one_in(10)
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_killed_at_a_random_moment_then_recovered(tmp_path: Path, moment: int) -> None:
     destination = tmp_path / "table"

@@ -68,7 +68,6 @@ def kill_once(destination: Path, reached: Reached) -> None:
         process.wait(TIMEOUT_S)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("reached", MOMENTS)
 def test_killed_and_recovered(tmp_path: Path, reached: Reached) -> None:
     destination = tmp_path / "table"
@@ -80,7 +79,6 @@ def test_killed_and_recovered(tmp_path: Path, reached: Reached) -> None:
     assert not (destination / "_temporary").exists()
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("reached", MOMENTS)
 def test_killed_and_taken_back(tmp_path: Path, reached: Reached) -> None:
     """Or aborted, where it was not decided. One that committed says so, and is finished."""

@@ -55,7 +55,6 @@ async def _goes_on(destination: Path, config: CommitterConfig, options: dict[str
     return "aborted"
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("no_replace", ["auto", "link"])
 @pytest.mark.parametrize("durability", ["none", "fsync"])
 def test_killed_at_every_system_call(tmp_path: Path, durability: Any, no_replace: str) -> None:

@@ -37,7 +37,6 @@ def of_run(number: int) -> dict[str, bytes]:
     return {f"p={part}/run-{number}": b"%d" % number for part in range(2)}
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mode", ["append", "replace"])
 def test_killed_at_every_system_call(tmp_path: Path, mode: Any) -> None:
     """What is published is of one run, whole, and the next run of the id learns of it."""

@@ -54,7 +54,6 @@ def test_nothing_mounted_while_it_is_deleted_is_deleted(tmp_path: Path) -> None:
     assert not answer["temporary"]
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["tmpfs", "bind", "file"])
 @pytest.mark.parametrize("place", ["mounted", "p=1/mounted"])
 @pytest.mark.parametrize(

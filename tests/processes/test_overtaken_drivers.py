@@ -134,7 +134,6 @@ async def every_call(
             return runs
 
 
-@pytest.mark.one_in(3)
 @cases(PROFILES)
 async def test_recovered_while_the_driver_is_stopped(profile: str, mode: str, delivery: str) -> None:
     async def recover(table: Table, came: list[object]) -> None:
@@ -162,7 +161,6 @@ async def test_recovered_while_the_driver_is_stopped(profile: str, mode: str, de
     assert words == {"undecided", "recovered"}
 
 
-@pytest.mark.one_in(3)
 @cases(FENCING)
 async def test_rolled_back_while_the_driver_is_stopped(profile: str, mode: str, delivery: str) -> None:
     async def roll_back(table: Table, came: list[object]) -> None:
@@ -274,7 +272,6 @@ async def half_done(profile: str, mode: str, published: int) -> Table:
     return table
 
 
-@pytest.mark.one_in(3)
 @pairs(PROFILES)
 @pytest.mark.parametrize("rollback", [False, True])
 async def test_two_recoverers_of_one_mind(profile: str, mode: str, rollback: bool) -> None:
@@ -299,7 +296,6 @@ async def test_two_recoverers_of_one_mind(profile: str, mode: str, rollback: boo
             break
 
 
-@pytest.mark.one_in(3)
 @pairs(FENCING)
 @pytest.mark.parametrize("first", ["forward", "rollback"])
 async def test_two_recoverers_that_disagree(profile: str, mode: str, first: str) -> None:

@@ -43,7 +43,6 @@ def run() -> Iterator[Run]:
     shutil.rmtree(directory)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("scenario", "says", "visible"),
     [

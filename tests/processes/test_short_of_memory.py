@@ -44,7 +44,6 @@ async def _finish(destination: Path) -> None:
             await job.commit(tasks=TASKS)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "megabytes", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), 4, 200]
 )

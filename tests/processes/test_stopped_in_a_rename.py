@@ -120,7 +120,6 @@ async def test_marker_of_a_job_that_ended_meanwhile(drivers: tuple[Driver, Drive
         assert marker.jobId == "k"
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("files", [1, 5])
 async def test_new_file_that_is_taken_back(
     drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool, files: int
@@ -142,7 +141,6 @@ async def test_new_file_that_is_taken_back(
 SEALED = {"listing": "_temporary/a*/*/tasks-sealed/*/p=2", "rename": "p=2"}
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="elsewhere directories are renamed whole on demand only"
 )

@@ -205,7 +205,6 @@ async def killed(place: Place, dies_at: int, config: CommitterConfig | None) -> 
 
 @pytest.mark.parametrize("rollback", [False, True])
 @pytest.mark.parametrize("moment", range(0, 40, 3))
-@pytest.mark.one_in(3)
 async def test_a_driver_that_died_is_followed_by_another(moment: int, rollback: bool, place: Place) -> None:
     await place.commit({"p=1/old": b"old"}, job_id="first")
     before = await place.channel.files()

@@ -72,7 +72,6 @@ async def test_nothing_is_seen_before_the_commit_and_losers_are_ended(jobs: Jobs
 # -- processes that die ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(10)
 @pytest.mark.parametrize("moment", range(20))
 async def test_killed_in_its_commit_then_finished(moment: int, jobs: Jobs) -> None:
     # What `magic` replaces is a directory that it wrote into; `directory` would replace the whole destination.
@@ -95,7 +94,6 @@ async def test_killed_in_its_commit_then_finished(moment: int, jobs: Jobs) -> No
     assert (await jobs.channel.uploads(), jobs.kept()) == ([], [])
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("moment", range(3))
 async def test_killed_in_its_commit_then_taken_back(moment: int, jobs: Jobs) -> None:
     await jobs.commit({"p=0/old": b"old"}, job_id="earlier")
@@ -111,7 +109,6 @@ async def test_killed_in_its_commit_then_taken_back(moment: int, jobs: Jobs) -> 
     assert (await jobs.channel.uploads(), jobs.kept()) == ([], [])
 
 
-@pytest.mark.one_in(7)
 @pytest.mark.parametrize("moment", range(20))
 async def test_killed_at_any_call_then_ended_by_another_process(moment: int, jobs: Jobs) -> None:
     """Where it was decided the job is finished, else it is removed; no part of an upload and no local file is left."""

@@ -32,7 +32,6 @@ async def channel(moto_server: Server, root: StorePath) -> BucketChannel:
     return channel
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["magic", "directory", "partitioned"])
 @pytest.mark.parametrize("name", REFUSING)
 async def test_a_job_is_refused_before_it_writes_anything(
@@ -47,7 +46,6 @@ async def test_a_job_is_refused_before_it_writes_anything(
     assert (await channel.files(), await channel.uploads()) == (OTHERS, [])
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", REFUSING)
 async def test_a_job_that_hadoop_set_up_is_refused_before_it_is_decided(
     name: str, channel: BucketChannel, moto_server: Server, root: StorePath
@@ -96,7 +94,6 @@ async def test_a_job_ends_as_elsewhere(
     await plain.close()
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", list(SERVICES))
 async def test_the_doctor_names_what_is_lacking(
     name: str, channel: BucketChannel, moto_server: Server, root: StorePath

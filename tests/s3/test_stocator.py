@@ -92,7 +92,6 @@ async def test_a_file_costs_four_requests_and_a_job_commit_none_for_it(jobs: Job
     assert many[1] == few[1]
 
 
-@pytest.mark.one_in(7)
 @pytest.mark.parametrize("moment", range(20))
 async def test_killed_at_any_call_then_ended_by_another_process(moment: int, jobs: Jobs) -> None:
     """Whatever the process was about to do: in the end all of the job counts, or none of it is there."""

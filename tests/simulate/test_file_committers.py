@@ -12,12 +12,12 @@ import pytest
 
 from committer_testing.simulate.result import Result
 from committer_testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
-from tests.rotation import Share
 from tests.simulate.file_jobs import file_v1_scenario, file_v1_schedules, simulate_file, wrong_with_file_v1
 from tests.simulate.test_mutants import found
+from tests.sweeps import Share
 
 
-@pytest.mark.parametrize("start", [pytest.param(start, marks=pytest.mark.one_in(8)) for start in range(0, 160, 20)])
+@pytest.mark.parametrize("start", range(0, 160, 20))
 def test_file_v1_keeps_every_guarantee(start: int) -> None:
     """Faults, deaths, partitions, other drivers and operators, on stores that rename directories."""
     runs = 0

@@ -24,8 +24,8 @@ from committer_testing.simulate.scenario import (
 from committer_testing.simulate.simulation import simulate
 from committer_testing.simulate.watch import JobWatch
 from committer_testing.simulate.worlds import OUT, MemoryWorld
-from tests.rotation import Share
 from tests.simulate.mutants import apply
+from tests.sweeps import Share
 
 
 def call_of(scenario: Scenario, process: str, operation: str, path: str) -> tuple[str, int]:

@@ -12,10 +12,11 @@ from committer_testing.simulate.scenario import JobPlan, Scenario
 from committer_testing.simulate.simulation import simulate
 from tests.simulate.object_readers import DRAWN_AS, simulate_objects, wrong_with
 from tests.simulate.test_mutants import found
+from tests.sweeps import sampled
 
 
 @pytest.mark.parametrize("kind", DRAWN_AS)
-@pytest.mark.parametrize("start", [pytest.param(start, marks=pytest.mark.one_in(8)) for start in range(0, 160, 20)])
+@pytest.mark.parametrize("start", sampled(range(0, 160, 20), 4, "stocator"))
 def test_readers_of_what_is_decided_have_every_guarantee(kind: str, start: int) -> None:
     """Faults, deaths, partitions, other drivers and operators, ids that are set up anew."""
     committed = 0

@@ -167,7 +167,6 @@ for writer in "python", "auto":
 """
 
 
-@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.java
 @pytest.mark.skipif(shutil.which("javac") is None, reason="there is no JDK to build the jar with")

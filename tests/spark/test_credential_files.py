@@ -79,7 +79,6 @@ def test_a_key_of_azure_is_read_from_a_file_and_logged_nowhere(tmp_path: Path) -
         assert not [name for name, text in everything.items() if KEY.encode() in text]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("setting", [OF_S3A, "fs.s3a.bucket.{bucket}.security.credential.provider.path"])
 def test_keys_of_s3_are_read_from_its_own_files(tmp_path: Path, setting: str) -> None:
     with place_of("s3a", tmp_path / "server") as place:
@@ -93,7 +92,6 @@ def test_keys_of_s3_are_read_from_its_own_files(tmp_path: Path, setting: str) ->
             driver.close()
 
 
-@pytest.mark.full
 @pytest.mark.allow_blocking("it runs the command")
 def test_doctor_shows_the_names_and_what_keeps_a_file_shut(tmp_path: Path) -> None:
     with place_of("abfs", tmp_path / "server", key=KEY) as place:

@@ -21,7 +21,6 @@ from .test_protocol_adls import KEY
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.java,
-    pytest.mark.full,
     pytest.mark.allow_blocking("it runs the command"),
     pytest.mark.xdist_group("doctor on executors"),
     pytest.mark.skipif(shutil.which("javac") is None, reason="there is no JDK to build the jar with"),

@@ -21,8 +21,7 @@ from .protocol_places import Place, place_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A NameNode of its own.
-pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.full]
+pytestmark = [pytest.mark.spark, pytest.mark.java]
 
 
 @pytest.fixture(scope="module")

@@ -189,7 +189,6 @@ def test_a_commit_that_a_jar_of_another_release_asks_for() -> None:
     assert "outcome: unchanged" in answer["error"]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("when", ["before the decision", "in the middle", "after the outcome"])
 def test_a_driver_that_is_killed_in_an_overwrite(spark: SparkSession, tmp_path: Path, when: str) -> None:
     try:

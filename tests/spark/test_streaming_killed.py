@@ -21,7 +21,6 @@ from .trees import data_files
 SCRIPT = Path(__file__).with_name("killed_stream.py")
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("how", "when"),
     [("format", "before"), ("format", "in the middle"), ("format", "after"), ("foreach_batch", "after")],

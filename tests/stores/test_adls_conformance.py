@@ -44,7 +44,6 @@ class TestAdls(_OnAccount):
     """By account key, records by Put Blob."""
 
 
-@pytest.mark.one_in(3)
 class TestAdlsBySignature(_OnAccount):
     """By shared access signature, which the source of a rename carries too."""
 
@@ -56,7 +55,6 @@ class TestAdlsBySignature(_OnAccount):
         await store.close()
 
 
-@pytest.mark.one_in(3)
 class TestAdlsWithoutBlobs(_OnAccount):
     """Records by a file and a rename; and an account that has other codes for the same refusals."""
 

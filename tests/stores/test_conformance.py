@@ -87,7 +87,6 @@ _VARIANTS: dict[str, tuple[str, dict[str, int]]] = {
 }
 
 
-@pytest.mark.one_in(3)
 class TestMemory(_InMemory):
     @pytest.fixture(params=list(_VARIANTS))
     def space(self, request: pytest.FixtureRequest) -> MemorySpace:
@@ -95,7 +94,6 @@ class TestMemory(_InMemory):
         return MemoryStore.space(f"conformance-{next(_numbers)}", profile, **flags)
 
 
-@pytest.mark.one_in(3)
 class TestFaultyStoreWithoutFaults(_InMemory):
     @pytest.fixture(params=["local", "s3", "azure-flat"])
     def space(self, request: pytest.FixtureRequest) -> MemorySpace:
@@ -106,7 +104,6 @@ class TestFaultyStoreWithoutFaults(_InMemory):
         return FaultyStore(space.store())
 
 
-@pytest.mark.one_in(3)
 class TestFaultyStoreOverDisk(_OnDisk):
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:

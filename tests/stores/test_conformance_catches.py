@@ -20,9 +20,9 @@ from committer.testing._conformance_files import FileConformance
 from committer.testing._conformance_renames import RenameConformance
 from committer.testing._conformance_uploads import CompletionConformance, UploadConformance
 from committer.testing.conformance import Channel
-from tests.rotation import Share
 from tests.stores import bugs_of_files, bugs_of_uploads
 from tests.stores.channels import SpaceChannel
+from tests.sweeps import Share
 
 _numbers = itertools.count()
 

@@ -14,8 +14,8 @@ from committer.errors import CommitterError, JobRolledBackError
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
-from tests.rotation import Share
 from tests.stores.emulated_lake import AdlsLake, serve_lake
+from tests.sweeps import Share
 
 OLD = {"year=1999/old.csv": b"old"}
 # Three directories are one task's alone; into the fourth two write, into the last there was something before.

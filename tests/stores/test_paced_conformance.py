@@ -21,7 +21,6 @@ from tests.stores.channels import DiskChannel, SpaceChannel
 _numbers = itertools.count()
 
 
-@pytest.mark.one_in(3)
 class TestPacedOverMemory(StoreConformance):
     many = 500
 
@@ -44,7 +43,6 @@ class TestPacedOverMemory(StoreConformance):
         return PacedStore(space.store(), pacer=Pacer("e", concurrency=2), statistics=Statistics())
 
 
-@pytest.mark.one_in(3)
 class TestPacedOverDisk(StoreConformance):
     @pytest.fixture
     def root(self, tmp_path: Path) -> StorePath:

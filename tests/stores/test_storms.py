@@ -86,8 +86,6 @@ async def write_all(service: Service, uri: str) -> None:
     await job.close()
 
 
-@pytest.mark.full
-@pytest.mark.one_in(4)
 async def test_thousands_of_files_committed_too_fast(service: Service) -> None:
     remote, uri = service.remote, service.remote.uri("table")
     await write_all(service, uri)

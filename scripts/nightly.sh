@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Runs everything: all tests, the search, planted bugs, sweeps, killed processes, every release of Spark. Hours on two cores.
+# `scripts/nightly.sh PART...` runs some parts; `scripts/nightly.sh table` prints what has been run at this commit so far.
+# Logs and results lie in build/nightly/COMMIT; a part that passed there is not run again.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+commit="$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD || echo -modified)"
+results="build/nightly/$commit"
+mkdir -p "$results"
+
+in_project() { uv run --locked --extra spark --extra cli "$@"; }
+search() { in_project python -m committer_testing.simulate --json "$results/$1.json" "${@:2}"; }
+
+declare -A parts=(
+    [tests]="all tests, the slow ones too"
+    [manifest]="100,000 seeds of the manifest committer"
+    [workers]="5,000 seeds of workers that publish"
+    [magic]="50,000 seeds of magic"
+    [block-list]="50,000 seeds of block-list"
+    [directory]="25,000 seeds of the staging committer directory"
+    [partitioned]="25,000 seeds of the staging committer partitioned"
+    [exhaustive]="every single fault at every call of small jobs"
+    [mutants]="planted bugs of the engine, which the search must find"
+    [model]="the model of the commit protocol, every scenario with two faults"
+    [model-mutants]="planted bugs of the model"
+    [disk]="every system call of the local store fails, or the process dies there"
+    [kills]="500 killed drivers, recoverers and cleanups on every store"
+    [spark]="Spark's own writers on every release from 3.5 on"
+)
+order=(tests spark model model-mutants mutants disk kills exhaustive manifest magic block-list directory partitioned workers)
+
+run() {
+    case "$1" in
+    tests) in_project pytest -n 2 -q -m '' ;;
+    manifest) search manifest --seeds 100000 --start 80000000 ;;
+    workers) search workers --seeds 5000 --start 85000000 --workers ;;
+    magic) search magic --seeds 50000 --start 81000000 --committer magic ;;
+    block-list) search block-list --seeds 50000 --start 82000000 --committer block-list ;;
+    directory) search directory --seeds 25000 --start 83000000 --committer directory ;;
+    partitioned) search partitioned --seeds 25000 --start 84000000 --committer partitioned ;;
+    exhaustive) search exhaustive --exhaustive ;;
+    mutants) in_project python -m tests.simulate --mutant all ;;
+    model) in_project python -m tests.protocol_model --all ;;
+    model-mutants) in_project python -m tests.protocol_model --mutant all ;;
+    disk) in_project python -m tests.disk_sweep ;;
+    kills) in_project python -m tests.processes.kill_series --runs 500 ;;
+    spark) in_project python -m tests.spark.releases ;;
+    esac
+}
+
+table() {
+    printf '\n| part | what | result | time | last line |\n|---|---|---|---|---|\n'
+    for part in "${order[@]}"; do
+        [ -f "$results/$part.result" ] || continue
+        read -r code seconds <"$results/$part.result"
+        [ "$code" = 0 ] && said=passed || said="FAILED ($code)"
+        printf '| %s | %s | %s | %s min | %s |\n' "$part" "${parts[$part]}" "$said" "$(((seconds + 59) / 60))" \
+            "$(grep -v '^ *$' "$results/$part.log" | tail -n 1 | tr '|' '/')"
+    done
+}
+
+[ "${1:-}" != table ] || { table; exit; }
+failed=0
+for part in "${@:-${order[@]}}"; do
+    [ -n "${parts[$part]:-}" ] || { echo "there is no part $part: ${order[*]}" >&2; exit 2; }
+    [ ! -f "$results/$part.result" ] || [ "$(cut -d ' ' -f 1 "$results/$part.result")" != 0 ] || continue
+    echo "=== $part: ${parts[$part]}"
+    began=$SECONDS code=0
+    run "$part" >"$results/$part.log" 2>&1 || code=$?
+    echo "$code $((SECONDS - began))" >"$results/$part.result"
+    [ "$code" = 0 ] || { failed=1; tail -n 20 "$results/$part.log"; }
+done
+table
+exit "$failed"
