@@ -22,6 +22,8 @@ PACKAGED: Final = HERE / "committer-spark.jar"
 """Place of the jar in a wheel."""
 
 _RELEASE: Final = "io/github/lakecommitter/spark/release"
+_FORMATS: Final = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+_NO_DATA_SOURCE: Final = b"io.github.lakecommitter.spark.NoDataSource\n"
 _BYTECODE: Final = "8"
 """Oldest Java of a cluster of Spark 3.5."""
 
@@ -122,7 +124,7 @@ def _write_api(directory: Path) -> None:
 def _archive(classes: Path, jar: Path) -> None:
     """Packs compiled classes; equal classes give equal bytes."""
     contents = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
-    contents[_RELEASE] = release().encode("ascii")
+    contents |= {_RELEASE: release().encode("ascii"), _FORMATS: _NO_DATA_SOURCE}
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("META-INF/MANIFEST.MF", _ZIP_EPOCH), b"Manifest-Version: 1.0\n")
         for name in sorted(contents):
