@@ -1,7 +1,7 @@
 """Puts the jar of Spark's commit protocol into wheel and sdist, which takes a JDK.
 
-A build without one fails, unless LAKE_COMMITTER_WITHOUT_JARS=1 asks for a wheel without the jar. A wheel that is made of
-an sdist takes the sdist's jar.
+A build without one fails, unless LAKE_COMMITTER_WITHOUT_JARS=1 asks for a wheel without the jar. A wheel that is
+made of an sdist takes the sdist's jar.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class JarHook(BuildHookInterface):  # type: ignore[type-arg]
             building.build(jar)
         except building.CannotBuildError as error:
             self.app.abort(
-                f"the jar of Spark's commit protocol cannot be built: {error}. Nothing was built. Install a JDK of Java 17"
-                f" or later, or set {WITHOUT}=1: a wheel without the jar cannot commit df.write where no JDK is"
+                f"the jar of Spark's commit protocol cannot be built: {error}. Nothing was built. Install a JDK of"
+                f" Java 17 or later, or set {WITHOUT}=1: a wheel without the jar cannot commit df.write where no JDK is"
             )
         build_data["force_include"][str(jar)] = f"committer/spark/jvm/{jar.name}"
 

@@ -1,6 +1,6 @@
-"""What one release of Spark can do with this package: python releases.py DIRECTORY; run by test_releases.py.
+"""What one release of Spark can do with this package: python releases.py DIRECTORY [--connect] [FEATURE ...].
 
-Prints a JSON object: for each feature an empty text, or the error that ended it. Imports nothing of the tests, as it runs in
+Run by test_releases.py. Prints a JSON object: for each feature an empty text, or the error that ended it. Imports nothing of the tests, as it runs in
 an environment with this release of PySpark alone.
 """
 
@@ -194,6 +194,13 @@ def task_attempt(spark: Any) -> None:
     assert sum(int(path.read_text()) for path in (HERE / "attempts").glob("part-*")) == 45
 
 
+def own_writers_of_server(spark: Any) -> None:
+    spark.range(0, 10, 1, 2).write.mode("append").parquet(str(HERE / "on_server"))
+    assert rows(spark, HERE / "on_server") == [(number,) for number in range(10)]
+    # Spark's own is empty.
+    assert (HERE / "on_server" / "_SUCCESS").read_text().startswith("{")
+
+
 CLASSIC = {
     "own writers": own_writers,
     "`committer.spark.write`": write,
@@ -206,18 +213,12 @@ CLASSIC = {
     "`task_attempt`": task_attempt,
 }
 CONNECT = {
-    "Connect: own writers of the server": lambda spark: data_on_server(spark),
-    "Connect: `committer.spark.write`": write,
-    'Connect: `format("committer")`': data_source,
-    "Connect: `foreach_partition`": foreach_partition,
-    "… with `arrow=True`, Connect": foreach_partition_arrow,
+    "own writers of a Connect server": own_writers_of_server,
+    "`committer.spark.write` through Connect": write,
+    '`format("committer")` through Connect': data_source,
+    "`foreach_partition` through Connect": foreach_partition,
+    "… with `arrow=True`, through Connect": foreach_partition_arrow,
 }
-
-
-def data_on_server(spark: Any) -> None:
-    spark.range(0, 10, 1, 2).write.mode("append").parquet(str(HERE / "on_server"))
-    assert rows(spark, HERE / "on_server") == [(number,) for number in range(10)]
-    assert (HERE / "on_server" / "_SUCCESS").read_text().startswith("{")
 
 
 def classic() -> Any:
@@ -248,7 +249,10 @@ def main() -> None:
     connected = "--connect" in sys.argv
     spark = connect() if connected else classic()
     told: dict[str, str] = {}
+    features = [text for text in sys.argv[2:] if text != "--connect"]
     for name, check in (CONNECT if connected else CLASSIC).items():
+        if features and name not in features:
+            continue
         try:
             check(spark)
         except Exception as error:

@@ -82,21 +82,19 @@ def find_javac(environment: Mapping[str, str] = os.environ) -> str:
 
 def build(jar: Path, environment: Mapping[str, str] = os.environ) -> None:
     """Builds the jar, which takes seconds; renames it into place, so that no process reads half of it."""
+    javac = find_javac(environment)
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".committer-spark-", dir=jar.parent) as directory:
         api, classes = Path(directory, "api"), Path(directory, "classes")
-        _write_api(api)
-        compile_sources(classes, ["-implicit:none", "-cp", str(api)], _BYTECODE, environment)
+        write_api(api)
+        compile_sources(javac, classes, ["-implicit:none", "-cp", str(api)], _BYTECODE)
         whole = Path(directory, "whole.jar")
         _archive(classes, whole)
         whole.replace(jar)
 
 
-def compile_sources(
-    classes: Path, against: list[str], bytecode: str, environment: Mapping[str, str] = os.environ
-) -> None:
+def compile_sources(javac: str, classes: Path, against: list[str], bytecode: str) -> None:
     """Compiles the Java files; `against` are the compiler's options that name the classes which they use."""
-    javac = find_javac(environment)
     # Newer compilers warn of Java 8's bytecode.
     command = [javac, "--release", bytecode, "-Xlint:-options", "-proc:none", "-encoding", "UTF-8", *against]
     command += ["-d", str(classes), *map(str, sources())]
@@ -110,7 +108,7 @@ def compile_sources(
         raise CannotBuildError(f"{javac} refused the sources: {(done.stderr.strip() or done.stdout.strip())[:2000]}")
 
 
-def _write_api(directory: Path) -> None:
+def write_api(directory: Path) -> None:
     """Writes each class of `api.txt` into a file of its own, as Java wants it."""
     for part in (HERE / "api.txt").read_text(encoding="utf-8").split("\npackage ")[1:]:
         package, name = part.partition(";")[0], _CLASS.search(part)
