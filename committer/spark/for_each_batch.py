@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
@@ -14,6 +15,7 @@ from committer.advice import to_blocking_callers
 from committer.errors import ConfigurationError
 from committer.logs import job_logger
 from committer.paths import Destination
+from committer.spark import without_data_sources
 from committer.spark.arguments import check_frame, column_names, option_texts
 from committer.spark.carried_errors import error_behind
 from committer.spark.hadoop_client import resolved_path
@@ -135,7 +137,10 @@ def foreach_batch(
 
     Raises:
         ConfigurationError: An option cannot be honoured.
+        UnsupportedError: This is PySpark 3.5.
     """
+    if importlib.util.find_spec("pyspark.sql.datasource") is None:
+        raise without_data_sources("foreach_batch")
     settings = _settings(uri, format, compression, partition_by, options)
     path = settings["path"]
     # A relative path is resolved by the session, which is known only in a batch; "/" stands in for its directory.

@@ -28,6 +28,7 @@ from committer.logs import job_logger
 from committer.options.config import CommitterConfig
 from committer.spark.commit_log import log_event
 from committer.spark.jvm import building
+from committer.spark.protocol_jar import check_spark
 from committer.spark.protocol_jobs import EndRequest, PoolOf, SetupRequest, abort, commit, set_up
 
 _LOG = job_logger("committer.spark")
@@ -48,18 +49,6 @@ def refuse_other_release(release: str, operation: str = "setup_job") -> None:
             operation=operation,
             next_step="give spark.jars the jar of the installed package, committer.spark.jar_path(), and start the JVM "
             "anew",
-        )
-
-
-def refuse_other_spark(compiled_for: str, spark: str) -> None:
-    """Refuses a jar that was compiled for another feature release of Spark, whose classes may differ."""
-    if not building.serves(compiled_for, spark):
-        raise UnsupportedError(
-            f"the jar of the commit protocol was compiled for Spark {compiled_for or 'of an unknown version'}, and this"
-            f" is Spark {spark}",
-            operation="setup_job",
-            next_step="give spark.jars what committer.spark.jar_path() returns where SPARK_HOME, or the installed"
-            " PySpark, is of this version, and start the JVM anew",
         )
 
 
@@ -88,7 +77,7 @@ def answered(
     def setup() -> dict[str, Any]:
         asked = msgspec.json.decode(request, type=SetupRequest)
         refuse_other_release(asked.release)
-        refuse_other_spark(asked.compiled_for, asked.spark)
+        check_spark(asked.spark, operation="setup_job")
         # Tasks compare the release with that of their executor's jar.
         return {
             **wait_for(

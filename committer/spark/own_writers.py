@@ -28,11 +28,12 @@ from __future__ import annotations
 import importlib.util
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, overload
 
 import msgspec
+from pyspark import RDD
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import StructType
 
@@ -66,11 +67,11 @@ RowWriter: TypeAlias = Callable[[Iterator[Row], TaskAttempt], object]
 BatchWriter: TypeAlias = "Callable[[Iterator[RecordBatch], TaskAttempt], object]"
 """The same, from Arrow record batches."""
 
-PartitionWriter: TypeAlias = "Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]"
-"""Runs on a partition in Spark; yields one row, the task commit message."""
+_CONVERTS: Final = importlib.util.find_spec("pyspark.sql.conversion") is not None
+"""False on PySpark 3.5, which cannot make rows of record batches without grpcio."""
 
 MESSAGE: Final = "message"
-"""Column of a `PartitionWriter`'s message."""
+"""Column of the task commit messages."""
 
 
 class Partition(NamedTuple):
@@ -229,6 +230,12 @@ def foreach_partition(
     choices = plan.choices or CommitterConfig()
     if is_connect(df):
         refuse_without_executors(choices, "through Spark Connect", "foreach_partition")
+        if not arrow and not _CONVERTS:
+            raise UnsupportedError(
+                "rows through Spark Connect need PySpark 4.0 or later",
+                operation="foreach_partition",
+                next_step="give arrow=True, and a write_fn that takes record batches",
+            )
     on_executors = choices.publish != "driver" and not is_connect(df)
     storage = plan.options.storage_options()
     schema = df.schema.json()
@@ -245,7 +252,7 @@ def foreach_partition(
         ) as job,
     ):
         partition = Partition(job.spec, plan.options, schema, arrow)
-        commits = _run(df, partial(write_partition, partition, write_fn), job.job_id)
+        commits = _run(df, partition, write_fn)
         if not on_executors:
             return job.commit(task_commits=commits, tasks=len(commits))
         with SparkPool(df.sparkSession.sparkContext, plan.options.storage_options) as pool:
@@ -289,14 +296,24 @@ def _plan(
     return _Plan(options, choices, store.withheld)
 
 
-def _run(df: DataFrame, write: PartitionWriter, job_id: str) -> list[TaskCommit]:
+def _run(df: DataFrame, partition: Partition, write_fn: RowWriter | BatchWriter) -> list[TaskCommit]:
     """Runs the Spark job and returns the winning attempts' commits, one per partition."""
-    # mapInArrow looks columns up by name: it fails if two share a name or a name holds a period.
-    plain = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
-    messages = plain.mapInArrow(write, f"{MESSAGE} binary")
-    commits = task_commits(_collected(messages), job_id)
+    messages: DataFrame | RDD[tuple[bytes]]
+    if not partition.arrow and not _CONVERTS:
+        messages = df.rdd.mapPartitions(partial(_write_rows, partition, write_fn))
+    else:
+        # mapInArrow looks columns up by name: it fails if two share a name or a name holds a period.
+        plain = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
+        messages = plain.mapInArrow(partial(write_partition, partition, write_fn), f"{MESSAGE} binary")
+    found = _collected(messages)
+    commits = task_commits([TaskCommitMessage(bytes(row[0])) for row in found], partition.spec.job_id)
     check_every_partition(commits, _number_of_partitions(messages))
     return commits
+
+
+def _write_rows(partition: Partition, write_fn: RowWriter | BatchWriter, rows: Iterator[Row]) -> Iterator[tuple[bytes]]:
+    """Runs one task attempt from Spark's rows instead of record batches."""
+    yield (_write(rows, write_fn, partition),)
 
 
 def task_attempt(spec: JobSpec, storage_options: Mapping[str, str] | None = None) -> TaskAttempt:
@@ -329,15 +346,14 @@ def task_attempt(spec: JobSpec, storage_options: Mapping[str, str] | None = None
     return sync.open_task(spec, task=task, attempt=attempt, storage_options=options.storage_options())
 
 
-def _collected(messages: DataFrame) -> list[TaskCommitMessage]:
+def _collected(messages: DataFrame | RDD[tuple[bytes]]) -> Sequence[tuple[bytes, ...]]:
     try:
-        rows = messages.collect()
+        return messages.collect()
     except Exception as error:
         missing = missing_in_worker(error)
         if missing is None:
             raise
         raise missing from error
-    return [TaskCommitMessage(bytes(row[MESSAGE])) for row in rows]
 
 
 def check_every_partition(commits: Iterable[TaskCommit], partitions: int | None) -> None:
@@ -359,12 +375,14 @@ def _settings(where: Destination, storage_options: Mapping[str, str] | None, ope
     return {"path": path_option(where), **{f"{_STORAGE}{key}": value for key, value in given.items()}}
 
 
-def _number_of_partitions(frame: DataFrame) -> int | None:
-    """Returns the number of partitions of a collected frame; None if only a Connect server knows.
+def _number_of_partitions(messages: DataFrame | RDD[tuple[bytes]]) -> int | None:
+    """Returns the number of partitions of collected messages; None if only a Connect server knows.
 
     Adaptive execution fixes a plan once, while it runs, and the DataFrame keeps it. So after the run the number is
     that of the run, and reading it starts no job.
     """
-    if is_connect(frame):
+    if isinstance(messages, RDD):
+        return messages.getNumPartitions()
+    if is_connect(messages):
         return None
-    return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
+    return int(messages._jdf.queryExecution().toRdd().getNumPartitions())

@@ -126,6 +126,7 @@ class SetupRequest(msgspec.Struct, frozen=True):
         superseded: Paths that Spark would delete now: the destination, or directories below it.
         options: Keys of Hadoop and of this library, from the session or the write.
         release: The digest of the jar's sources.
+        spark: The version of the running Spark.
         output_committers: Settings that name a Hadoop output committer: class by key.
         storage: The session's Hadoop keys for reaching stores; may hold secrets.
         of_write: Keys of `options` and `storage` that the write gave, or that were set in the running session.
@@ -137,7 +138,6 @@ class SetupRequest(msgspec.Struct, frozen=True):
     superseded: tuple[str, ...]
     options: dict[str, str]
     release: str
-    compiled_for: str = ""
     spark: str = ""
     output_committers: dict[str, str] = {}
     storage: dict[str, str] = {}

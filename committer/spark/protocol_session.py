@@ -23,8 +23,8 @@ from committer.events import Listener
 from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.spark.commit_log import DriverLog
 from committer.spark.hadoop_client import default_file_system
-from committer.spark.job_side import answered, refuse_other_release, refuse_other_spark
-from committer.spark.protocol_jar import jar_path
+from committer.spark.job_side import answered, refuse_other_release
+from committer.spark.protocol_jar import check_spark, jar_path
 from committer.spark.protocol_jobs import call_of, refuse_conflicts
 from committer.spark.protocol_storage import checked
 from committer.spark.publishing import SparkPool
@@ -188,7 +188,8 @@ def _give_data_source(session: SparkSession, choices: CommitterConfig | None) ->
     file_system, context = default_file_system(session), session.sparkContext
     if choices is None and file_system.startswith("file:") and _Registered.sources is not context:
         return
-    if importlib.util.find_spec("pyarrow") is None:  # the data source needs it
+    # The data source needs both; PySpark 3.5 has no data sources in Python.
+    if importlib.util.find_spec("pyarrow") is None or importlib.util.find_spec("pyspark.sql.datasource") is None:
         return
     from committer.spark.datasource import source_with
 
@@ -223,7 +224,7 @@ def _driver_of(gateway: Any) -> Any:
             "spark-submit give --jars what committer.spark.jar_path() returns",
         )
     refuse_other_release(str(driver.release()))
-    refuse_other_spark(str(driver.compiledFor()), str(driver.spark()))
+    check_spark(str(driver.spark()), operation="configure")
     return driver
 
 

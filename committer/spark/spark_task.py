@@ -12,10 +12,14 @@ from typing import Final
 
 import msgspec
 from pyspark import TaskContext
-from pyspark.sql.datasource import WriterCommitMessage
 
 from committer.errors import RecordError, TaskMissingError, UnsupportedError
 from committer.records.task_commit import TaskCommit
+
+try:
+    from pyspark.sql.datasource import WriterCommitMessage
+except ModuleNotFoundError:  # PySpark 3.5, which has no data sources in Python
+    WriterCommitMessage = object  # type: ignore[assignment, misc]
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"

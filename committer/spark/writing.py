@@ -8,6 +8,7 @@ Spark Connect client, and the commit completes even if the caller is interrupted
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import time
 import uuid
@@ -31,9 +32,9 @@ from committer.flow.portal import wait_for
 from committer.logs import job_logger
 from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.paths import Destination, StorePath
+from committer.spark import without_data_sources
 from committer.spark.arguments import check_frame, column_names, option_texts
 from committer.spark.carried_errors import error_behind
-from committer.spark.datasource import CommitterDataSource
 from committer.spark.destination import look_at_destination
 from committer.spark.fetching import fetched_report, ignored_report
 from committer.spark.hadoop_client import is_used, missing_client, resolved_path
@@ -201,6 +202,10 @@ def _note_running(error: BaseException, call: RunningWrite, options: WriteOption
 
 def save(session: SparkSession, writer: DataFrameWriter) -> None:
     """Saves through the data source; registers it if Spark does not find it."""
+    if importlib.util.find_spec("pyspark.sql.datasource") is None:
+        raise without_data_sources("write")
+    from committer.spark.datasource import CommitterDataSource
+
     # Spark looks up Python data sources only in the active session of the calling thread, and only a few calls
     # activate a session: in a second thread, or after Ctrl-C, there may be none.
     session.createDataFrame([], "nothing int")

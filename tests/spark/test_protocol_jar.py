@@ -7,14 +7,13 @@ import shutil
 import zipfile
 from pathlib import Path
 
-import pyspark
 import pytest
 
 import committer.spark
-from committer.errors import UnsupportedError
+from committer.errors import ConfigurationError, UnsupportedError
 from committer.spark import job_side
-from committer.spark.job_side import refuse_other_spark
 from committer.spark.jvm import building
+from committer.spark.protocol_jar import untried
 
 pytestmark = pytest.mark.java
 
@@ -31,10 +30,11 @@ def test_the_jar_is_built_once_and_again_for_other_sources(cache: Path) -> None:
     jar = Path(committer.spark.jar_path())
     assert jar.parent == cache
     assert building.release_of(jar) == building.release() in jar.name
-    assert building.compiled_for(jar) == building.spark_version(building.spark_jars()) in jar.name
     assert [path.name for path in cache.iterdir()] == [jar.name]
     with zipfile.ZipFile(jar) as archive:
-        assert "io/github/lakecommitter/spark/CommitProtocol.class" in archive.namelist()
+        protocol = archive.read("io/github/lakecommitter/spark/CommitProtocol.class")
+    # Version 52 of the class file format is Java 8's, the oldest of a cluster of Spark 3.5.
+    assert int.from_bytes(protocol[6:8], "big") == 52
     before = jar.read_bytes()
     jar.write_bytes(b"cut short by a full disk")
     assert committer.spark.jar_path() == str(jar)
@@ -50,15 +50,15 @@ def test_no_jdk(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnsupportedError, match="there is no Java compiler") as caught:
         committer.spark.jar_path()
-    assert "install a JDK of Java 17" in caught.value.next_step
+    assert "install a wheel, which contains it, or a JDK" in caught.value.next_step
     assert not cache.exists()
 
 
-def test_no_spark(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_spark(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may submit to a cluster elsewhere."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    with pytest.raises(UnsupportedError, match="Spark's jars were not found"):
-        committer.spark.jar_path()
+    assert committer.spark.jar_path() == committer.spark.jar_path(spark_version="3.5.1", scala_version="2.12")
 
 
 def test_a_compiler_that_fails_says_why(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,49 +72,58 @@ def test_a_compiler_that_fails_says_why(cache: Path, tmp_path: Path, monkeypatch
     assert list(cache.iterdir()) == []
 
 
+@pytest.mark.parametrize("version", ["3.5.0", "3.5.6-amzn-1", "4.0.5", "4.3.0"])
+@pytest.mark.parametrize("scala", ["2.12", "2.13", "2.13.18"])
+def test_a_wheel_s_jar_serves_every_known_release_without_a_jdk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: str, scala: str
+) -> None:
+    brought = _brought(tmp_path, monkeypatch)
+    assert committer.spark.jar_path(spark_version=version, scala_version=scala) == brought
+    assert caplog.text == ""
+
+
+def test_a_newer_spark_gets_the_jar_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    brought = _brought(tmp_path, monkeypatch)
+    for _ in range(2):
+        assert committer.spark.jar_path(spark_version="4.17.0") == brought
+    (warning,) = caplog.messages
+    assert warning.startswith("the jar of the commit protocol was tried on Spark 3.5 to 4.3, and this is 4.17.0: run ")
+    assert untried("4.17.0")
+    assert not untried("4.3.9")
+
+
 @pytest.mark.parametrize(
-    ("compiled", "running", "serves"),
+    ("versions", "what"),
     [
-        ("2.13-4.3.0", "2.13-4.3.0", True),
-        ("2.13-4.3.0", "4.3.1", True),
-        ("2.13-4.3.0", "4.3.0-amzn-1", True),
-        ("2.13-4.3.0", "4.1.0", False),
-        ("2.13-4.3.0", "2.12-4.3.0", False),
-        ("2.13-4.3.0", "5.3.0", False),
-        ("", "4.3.0", False),
+        ({"spark_version": "3.4.4"}, "for Spark 3.4.4"),
+        ({"scala_version": "2.11"}, "for Scala 2.11"),
+        ({"spark_version": "5.0.0", "scala_version": "3.3"}, "for Scala 3.3"),
     ],
 )
-def test_a_jar_serves_one_feature_release_of_spark(compiled: str, running: str, serves: bool) -> None:
-    assert building.serves(compiled, running) == serves
+def test_versions_that_the_jar_does_not_serve(versions: dict[str, str], what: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"there is no jar of the commit protocol {what}"):
+        committer.spark.jar_path(**versions)
 
 
-@pytest.mark.parametrize("built_for", ["2.13-4.1.0", "2.13-{running}"])
-def test_a_wheel_s_jar_is_taken_for_the_spark_that_it_was_built_for(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built_for: str
-) -> None:
-    built_for = built_for.format(running=pyspark.__version__)
+def test_a_text_that_is_no_version() -> None:
+    with pytest.raises(ConfigurationError, match="'latest' is no version of Spark"):
+        committer.spark.jar_path(spark_version="latest")
+
+
+def test_a_driver_of_an_older_spark_is_refused_before_a_job_is_set_up() -> None:
+    asked = {"job_id": "j", "destination": "file:/t", "dynamic": False, "superseded": [], "options": {}}
+    told = job_side.answered("setup", json.dumps(asked | {"release": building.release(), "spark": "3.3.2"}))
+    assert "there is no jar of the commit protocol for Spark 3.3.2" in json.loads(told)["error"]
+
+
+def _brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Puts a jar in the package's place, and takes the compiler away."""
     brought = tmp_path / "committer-spark.jar"
     with zipfile.ZipFile(brought, "w") as archive:
         archive.writestr("io/github/lakecommitter/spark/release", building.release())
-        archive.writestr("io/github/lakecommitter/spark/spark", built_for)
     monkeypatch.setattr(building, "PACKAGED", brought)
-    monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    if built_for != "2.13-4.1.0":
-        assert committer.spark.jar_path() == str(brought)
-        return
-    with pytest.raises(UnsupportedError, match=r"for Spark 2\.13-\d.*, only for 2\.13-4\.1\.0, and cannot be built"):
-        committer.spark.jar_path()
-
-
-def test_a_jar_for_another_spark_is_refused() -> None:
-    refuse_other_spark("2.13-4.3.0", "4.3.0")
-    with pytest.raises(UnsupportedError, match=r"was compiled for Spark 2\.13-4\.1\.0, and this is Spark 4\.3\.0"):
-        refuse_other_spark("2.13-4.1.0", "4.3.0")
-    asked = {"job_id": "j", "destination": "file:/t", "dynamic": False, "superseded": [], "options": {}}
-    told = job_side.answered(
-        "setup",
-        json.dumps(asked | {"release": building.release(), "compiled_for": "2.13-4.1.0", "spark": "4.3.0"}),
-    )
-    assert "was compiled for Spark 2.13-4.1.0" in json.loads(told)["error"]
+    return str(brought)

@@ -86,7 +86,7 @@ def test_a_log_that_cannot_be_written_changes_no_commit(tmp_path: Path, monkeypa
     side = JobSide(None, None)
     side.driver = SimpleNamespace(note=lambda line: None)
     with running(CommitterConfig()) as call:
-        release = {"release": building.release(), "compiled_for": "2.13-4.3.0", "spark": "4.3.0"}
+        release = {"release": building.release(), "spark": "4.3.0"}
         setup = request(tmp_path, options={CALL: call.name}, **release)
         answer = json.loads(side.call("setup", msgspec.json.encode(setup).decode()))
         asked = {"spec": answer["spec"], "task_commits": [], **release}

@@ -15,9 +15,11 @@ import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.internal.io.FileNameSpec;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import scala.Option;
-import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
+import scala.collection.Iterator;
+import scala.collection.Seq;
 
 /**
  * Commit protocol of Spark's own writers: jobs in Python, task attempts here.
@@ -28,6 +30,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class CommitProtocol extends FileCommitProtocol implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final long ABORT_BOUND_S = 30;
+  private static final Logger LOG = LoggerFactory.getLogger(CommitProtocol.class);
 
   private final String jobId;
   private final String destination;
@@ -85,12 +88,17 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
     }
   }
 
-  @Override
+  /** Overrides Spark's method of Scala 2.13, whose Seq is immutable. */
+  public void commitJob(JobContext context, scala.collection.immutable.Seq<TaskCommitMessage> messages) {
+    commitJob(context, (Seq<TaskCommitMessage>) messages);
+  }
+
+  /** Overrides Spark's method of Scala 2.12. */
   public void commitJob(JobContext context, Seq<TaskCommitMessage> messages) {
     ObjectNode request = request(context);
     ArrayNode texts = request.putArray("task_commits");
-    for (TaskCommitMessage message : CollectionConverters.asJava(messages)) {
-      texts.add((String) message.obj());
+    for (Iterator<TaskCommitMessage> each = messages.iterator(); each.hasNext(); ) {
+      texts.add((String) each.next().obj());
     }
     Driver.ask("commit", request, jobId, destination);
   }
@@ -104,7 +112,7 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
       Driver.ask("abort", request(context), jobId, destination);
     } catch (RuntimeException | Error error) {
       // Spark is about to raise the job's failure, which this must not hide.
-      log().warn("job {} at {} was not aborted: {}", jobId, destination, error.getMessage());
+      LOG.warn("job {} at {} was not aborted: {}", jobId, destination, error.getMessage());
     }
   }
 
@@ -179,7 +187,7 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
       });
     } catch (Exception error) {
       // The rest lies in the job's directory and is deleted with it.
-      log().warn("a task attempt of job {} was not removed: {}", jobId, error.toString());
+      LOG.warn("a task attempt of job {} was not removed: {}", jobId, error.toString());
     }
   }
 

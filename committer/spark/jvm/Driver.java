@@ -9,9 +9,10 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
+import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
-import java.util.Map;
+import java.util.Locale;
 import java.util.zip.Deflater;
 import java.util.zip.DeflaterOutputStream;
 import org.apache.hadoop.conf.Configuration;
@@ -33,10 +34,6 @@ public final class Driver {
   /** Length in characters from which a request is packed. */
   private static final int LONG = 1 << 16;
 
-  /** Field of each answer that holds the job's id. */
-  private static final Map<String, String> ANSWERS =
-      Map.of("setup", "job_id", "commit", "committed", "abort", "aborted");
-
   private static final Logger LOG = LoggerFactory.getLogger(Driver.class);
 
   private static volatile JobSide jobSide;
@@ -55,12 +52,11 @@ public final class Driver {
 
   /** Digest of this jar's sources. */
   public static String release() {
-    return resource("release");
-  }
-
-  /** Versions of Scala and Spark that this jar was compiled for. */
-  public static String compiledFor() {
-    return resource("spark");
+    try (InputStream text = Driver.class.getResourceAsStream("release")) {
+      return text == null ? "" : textOf(text).trim();
+    } catch (IOException error) {
+      return "";
+    }
   }
 
   /** Version of the running Spark. */
@@ -73,12 +69,19 @@ public final class Driver {
     return String.join(", ", StoreSettings.credentials(configuration, place).keySet());
   }
 
-  private static String resource(String name) {
-    try (InputStream text = Driver.class.getResourceAsStream(name)) {
-      return text == null ? "" : new String(text.readAllBytes(), StandardCharsets.US_ASCII).trim();
-    } catch (IOException error) {
-      return "";
+  /** Reads UTF-8 to the end. */
+  static String textOf(InputStream in) throws IOException {
+    ByteArrayOutputStream all = new ByteArrayOutputStream();
+    byte[] some = new byte[8192];
+    for (int length = in.read(some); length >= 0; length = in.read(some)) {
+      all.write(some, 0, length);
     }
+    return new String(all.toByteArray(), StandardCharsets.UTF_8);
+  }
+
+  /** Formats bytes as hexadecimal digits. */
+  static String hex(byte[] bytes) {
+    return String.format(Locale.ROOT, "%0" + 2 * bytes.length + "x", new BigInteger(1, bytes));
   }
 
   private static JobSide process(String destination) {
@@ -98,7 +101,7 @@ public final class Driver {
     JobSide side = jobSide == null ? process(destination) : jobSide;
     String answer;
     try {
-      request.put("release", release()).put("compiled_for", compiledFor()).put("spark", spark());
+      request.put("release", release()).put("spark", spark());
       String question = side instanceof PythonProcess ? request.toString() : packed(request.toString());
       // A commit that has begun continues, and its answer counts. On this thread py4j would call Python's main thread,
       // which Ctrl-C interrupts.
@@ -118,7 +121,7 @@ public final class Driver {
     if (read.hasNonNull("error")) {
       throw new CommitException(read.get("error").asText());
     }
-    if (!read.path(ANSWERS.get(operation)).asText().equals(jobId) || isSetup(operation) && !read.hasNonNull("spec")) {
+    if (!read.path(answerOf(operation)).asText().equals(jobId) || isSetup(operation) && !read.hasNonNull("spec")) {
       throw unanswered(operation, jobId, destination, "this is not its answer: '" + answer + "'", null);
     }
     return read;
@@ -139,6 +142,11 @@ public final class Driver {
       throw new UncheckedIOException(error);
     }
     return Base64.getEncoder().encodeToString(packed.toByteArray());
+  }
+
+  /** Returns the field of an answer that holds the job's id. */
+  private static String answerOf(String operation) {
+    return isSetup(operation) ? "job_id" : operation.equals("commit") ? "committed" : "aborted";
   }
 
   private static boolean isSetup(String operation) {

@@ -12,16 +12,13 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HexFormat;
 import java.util.List;
-import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.regex.Pattern;
 import org.apache.hadoop.fs.BBUploadHandle;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.MultipartUploader;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.FileEntry;
 
 /**
  * Uncompleted uploads to S3: S3A sends a file below its magic directory to its destination, keeps the upload open, and
@@ -36,9 +33,15 @@ final class PendingUploads {
   private static final Pattern MD5 = Pattern.compile("[0-9a-fA-F]{32}");
 
   /** An upload's record: the file's length, its identity once complete, and the upload's entry. */
-  record Upload(long length, String identity, ObjectNode entry) {
-    FileEntry as(Path source, Path target) {
-      return new FileEntry(source, target, length, identity);
+  static final class Upload {
+    final long length;
+    final String identity;
+    final ObjectNode entry;
+
+    Upload(long length, String identity, ObjectNode entry) {
+      this.length = length;
+      this.identity = identity;
+      this.entry = entry;
     }
   }
 
@@ -142,9 +145,11 @@ final class PendingUploads {
         if (!MD5.matcher(etag.asText()).matches()) {
           return null;
         }
-        digest.update(HexFormat.of().parseHex(etag.asText().toLowerCase(Locale.ROOT)));
+        for (int place = 0; place < etag.asText().length(); place += 2) {
+          digest.update((byte) Integer.parseInt(etag.asText().substring(place, place + 2), 16));
+        }
       }
-      return HexFormat.of().formatHex(digest.digest()) + "-" + etags.size();
+      return Driver.hex(digest.digest()) + "-" + etags.size();
     } catch (NoSuchAlgorithmException error) {
       throw new IllegalStateException(error);
     }

@@ -6,6 +6,7 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
+import java.util.Arrays;
 import java.util.List;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -18,7 +19,7 @@ final class PythonProcess implements Driver.JobSide {
   private static final Logger LOG = LoggerFactory.getLogger(PythonProcess.class);
   private static final int LINES_KEPT = 5;
   /** Prefixes of Python's log lines that a user should see. */
-  private static final List<String> WARNINGS = List.of("WARNING ", "ERROR ", "CRITICAL ");
+  private static final List<String> WARNINGS = Arrays.asList("WARNING ", "ERROR ", "CRITICAL ");
 
   private final String python;
 
@@ -51,7 +52,7 @@ final class PythonProcess implements Driver.JobSide {
         // Python ended without reading all; its exit code and output tell why.
         LOG.debug("{} did not read its request", python, error);
       }
-      answer = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+      answer = Driver.textOf(process.getInputStream());
       code = process.waitFor();
       listener.join();
     } catch (IOException error) {

@@ -3,11 +3,12 @@ package io.github.lakecommitter.spark;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -25,12 +26,18 @@ final class StoreSettings {
   private static final String S3A_FILES = "security.credential.provider.path";
   /** Prefixes of commit options that the session or the write may set. */
   private static final List<String> CHOICES =
-      List.of("committer.", "mapreduce.manifest.committer.", "mapreduce.fileoutputcommitter.");
+      Arrays.asList("committer.", "mapreduce.manifest.committer.", "mapreduce.fileoutputcommitter.");
   /** Prefixes of keys for reaching a store; their values may be secrets. */
-  private static final List<String> STORES = List.of("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.");
+  private static final List<String> STORES = Arrays.asList("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.");
   /** Prefixes of keys that concern only paths of these schemes. */
-  private static final Map<String, Set<String>> OF_SCHEMES =
-      Map.of(S3A, Set.of("s3", "s3a"), "fs.azure.", Set.of("abfs", "abfss"), "fs.gs.", Set.of("gs"));
+  private static final Map<String, List<String>> OF_SCHEMES = new TreeMap<>();
+
+  static {
+    OF_SCHEMES.put(S3A, Arrays.asList("s3", "s3a"));
+    OF_SCHEMES.put("fs.azure.", Arrays.asList("abfs", "abfss"));
+    OF_SCHEMES.put("fs.gs.", Arrays.asList("gs"));
+  }
+
   /** Prefix of commit options for any store. */
   private static final String OF_COMMITTERS = "fs.s3a.committer.";
 
@@ -87,7 +94,7 @@ final class StoreSettings {
   static Map<String, String> credentials(Configuration configuration, Path destination) {
     String scheme = destination.toUri().getScheme();
     List<String> prefixes =
-        OF_SCHEMES.entrySet().stream().filter(of -> of.getValue().contains(scheme)).map(Map.Entry::getKey).toList();
+        OF_SCHEMES.entrySet().stream().filter(of -> of.getValue().contains(scheme)).map(Map.Entry::getKey).collect(Collectors.toList());
     String files = filesOf(configuration, destination);
     Map<String, String> found = new TreeMap<>();
     if (prefixes.isEmpty() || files.isEmpty()) {

@@ -1,7 +1,9 @@
 package io.github.lakecommitter.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.github.lakecommitter.spark.PendingUploads.Upload;
 import io.github.lakecommitter.spark.WrittenFiles.Written;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -10,6 +12,7 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.security.SecureRandom;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
@@ -23,13 +26,14 @@ import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
-import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.FileEntry;
-import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.TaskManifest;
 
 /** Output of one task attempt: its directory, the files that Spark asked for, and one record, named by job setup. */
 final class TaskOutput {
   private static final SecureRandom RANDOM = new SecureRandom();
   private static final int OTHERS_SHOWN = 5;
+  /** Type of Hadoop's task manifests. */
+  private static final String MANIFEST =
+      "org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.TaskManifest/1";
 
   private final JsonNode job;
   private final Configuration configuration;
@@ -52,11 +56,7 @@ final class TaskOutput {
     this.attempt = context.getTaskAttemptID().getId();
     byte[] bytes = new byte[6];
     RANDOM.nextBytes(bytes);
-    StringBuilder drawn = new StringBuilder();
-    for (byte one : bytes) {
-      drawn.append(String.format(Locale.ROOT, "%02x", one));
-    }
-    this.nonce = drawn.toString();
+    this.nonce = Driver.hex(bytes);
     this.run = attemptName() + "-" + nonce;
     this.uploads = job.hasNonNull("magic");
     this.destination = new Path(text("destination"));
@@ -166,29 +166,34 @@ final class TaskOutput {
 
   /** Saves the record and returns the message that names it. */
   String commit() throws IOException {
-    TaskManifest manifest = new TaskManifest();
-    manifest.setJobId(text("unique_id"));
-    manifest.setJobAttemptNumber(0);
-    manifest.setTaskID(String.format(Locale.ROOT, text("task"), task));
-    manifest.setTaskAttemptID(attemptName());
     // Uploads of a run with a nonce carry a stamp, which S3A does not write: here the attempt's number suffices.
     Path place = uploads ? new Path(text("tasks"), attemptName()) : directory;
-    manifest.setTaskAttemptDir(place.toUri().toString());
+    ObjectNode manifest = Driver.JSON.createObjectNode().put("type", MANIFEST).put("version", 1);
+    manifest.put("jobId", text("unique_id")).put("jobAttemptNumber", 0);
+    manifest.put("taskID", String.format(Locale.ROOT, text("task"), task)).put("taskAttemptID", attemptName());
+    manifest.put("taskAttemptDir", place.toUri().toString());
+    ArrayNode entries = manifest.putArray("files");
     Map<String, Written> written = written();
     refuseOthers(written.keySet());
-    List<PendingUploads.Upload> sent = uploads
+    List<Upload> sent = uploads
         ? PendingUploads.read(bare(directory), new ArrayList<>(files.values()), new ArrayList<>(files.keySet()))
-        : List.of();
+        : Collections.emptyList();
     long size = 0;
     for (Map.Entry<Path, Path> file : files.entrySet()) {
-      int number = manifest.getFilesToCommit().size();
-      FileEntry entry = uploads
-          ? sent.get(number).as(new Path(place, Integer.toString(number)), file.getKey())
-          : entryOf(file.getValue(), file.getKey(), written.get(file.getValue().toUri().getPath()));
-      manifest.addFileToCommit(entry);
-      size += entry.getSize();
+      int number = entries.size();
+      if (uploads) {
+        Upload upload = sent.get(number);
+        Path owner = new Path(place, Integer.toString(number));
+        entries.add(entryOf(owner, file.getKey(), upload.length, upload.identity).set("u", upload.entry));
+        size += upload.length;
+      } else {
+        Written found = written.get(file.getValue().toUri().getPath());
+        checkWritten(file.getKey(), found);
+        entries.add(entryOf(file.getValue(), file.getKey(), found.size, found.identity));
+        size += found.size;
+      }
     }
-    byte[] record = withUploads(manifest.toBytes(), sent);
+    byte[] record = Driver.JSON.writeValueAsBytes(manifest);
     String name = run + text("record_suffix");
     save(record, new Path(text("attempts"), name));
     checkJobStands();
@@ -202,25 +207,19 @@ final class TaskOutput {
     return message.toString();
   }
 
-  private FileEntry entryOf(Path file, Path target, Written written) {
+  private void checkWritten(Path target, Written written) {
     if (written == null) {
       throw new CommitException(
           "the file " + target + " of " + attemptName() + " is gone, or its writer made none; outcome:"
               + " unchanged; next step: find out who deletes below " + directory + "; Spark runs the task again");
     }
-    return new FileEntry(file, target, written.size(), written.identity());
   }
 
-  /** Adds each file's upload to the record, in this engine's form. */
-  private static byte[] withUploads(byte[] record, List<PendingUploads.Upload> sent) throws IOException {
-    if (sent.isEmpty()) {
-      return record;
-    }
-    JsonNode manifest = Driver.JSON.readTree(record);
-    for (int number = 0; number < sent.size(); number++) {
-      ((ObjectNode) manifest.get("files").get(number)).set("u", sent.get(number).entry());
-    }
-    return Driver.JSON.writeValueAsBytes(manifest);
+  /** Returns an entry of a record in Hadoop's form. */
+  private static ObjectNode entryOf(Path file, Path target, long size, String identity) {
+    ObjectNode entry = Driver.JSON.createObjectNode();
+    entry.put("s", file.toUri().toString()).put("d", target.toUri().toString()).put("z", size);
+    return identity == null ? entry : entry.put("e", identity);
   }
 
   /** Returns every file of the attempt, by its path. */
@@ -229,7 +228,7 @@ final class TaskOutput {
       return WrittenFiles.beginningWith(bare(directory), directory);
     }
     if (files.isEmpty() && !bare(directory).exists(directory)) {
-      return Map.of();
+      return Collections.emptyMap();
     }
     FileSystem fs = directory.getFileSystem(configuration);
     return WrittenFiles.below(fs, directory, new Path(text("setup")), job.path("setup_identity").textValue());
@@ -259,8 +258,8 @@ final class TaskOutput {
     if (uploads) {
       List<Path> records = new ArrayList<>();
       for (Written file : written().values()) {
-        if (file.path().getName().endsWith(PendingUploads.SUFFIX)) {
-          records.add(file.path());
+        if (file.path.getName().endsWith(PendingUploads.SUFFIX)) {
+          records.add(file.path);
         }
       }
       PendingUploads.abort(bare(directory), destination, records);
@@ -317,11 +316,7 @@ final class TaskOutput {
 
   private static String digestOf(byte[] data) {
     try {
-      StringBuilder digest = new StringBuilder();
-      for (byte one : MessageDigest.getInstance("SHA-256").digest(data)) {
-        digest.append(String.format(Locale.ROOT, "%02x", one));
-      }
-      return digest.toString();
+      return Driver.hex(MessageDigest.getInstance("SHA-256").digest(data));
     } catch (NoSuchAlgorithmException error) {
       throw new IllegalStateException(error);
     }

@@ -8,6 +8,7 @@ import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.attribute.FileTime;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -26,7 +27,17 @@ import org.apache.hadoop.fs.RemoteIterator;
 /** Files below a task attempt's directory, with identities in the form of this package's stores. */
 final class WrittenFiles {
   /** A file; the identity is null if its store shows none, and then the driver has to list. */
-  record Written(Path path, long size, String identity) {}
+  static final class Written {
+    final Path path;
+    final long size;
+    final String identity;
+
+    Written(Path path, long size, String identity) {
+      this.path = path;
+      this.size = size;
+      this.identity = identity;
+    }
+  }
 
   private static final String ATTRIBUTES = "unix:isDirectory,isRegularFile,size,ino,lastModifiedTime";
 
@@ -86,7 +97,7 @@ final class WrittenFiles {
   // -- stores --------------------------------------------------------------------------------------------------------
 
   private void addListed(FileSystem fs, Path place) throws IOException {
-    List<Path> level = List.of(place);
+    List<Path> level = Collections.singletonList(place);
     while (!level.isEmpty()) {
       List<Path> below = new ArrayList<>();
       for (FileStatus[] listed : listings(fs, level)) {
@@ -107,7 +118,9 @@ final class WrittenFiles {
     for (Path directory : directories) {
       calls.add(() -> fs.listStatus(directory));
     }
-    return calls.size() == 1 ? List.<FileStatus[]>of(fs.listStatus(directories.get(0))) : Together.call(calls);
+    return calls.size() == 1
+        ? Collections.singletonList(fs.listStatus(directories.get(0)))
+        : Together.call(calls);
   }
 
   // -- disks ---------------------------------------------------------------------------------------------------------
