@@ -28,3 +28,9 @@ def test_a_directory_that_a_write_made_again_after_the_job_was_gone_may_be_remov
     """On ADLS a recoverer's temporary `_SUCCESS` creates its parents, just after the driver removed the job."""
     result = simulate(draw_scenario(70110664))
     assert not result.violations
+
+
+def test_a_recoverer_moves_the_marker_of_the_job_itself_aside_where_files_have_no_identity() -> None:
+    """docs/guarantees.md, the second exception for `_SUCCESS`."""
+    result = simulate(draw_scenario(70115401))
+    assert not result.violations

@@ -332,11 +332,15 @@ class Names:
         self._world = world
         self._find = find
         self._given: dict[str, bytes] = {}
+        self._identities: bool = world.store().capabilities.identity
 
     def note(self, call: Call) -> None:
         """A call had its effect."""
         path = call.destination or call.path
         job, name = _place(path)
+        if name == f"{WORK}/superseded/{SUCCESS}" and not self._identities:
+            # The second exception for `_SUCCESS`: a recoverer moves the marker aside that the driver just wrote.
+            return
         if not name or DirectoryName.of(job).suffix or name in RECORDS or path.name.startswith("task_"):
             # By listing the last attempt of a task that commits gives the task's record its name. `JobWatch` looks at
             # the job's own records: where the job is over a driver may create one, looks, and deletes it.
