@@ -166,7 +166,7 @@ def uv_or_skip() -> str:
 
 @pytest.mark.slow
 def test_a_wheel_without_a_jdk_is_refused_or_asked_for(tmp_path: Path) -> None:
-    command = [uv_or_skip(), "build", "--quiet", "--wheel", "--out-dir", str(tmp_path / "dist")]
+    command = [uv_or_skip(), "build", "--wheel", "--out-dir", str(tmp_path / "dist")]
     environment = failing_compiler(tmp_path)
     refused = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert refused.returncode != 0
@@ -204,7 +204,7 @@ def test_wheel_and_sdist_in_fresh_environments(tmp_path: Path) -> None:
     # No compiler from here on: neither for the sdist's wheel, nor for the write.
     environment = failing_compiler(tmp_path)
     (tmp_path / "jdk" / "bin" / "java").symlink_to(os.path.realpath(java))
-    for distribution in sorted((tmp_path / "dist").iterdir()):
+    for distribution in sorted((tmp_path / "dist").glob("lake_committer-*")):
         with tempfile.TemporaryDirectory(dir=tmp_path) as place:
             here = Path(place)
             python = here / "env" / "bin" / "python"
