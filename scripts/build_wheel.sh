@@ -8,5 +8,5 @@ mkdir -p "$1"
 directory="$(cd "$1" && pwd)"
 cd "$(dirname "$0")/.."
 unset LAKE_COMMITTER_WITHOUT_JARS
-uv build --quiet --out-dir "$directory"
+uv build --out-dir "$directory"
 ls "$directory"
