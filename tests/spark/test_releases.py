@@ -105,7 +105,6 @@ def test_the_table_has_the_releases_that_the_jar_is_known_to_serve() -> None:
         assert set(features.values()) <= {"yes", "no", "not tried"}
 
 
-# Marked `full` alone: it runs in the second part of .ci/run at each commit, and not by turns.
 def test_the_oldest_release(tmp_path: Path) -> None:
     features = table()[RELEASES[0]]
     answer = told(python_of(RELEASES[0]), tmp_path, *IN_CI)
