@@ -94,7 +94,11 @@ def compare(page: Mapping[str, str], answer: Mapping[str, str]) -> None:
             assert "next step: " in error
 
 
-pytestmark = [pytest.mark.xdist_group("releases"), pytest.mark.allow_blocking("it runs Spark in other processes")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("releases"),
+    pytest.mark.allow_blocking("it runs Spark in other processes"),
+]
 
 
 def test_the_table_has_the_releases_that_the_jar_is_known_to_serve() -> None:
