@@ -6,9 +6,10 @@ A task's number is its partition; its attempt is the low 31 bits of Spark's ``ta
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from pyspark import TaskContext
@@ -16,10 +17,10 @@ from pyspark import TaskContext
 from committer.errors import RecordError, TaskMissingError, UnsupportedError
 from committer.records.task_commit import TaskCommit
 
-try:
+if TYPE_CHECKING or importlib.util.find_spec("pyspark.sql.datasource") is not None:
     from pyspark.sql.datasource import WriterCommitMessage
-except ModuleNotFoundError:  # PySpark 3.5, which has no data sources in Python
-    WriterCommitMessage = object  # type: ignore[assignment, misc]
+else:  # PySpark 3.5, which has no data sources in Python
+    WriterCommitMessage = object
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
