@@ -34,3 +34,8 @@ def test_a_recoverer_moves_the_marker_of_the_job_itself_aside_where_files_have_n
     """docs/guarantees.md, the second exception for `_SUCCESS`."""
     result = simulate(draw_scenario(70115401))
     assert not result.violations
+
+
+def test_a_recoverer_that_looks_while_the_driver_keeps_the_outcome_may_go_on() -> None:
+    result = simulate(draw_scenario(70116324))
+    assert not result.violations
