@@ -15,7 +15,7 @@ from tests.interop.jvm import NoJavaError
 
 # What Hadoop's store clients leave to the program that uses them, and PySpark has.
 _PROVIDED = ("jackson-annotations", "jackson-core", "jackson-databind", "commons-lang3", "commons-io")
-_FETCH_SECONDS = 180
+_FETCH_SECONDS = 600
 _PROJECT = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -57,10 +57,16 @@ def hadoop_jars(name: str, dependencies: Sequence[str]) -> list[Path]:
         NoJavaError: They are not there and cannot be fetched; the text says why.
     """
     pyspark = pyspark_jars()
+    jars = fetched_jars(name, dependencies)
+    return jars + [jar for name in _PROVIDED for jar in pyspark.glob(f"{name}-[0-9]*.jar")]
+
+
+def fetched_jars(name: str, dependencies: Sequence[str]) -> list[Path]:
+    """The jars of some dependencies and of what they need; as `hadoop_jars`."""
     directory = FETCHED / name
     if not directory.is_dir():
         _fetch(name, dependencies, directory)
-    return sorted(directory.glob("*.jar")) + [jar for name in _PROVIDED for jar in pyspark.glob(f"{name}-[0-9]*.jar")]
+    return sorted(directory.glob("*.jar"))
 
 
 def pyspark_jars() -> Path:
