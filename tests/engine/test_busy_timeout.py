@@ -180,13 +180,12 @@ async def test_a_job_whose_driver_died_is_waited_for_until_it_is_settled(place: 
 async def test_a_caller_that_joins_says_how_long_it_waits(place: Place) -> None:
     job = await written(place, "append", CommitterConfig(), "p=1/added")
     await job.close()
-    async with held(place) as may_go:
-        async with place.attach_job("append", config=waits()) as joined:
-            commit = asyncio.create_task(joined.commit(tasks=1))
-            await asyncio.sleep(0.05)
-            assert not commit.done()
-            may_go.set()
-            assert (await commit).success
+    async with held(place) as may_go, place.attach_job("append", config=waits()) as joined:
+        commit = asyncio.create_task(joined.commit(tasks=1))
+        await asyncio.sleep(0.05)
+        assert not commit.done()
+        may_go.set()
+        assert (await commit).success
 
 
 def test_a_timeout_that_is_none_is_refused() -> None:

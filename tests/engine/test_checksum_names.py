@@ -24,13 +24,12 @@ def disk(tmp_path: Path) -> DiskPlace:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_refused_when_opened(disk: DiskPlace, name: str) -> None:
-    async with disk.open_job() as job:
-        async with job.task_attempt(task=0) as task:
-            for use in (task.open, task.open_blocking, task.work_path):
-                with pytest.raises(InvalidPathError, match=REASON):
-                    use(name)
-            async with task.open("data.csv") as file:
-                await file.write(b"x")
+    async with disk.open_job() as job, job.task_attempt(task=0) as task:
+        for use in (task.open, task.open_blocking, task.work_path):
+            with pytest.raises(InvalidPathError, match=REASON):
+                use(name)
+        async with task.open("data.csv") as file:
+            await file.write(b"x")
     assert disk.files() == {"data.csv": b"x"}
 
 
@@ -61,17 +60,14 @@ async def test_refused_when_a_record_has_it(disk: DiskPlace) -> None:
 
 
 async def test_a_disk_that_folds_case_takes_other_spellings_for_one(disk: DiskPlace) -> None:
-    async with disk.open_job() as job:
-        async with job.task_attempt(task=0) as task:
-            async with task.open(".Data.CRC") as file:
-                await file.write(b"x")
+    async with disk.open_job() as job, job.task_attempt(task=0) as task, task.open(".Data.CRC") as file:
+        await file.write(b"x")
     assert disk.files() == {".Data.CRC": b"x"}
     disk.remove(".Data.CRC")
     disk.store = FaultyStore(LocalStore(threads=1, case_folding=True))
-    async with disk.open_job() as job:
-        async with job.task_attempt(task=0) as task:
-            with pytest.raises(InvalidPathError, match=REASON):
-                task.open(".Data.CRC")
+    async with disk.open_job() as job, job.task_attempt(task=0) as task:
+        with pytest.raises(InvalidPathError, match=REASON):
+            task.open(".Data.CRC")
 
 
 async def test_names_that_only_look_alike_are_free(disk: DiskPlace) -> None:

@@ -54,16 +54,6 @@ async def test_full_lifecycle_shows_nothing_before_job_commit(place: Place) -> N
     assert sorted(uris) == sorted(report.filenames)
 
 
-async def test_leaving_the_block_commits(place: Place) -> None:
-    async with place.open_job() as job:
-        async with job.task_attempt(task=0) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"x")
-    assert place.files() == {"part-0": b"x"}
-    assert job.report is not None
-    assert await job.commit() is job.report
-
-
 async def test_commit_is_a_no_op_after_commit_and_abort_too(place: Place) -> None:
     async with place.open_job() as job:
         await place.run_task(job, 0, {"part-0": b"x"})
@@ -115,12 +105,11 @@ async def test_exception_in_a_task_aborts_the_task_only(place: Place) -> None:
 
 
 async def test_duplicate_task_commit_is_ok(place: Place) -> None:
-    async with place.open_job() as job:
-        async with job.task_attempt(task=0) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"x")
-            first = await task.commit()
-            assert await task.commit() == first == task.task_commit
+    async with place.open_job() as job, job.task_attempt(task=0) as task:
+        async with task.open("part-0") as file:
+            await file.write(b"x")
+        first = await task.commit()
+        assert await task.commit() == first == task.task_commit
     assert place.files() == {"part-0": b"x"}
 
 

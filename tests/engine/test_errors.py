@@ -137,9 +137,8 @@ async def test_no_secret_in_what_is_written_or_said(place: Place, caplog: pytest
         said.append(str(caught.value) + repr(caught.value))
     options = {**place.options, "http_session": SECRET}
     job = await committer.open_job(place.dest, job_id="job-1", storage_options=options)
-    async with job.task_attempt(0) as task:
-        async with task.open("part-0") as file:
-            await file.write(b"x")
+    async with job.task_attempt(0) as task, task.open("part-0") as file:
+        await file.write(b"x")
     said += [repr(job), repr(job.spec), repr(task), repr(task.task_commit), job.spec.encode().decode()]
     said.append(pickle.dumps(job.spec).decode("latin-1"))
     written = dict(place.all_files())

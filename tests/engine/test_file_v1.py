@@ -100,10 +100,9 @@ async def test_a_file_that_changed_since_it_was_closed_is_not_committed(place: P
 
 
 async def test_empty_directories_are_made_at_the_destination(disk: FileOnDisk) -> None:
-    async with disk.open_job(job_id="j") as job:
-        async with job.task_attempt(task=0) as task:
-            Path(task.work_path("full/part-0")).write_bytes(b"x")
-            (Path(task.work_path()) / "empty" / "below").mkdir(parents=True)
+    async with disk.open_job(job_id="j") as job, job.task_attempt(task=0) as task:
+        Path(task.work_path("full/part-0")).write_bytes(b"x")
+        (Path(task.work_path()) / "empty" / "below").mkdir(parents=True)
     assert disk.files() == {"full/part-0": b"x"}
     assert disk.directories() == {"full", "empty", "empty/below"}
 

@@ -108,16 +108,16 @@ async def test_what_tells_of_a_file_elsewhere_must_fit_below_the_destination(pla
     dest, options = f"{place.dest}/{'d' * 880}", {"store": place.store}
     config = CommitterConfig(absolute_roots=("/r",))
     for delivery in ("message", "listing"):
-        async with committer.open_job(
-            dest, job_id="j", delivery=delivery, config=config, storage_options=options
-        ) as job:
-            async with job.task_attempt(0) as task:
-                if delivery == "message":
-                    async with task.open_absolute("/r/x") as file:
-                        await file.write(b"x")
-                    continue
-                with pytest.raises(InvalidPathError, match="until its job commits, the path is longer"):
-                    task.open_absolute("/r/y")
+        async with (
+            committer.open_job(dest, job_id="j", delivery=delivery, config=config, storage_options=options) as job,
+            job.task_attempt(0) as task,
+        ):
+            if delivery == "message":
+                async with task.open_absolute("/r/x") as file:
+                    await file.write(b"x")
+                continue
+            with pytest.raises(InvalidPathError, match="until its job commits, the path is longer"):
+                task.open_absolute("/r/y")
 
 
 async def test_a_record_that_the_store_cannot_hold_fails_its_task_and_leaves_nothing(place: MemoryPlace) -> None:

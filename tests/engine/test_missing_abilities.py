@@ -148,9 +148,8 @@ async def test_abilities_are_tried_once_and_only_where_the_commit_asks_for_them(
         write(tmp_path, "x")
     store = FaultyStore(LocalStore(threads=1))
     job = await committer.open_job(tmp_path, job_id="dead", config=REPLACE, storage_options={"store": store})
-    async with job.task_attempt(0) as task:
-        async with task.open("x") as file:
-            await file.write(b"new")
+    async with job.task_attempt(0) as task, task.open("x") as file:
+        await file.write(b"new")
     attached = FaultyStore(LocalStore(threads=1))
     async with committer.attach_job(job.spec, storage_options={"store": attached}) as another:
         await another.commit(tasks=1)

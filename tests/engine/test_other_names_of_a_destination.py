@@ -65,9 +65,8 @@ async def test_validate_says_to_use_the_name_that_the_job_used(tmp_path: Path) -
     table, link = tmp_path / "table", tmp_path / "link"
     table.mkdir()
     link.symlink_to(table)
-    async with committer.open_job(link) as job:
-        async with job.task_attempt(task=0) as task, task.open("a") as file:
-            await file.write(b"0")
+    async with committer.open_job(link) as job, job.task_attempt(task=0) as task, task.open("a") as file:
+        await file.write(b"0")
     report = await committer.validate(table)
     assert not report.ok
     (wrong,) = report.wrong

@@ -196,31 +196,17 @@ async def test_messages_say_which_attempts_win(
     assert pending(place) == []
 
 
-async def test_an_abort_leaves_nothing(place: MemoryPlace, elsewhere: Elsewhere, config: CommitterConfig) -> None:
-    job = await place.open_job(config=config)
-    await place.run_task(job, 0, FILES)
-    await job.abort()
-    await job.close()
-    assert (place.all_files(), pending(place), elsewhere.names()) == ({}, [], [])
-
-
-async def test_by_message_the_place_is_not_used_and_that_is_said(
-    place: MemoryPlace, elsewhere: Elsewhere, config: CommitterConfig, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("choice", [{"delivery": "message"}, {"committer": "magic"}], ids=str)
+async def test_a_place_that_has_no_use_is_said_to_have_none(
+    place: MemoryPlace,
+    elsewhere: Elsewhere,
+    config: CommitterConfig,
+    choice: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with place.open_job(config=config, delivery="message") as job:
+    async with place.open_job(config=config, **choice) as job:
         assert "pending_set_directory has no effect" in caplog.text
         await job.commit([await place.run_task(job, 0, FILES)], tasks=1)
-    assert place.files() == FILES
-    assert elsewhere.store.calls == []
-
-
-async def test_another_committer_says_that_it_has_no_use_for_the_place(
-    place: MemoryPlace, elsewhere: Elsewhere, config: CommitterConfig, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with place.open_job(config=config, committer="magic") as job:
-        assert "pending_set_directory has no effect" in caplog.text
-        await place.run_task(job, 0, FILES)
-        await job.commit(tasks=1)
     assert place.files() == FILES
     assert elsewhere.store.calls == []
 

@@ -385,11 +385,10 @@ async def test_the_log_names_tasks_of_which_no_attempt_committed(
 
 
 def test_threads_that_share_a_number(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match=OPEN), sync.open_job(tmp_path) as job:
-        with job.task_attempt(0) as first:
-            with first.open("part-0") as file:
-                file.write(b"x")
-            job.task_attempt(0)
+    with pytest.raises(TaskError, match=OPEN), sync.open_job(tmp_path) as job, job.task_attempt(0) as first:
+        with first.open("part-0") as file:
+            file.write(b"x")
+        job.task_attempt(0)
 
 
 async def test_the_log_names_a_work_path_at_which_nothing_was_written(

@@ -91,52 +91,30 @@ async def test_fail_refuses_a_partition_whose_data_lies_deeper() -> None:
 # -- at once --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize(("level", "module", "look"), [(0, os.path, "isdir"), (1, os.path, "isdir"), (0, os, "lstat")])
 async def test_a_directory_that_another_process_removes_as_it_is_made_is_made_again(
-    level: int, place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
+    level: int, module: object, look: str, place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts of processes of one machine share it, and each removes it where it finds it empty."""
     job = await place.open_job(config=config())
     own = disk / f"committer-{os.geteuid()}"
     shared = [own, own / f"{job.spec.layout.unique_name}-{job.spec.setup}"][level]
-    shared.mkdir(parents=True, mode=0o700)
-    own.chmod(0o700)
-    looks, isdir = 0, os.path.isdir
+    if look == "isdir":
+        shared.mkdir(parents=True, mode=0o700)
+        own.chmod(0o700)
+    looks, really = 0, getattr(module, look)
 
-    def removed_before(path: str) -> bool:
+    def removed_before(path: str) -> object:
         nonlocal looks
         if os.fspath(path) == str(shared):
             looks += 1
             if looks == 1:
                 shared.rmdir()
-        return isdir(path)
+        return really(path)
 
-    monkeypatch.setattr(os.path, "isdir", removed_before)
+    monkeypatch.setattr(module, look, removed_before)
     await place.run_task(job, 0, {"a": b"1"})
-    assert looks
-    await job.commit()
-    assert place.files() == {"a": b"1"}
-
-
-async def test_a_directory_that_another_process_removes_right_after_it_was_made_is_made_again(
-    place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is gone when it is looked whose it is, and is no other user's for that."""
-    job = await place.open_job(config=config())
-    own = disk / f"committer-{os.geteuid()}"
-    looks, lstat = 0, os.lstat
-
-    def removed_before(path: str) -> os.stat_result:
-        nonlocal looks
-        if os.fspath(path) == str(own):
-            looks += 1
-            if looks == 1:
-                own.rmdir()
-        return lstat(path)
-
-    monkeypatch.setattr(os, "lstat", removed_before)
-    await place.run_task(job, 0, {"a": b"1"})
-    assert looks > 1
+    assert looks > (look == "lstat")
     await job.commit()
     assert place.files() == {"a": b"1"}
 

@@ -70,9 +70,8 @@ async def test_success_lists_the_winners_and_nothing_is_moved(place: StocatorPla
 async def test_names_hold_the_attempt_as_stocators_do(place: StocatorPlace) -> None:
     """``part-00000-<uuid>-attempt_<id>.csv``: the attempt's id before the first period; then this run's nonce."""
     job = await place.open_job(job_id="job_202611230000_0001")
-    async with job.task_attempt(task=3, attempt=1) as task:
-        async with task.open("a=1/part-0.snappy.parquet") as file:
-            await file.write(b"x")
+    async with job.task_attempt(task=3, attempt=1) as task, task.open("a=1/part-0.snappy.parquet") as file:
+        await file.write(b"x")
     expected = f"a=1/part-0-attempt_202611230000_0001_m_000003_1-{task.nonce}.snappy.parquet"
     assert set(place.objects()) == {expected}
     await job.commit()
@@ -109,9 +108,8 @@ async def test_a_file_outside_the_destination_goes_there(place: StocatorPlace) -
     root = f"{place.dest.rpartition('/')[0]}/elsewhere"
     config = CommitterConfig(absolute_roots=(root,))
     job = await place.open_job(job_id="j", config=config)
-    async with job.task_attempt(task=0) as task:
-        async with task.open_absolute(f"{root}/part-0") as file:
-            await file.write(b"out")
+    async with job.task_attempt(task=0) as task, task.open_absolute(f"{root}/part-0") as file:
+        await file.write(b"out")
     await _killed_outside(place, job, root)
     report = await job.commit()
     [uri] = report.filenames

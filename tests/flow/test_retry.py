@@ -221,14 +221,13 @@ async def test_the_caller_may_say_what_is_retried() -> None:
 
 async def test_on_retry_is_told_each_failure_that_is_followed_by_another_attempt() -> None:
     told: list[tuple[type[BaseException], int]] = []
-    with use_runtime(VirtualRuntime()):
-        with pytest.raises(CommitterError):
-            await retry(
-                Script(down(), lost(), down()),
-                policy=RetryPolicy(attempts=3),
-                idempotent=True,
-                on_retry=lambda error, made, wait: told.append((type(error), made)),
-            )
+    with use_runtime(VirtualRuntime()), pytest.raises(CommitterError):
+        await retry(
+            Script(down(), lost(), down()),
+            policy=RetryPolicy(attempts=3),
+            idempotent=True,
+            on_retry=lambda error, made, wait: told.append((type(error), made)),
+        )
     assert told == [(StoreUnavailableError, 1), (StoreOutcomeUnknownError, 2)]
 
 
