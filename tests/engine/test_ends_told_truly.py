@@ -18,7 +18,6 @@ from committer.errors import (
     JobStateError,
     RecordError,
     StoreCrossDeviceError,
-    StoreLinkError,
 )
 from committer.paths import StorePath
 from committer.testing.faults import Call, Fault, FaultyStore
@@ -281,21 +280,6 @@ async def test_recovered_job_reports_what_its_tasks_counted(place: Place) -> Non
     report = await place.recover("j")
     assert report.statistics.counters["committer_tasks_completed"] == 3
     assert report.statistics.counters["committer_files_committed"] == 3
-
-
-async def test_job_directory_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
-    place = make_place("disk", tmp_path)
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious" / "file").write_bytes(b"x")
-    (tmp_path / "table" / "_temporary").mkdir(parents=True)
-    (tmp_path / "table" / "_temporary" / "x").symlink_to(tmp_path / "precious")
-    assert [(info.job_id, info.state) for info in await committer.list_jobs(place.dest)] == [("x", "unknown")]
-    with pytest.raises(StoreLinkError, match="x is a link"):
-        await committer.cleanup(place.dest, job_id="x", force=True)
-    report = await committer.cleanup(place.dest, older_than=0)
-    assert (report.removed, list(report.kept)) == ([], ["x"])
-    assert "is a link" in report.kept["x"]
-    assert (tmp_path / "precious" / "file").read_bytes() == b"x"
 
 
 @pytest.mark.parametrize("profile", ["local", "gcs"])

@@ -11,7 +11,7 @@ from committer import CommitterConfig
 from committer.errors import JobNotFoundError, StorePermissionError
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import Delivery, MemoryPlace, place_fixture
-from tests.engine.uploads import committing, pending
+from tests.engine.uploads import committing, end_job, pending
 from tests.job_paths import in_job, in_magic
 
 LONG_ID = "0b6d7c1e-5a4f-4c36-9a55-2b1d8f0c9e11"
@@ -26,17 +26,6 @@ async def test_uploads_of_an_attempt_that_lost_are_ended_with_the_job(place: Mem
         await job.commit([winner], tasks=1)
     assert place.files() == {"x": b"winner"}
     assert pending(place) == []
-
-
-async def test_an_aborted_file_is_no_part_of_the_attempt(place: MemoryPlace) -> None:
-    async with place.open_job() as job, job.task_attempt(0) as task:
-        async with task.open("gone") as file:
-            await file.write(b"half")
-            await file.abort()
-        assert pending(place) == []
-        async with task.open("kept") as file:
-            await file.write(b"whole")
-    assert place.files() == {"kept": b"whole"}
 
 
 async def test_an_attempt_that_fails_ends_its_uploads_those_never_closed_too(place: MemoryPlace) -> None:
@@ -76,13 +65,7 @@ async def test_uploads_of_a_killed_executor_are_ended_by_its_ids_alone(place: Me
 async def test_uploads_of_a_killed_executor_end_with_the_job(ending: str, place: MemoryPlace) -> None:
     job = await place.open_job(job_id="j")
     await killed(place, job.spec)
-    if ending == "commit":
-        await job.commit([])
-    elif ending == "abort":
-        await job.abort()
-    else:
-        await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
-    await job.close()
+    await end_job(place, job, ending)
     assert pending(place) == []
     assert place.temporary() == set()
 
@@ -276,19 +259,6 @@ async def test_what_tasks_of_s3a_left_beside_a_job_by_message_goes_with_it(endin
     for of in ("j", "other"):
         place.write(in_magic(place, of, "tasks/attempt/__base/p=1/part"), b"")
     message = await place.run_task(job, 0, {"x": b"1"})
-    if ending == "commit":
-        await job.commit([message])
-    elif ending == "abort":
-        await job.abort()
-    elif ending == "cleanup":
-        await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
-    else:
-        store = FaultyStore(place.space.store(), [Fault(kind="crash_after", operation="complete_upload")])
-        with pytest.raises(SimulatedCrash):
-            async with committer.attach_job(job.spec, storage_options={"store": store}) as dying:
-                await dying.commit([message])
-        assert any(name.startswith(in_magic(place, "j")) for name in place.all_files())
-        await committer.recover(place.dest, "j", storage_options=place.options)
-    await job.close()
+    await end_job(place, job, ending, [message])
     left = [name for name in place.all_files() if name.startswith("__magic")]
     assert left == [in_magic(place, "other", "tasks/attempt/__base/p=1/part")]

@@ -103,13 +103,6 @@ async def test_what_stands_there_is_refused_before_anything_is_published(place: 
     assert pending(place) == []
 
 
-async def test_one_destination_of_two_tasks_is_refused(place: MemoryPlace) -> None:
-    with pytest.raises(PreflightError, match="x is written by"):
-        async with place.open_job() as job:
-            await job.commit([await place.run_task(job, task, {"x": b"x"}) for task in (0, 1)])
-    assert pending(place) == []
-
-
 async def test_uploads_that_a_lifecycle_rule_ended_are_missed_before_the_decision(place: MemoryPlace) -> None:
     with pytest.raises(PreflightError, match="a lifecycle rule"):
         async with place.open_job() as job:
@@ -193,17 +186,6 @@ async def test_a_completion_whose_answer_is_lost_is_found_done(answers_again: bo
     report = await committing(place, ["a", "b"])
     assert report.files_committed == 2
     assert place.store.count("complete_upload") == 2
-
-
-async def test_a_recoverer_finds_what_was_completed(place: MemoryPlace) -> None:
-    place.faults(Fault(kind="crash_after", operation="complete_upload", path="/table/b"))
-    with pytest.raises(SimulatedCrash):
-        await committing(place, ["a", "b", "c"], job_id="j", config=CommitterConfig(io_concurrency=1))
-    assert place.files() == {"a": b"a", "b": b"b"}
-    report = await committer.recover(place.dest, "j", storage_options={"store": place.space.store()})
-    assert report.success
-    assert place.files() == {"a": b"a", "b": b"b", "c": b"c"}
-    assert pending(place) == []
 
 
 async def test_a_conflict_whose_upload_stays_is_tried_again(place: MemoryPlace) -> None:

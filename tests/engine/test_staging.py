@@ -30,9 +30,9 @@ from committer.errors import (
     TaskError,
     UnsupportedError,
 )
-from committer.testing.faults import Fault, SimulatedCrash
+from committer.testing.faults import Fault
 from tests.engine.places import MemoryPlace, StagingPlace
-from tests.engine.uploads import peak_of_a_stream, pending
+from tests.engine.uploads import end_job, peak_of_a_stream, pending
 
 pytestmark = pytest.mark.parametrize("delivery", ["listing", "message"])
 
@@ -298,25 +298,11 @@ async def test_a_job_that_is_over_leaves_nothing_of_dead_attempts_on_this_machin
     # What their processes would remove, they never do: they were killed.
     message = await place.run_task(job, 0, {"y": b"y"})
     assert kept(disk) == ["1", "1"]
-    given = config()
-    if how == "commit":
-        await job.commit([message])
-    elif how == "abort":
-        await job.abort()
-    elif how == "cleanup":
-        await committer.cleanup(place.dest, job_id="j", config=given, storage_options=place.options)
-    else:
-        place.faults(Fault(kind="crash_after", operation="complete_upload"))
-        with pytest.raises(SimulatedCrash):
-            await job.commit([message])
-        await committer.recover(place.dest, "j", config=given, storage_options={"store": place.space.store()})
-        place.store.crashed = False
-        place.store.faults.clear()
+    await end_job(place, job, how, [message], config())
     assert kept(disk) == ["1"]
     await other.abort()
     assert kept(disk) == []
-    for opened in (job, other):
-        await opened.close()
+    await other.close()
 
 
 async def test_a_record_does_not_say_where_this_machine_is_cleaned_up(

@@ -20,7 +20,7 @@ from committer.errors import CommitterError, ConfigurationError, StoreError, Tar
 from committer.spark.modes import commit_config
 from committer.testing.faults import Fault, FaultKind
 from tests.engine.places import MemoryPlace, StagingPlace
-from tests.engine.uploads import pending
+from tests.engine.uploads import end_job, pending
 
 Make = Callable[..., CommitterConfig]
 OLD = {"p=1/old": b"old", "p=2/old": b"old"}
@@ -293,23 +293,10 @@ def no_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_driver_needs_no_disk(how: str, place: MemoryPlace, disk: Path, config: Make) -> None:
     """Its tasks ran elsewhere."""
     job = await place.open_job(job_id="j", config=config())
-    await place.run_task(job, 0, {"x": b"x"})
+    message = await place.run_task(job, 0, {"x": b"x"})
     await job.close()
-    if how == "recover":
-        place.faults(Fault(kind="unavailable", operation="complete_upload", times=None))
-        async with place.attach_job("j", config=config()) as joined:
-            with pytest.raises(CommitterError):
-                await joined.commit(tasks=1)
-        place.store.faults.clear()
-        assert (await place.recover("j")).success
-    elif how == "cleanup":
-        await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
-    else:
-        async with place.attach_job("j") as joined:
-            if how == "commit":
-                assert (await joined.commit(tasks=1)).success
-            else:
-                await joined.abort()
+    await end_job(place, await place.attach_job("j"), how, [message])
+    assert place.files() == ({"x": b"x"} if how in ("commit", "recover") else {})
 
 
 @pytest.mark.usefixtures("no_temporary_directory")
