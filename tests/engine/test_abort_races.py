@@ -13,6 +13,7 @@ from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, 
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.engine.places import Delivery, MemoryPlace, Place
 from tests.engine.uploads import pending
+from tests.job_paths import in_job
 
 BOTH = pytest.mark.parametrize("delivery", ["listing", "message"])
 FILES = {"part-0": b"0", "d/part-1": b"1"}
@@ -248,7 +249,7 @@ async def test_job_that_was_cleaned_up_does_not_live_again_by_a_setup_that_arriv
 ) -> None:
     job = await place.open_job(job_id="job-1", delivery=delivery)
     driver = await place.attach_job("job-1") if joined else job
-    name = f"_temporary/{job.spec.unique_id}"
+    name = in_job(place, "job-1")
     setup = place.read(f"{name}/setup")
     await committer.cleanup(place.dest, older_than=0, storage_options=place.options)
     assert place.all_files() == {}

@@ -14,7 +14,7 @@ from committer import CommitterConfig, JobSpec
 from committer.errors import InvalidPathError, TargetExistsError
 from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest
-from committer.testing.faults import Call, Fault
+from committer.testing.faults import Call
 from tests.engine.outside import HERE, NEW, ROOT, config, outside, put, run_task, uri
 from tests.engine.places import DiskPlace, MemoryPlace, Place
 
@@ -38,13 +38,6 @@ async def test_published_with_the_rest(place: Place, delivery: str) -> None:
     assert outside(place) == {**NEW, "p=1/part-1": b"three"}
     assert place.files() == HERE
     assert place.temporary() == set()
-
-
-async def test_only_outside(place: Place) -> None:
-    async with place.open_job(config=config(place)) as job:
-        await run_task(place, job, 0, NEW)
-    assert outside(place) == NEW
-    assert set(place.all_files()) == {"_SUCCESS"}
 
 
 async def test_aborted_task_and_job_leave_nothing(place: Place) -> None:
@@ -143,15 +136,6 @@ async def test_job_that_hadoop_set_up(memory: MemoryPlace) -> None:
     async with committer.attach_job(spec, storage_options=memory.options) as job:
         await job.commit()
     assert (outside(memory), memory.files()) == (NEW, HERE)
-
-
-async def test_every_lost_answer_is_resolved_by_looking(place: Place) -> None:
-    async with place.open_job(config=config(place)) as job:
-        await run_task(place, job, 0, NEW, HERE)
-        place.faults(Fault(kind="lost", operation="rename_file", path="/tasks/", times=None))
-        report = await job.commit()
-    assert report.renames_recovered == 4
-    assert (outside(place), place.files()) == (NEW, HERE)
 
 
 async def test_validate_looks_outside_only_where_it_may(place: Place) -> None:

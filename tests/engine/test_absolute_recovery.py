@@ -184,21 +184,10 @@ async def with_destination(place: Place, target: str, **choices: object) -> Job:
 @pytest.mark.parametrize(
     "below",
     [
-        "",
-        "/",
-        "/../elsewhere/x",
-        "/%2e%2e/x",
-        "-sibling/x",
-        "/_SUCCESS",
-        "/t/_SUCCESS",
-        "/_temporary/j/decision",
-        "/t/_temporary/j/decision",
-        "/t/__magic_job-1/x",
-        "/%5Ftemporary/x",
-        "//_temporary/x",
-        "/a%00b",
+        "", "/", "/../elsewhere/x", "/%2e%2e/x", "-sibling/x", "/_SUCCESS", "/t/_SUCCESS", "/_temporary/j/decision",
+        "/t/_temporary/j/decision", "/t/__magic_job-1/x", "/%5Ftemporary/x", "//_temporary/x", "/a%00b",
     ],
-)
+)  # fmt: skip
 async def test_record_that_names_a_place_the_roots_do_not_hold(place: Place, below: str) -> None:
     root = StorePath.of(uri(place)).uri
     job = await with_destination(place, f"{root}{below}", existing_target="replace")
@@ -216,17 +205,8 @@ async def test_record_that_names_a_place_the_roots_do_not_hold(place: Place, bel
 async def test_facts_that_name_places_the_roots_do_not_hold(place: Place, kind: str, rollback: bool) -> None:
     root = StorePath.of(uri(place)).path
     await decided(place, existing_target="replace")
-    names = [
-        "/etc/passwd",
-        f"{root}-sibling/x",
-        f"{root}/../x",
-        f"{root}/t/_temporary/j/x",
-        f"{root}/",
-        f"{root}//x",
-        StorePath.of(place.dest).path + "/x",
-        "/",
-        os.path.dirname(root),
-    ]
+    below_root = [root + name for name in ("-sibling/x", "/../x", "/t/_temporary/j/x", "/", "//x")]
+    names = ["/etc/passwd", "/", os.path.dirname(root), StorePath.of(place.dest).path + "/x", *below_root]
     if kind in ("target", "superseded"):
         names.append(root)
     record = in_job(place, "j-1", "decision")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import pytest
 
 import committer
@@ -22,15 +24,30 @@ from tests.engine.test_advice import calls_in, follow
 FILES = {"p/a": b"new", "q/x": b"new", "r/z": b"new"}
 
 
-async def lose_an_upload(place: MemoryPlace, **choices: object) -> None:
-    """A job whose driver died before it published the last of three files, whose upload was aborted then."""
+Raised = TypeVar("Raised", bound=BaseException)
+
+
+async def stopped(
+    place: MemoryPlace, error: type[Raised], fault: Fault | None = None, *, old: bool = False, **choices: object
+) -> Raised:
+    """What the commit of job `j` raises, which has a task for each of three files; `old` stands where the first goes."""
+    if old:
+        place.write("p/a", b"old")
     config = CommitterConfig(io_concurrency=1, **choices)  # type: ignore[arg-type]
     job = await place.open_job(job_id="j", config=config)
     for number, (name, data) in enumerate(FILES.items()):
         await place.run_task(job, number, {name: data})
-    place.faults(Fault(kind="crash_before", operation="complete_upload", path="r/z"))
-    with pytest.raises(SimulatedCrash):
+    if fault is not None:
+        place.faults(fault)
+    with pytest.raises(error) as caught:
         await job.commit(tasks=3)
+    await job.close()
+    return caught.value
+
+
+async def lose_an_upload(place: MemoryPlace, **choices: object) -> None:
+    """A job whose driver died before it published the last of three files, whose upload was aborted then."""
+    await stopped(place, SimulatedCrash, Fault(kind="crash_before", operation="complete_upload", path="r/z"), **choices)
     # As a lifecycle rule of the bucket does, or an operator.
     [lost] = [upload for upload in place.space.uploads if upload.path.name == "z"]
     await place.space.store().abort_upload(lost.path, lost.upload_id)
@@ -74,17 +91,8 @@ async def test_a_job_that_lost_an_upload_is_taken_back() -> None:
 @pytest.mark.parametrize("old", [False, True], ids=["takes back", "gives up"])
 async def test_a_completion_whose_answer_stays_lost(old: bool) -> None:
     """As with SeaweedFS, where a directory stands at the name of the file."""
-    place = MemoryPlace("s3")
-    if old:
-        place.write("p/a", b"old")
-    place.faults(Fault(kind="unanswered", operation="complete_upload", path="r/z", times=None))
-    job = await place.open_job(job_id="j", config=CommitterConfig(io_concurrency=1, existing_target="replace"))
-    for number, (name, data) in enumerate(FILES.items()):
-        await place.run_task(job, number, {name: data})
-    with pytest.raises(OutcomeUnknownError) as caught:
-        await job.commit(tasks=3)
-    await job.close()
-    again, end = calls_in(caught.value)
+    place, lost = MemoryPlace("s3"), Fault(kind="unanswered", operation="complete_upload", path="r/z", times=None)
+    again, end = calls_in(await stopped(place, OutcomeUnknownError, lost, old=old, existing_target="replace"))
     assert again.startswith("await committer.recover(")
     await follow(end)
     assert place.files() == ({"p/a": b"new", "q/x": b"new"} if old else {})
@@ -95,17 +103,9 @@ async def test_a_completion_whose_answer_stays_lost(old: bool) -> None:
 @pytest.mark.parametrize("profile", ["s3", "gcs", "hdfs"])
 async def test_a_right_that_is_refused_for_good(profile: str, old: bool) -> None:
     place = MemoryPlace(profile)
-    if old:
-        place.write("p/a", b"old")
-    config = CommitterConfig(io_concurrency=1, existing_target="replace")
-    job = await place.open_job(job_id="j", config=config)
-    for number, (name, data) in enumerate(FILES.items()):
-        await place.run_task(job, number, {name: data})
-    place.faults(Fault(kind="forbidden", operation=place.publishes_by, path="r/z", times=None))
-    with pytest.raises(CommitterError) as caught:
-        await job.commit(tasks=3)
-    await job.close()
-    await follow(calls_in(caught.value)[-1])
+    refused = Fault(kind="forbidden", operation=place.publishes_by, path="r/z", times=None)
+    error = await stopped(place, CommitterError, refused, old=old, existing_target="replace")
+    await follow(calls_in(error)[-1])
     assert place.files() == ({name: data for name, data in FILES.items() if name != "r/z"} if old else {})
     assert place.temporary() == set()
 
@@ -114,22 +114,14 @@ async def test_a_right_that_is_refused_for_good(profile: str, old: bool) -> None
 @pytest.mark.parametrize("profile", ["s3", "gcs", "hdfs", "local"])
 async def test_output_that_another_program_changed_before_it_was_validated(profile: str, old: bool) -> None:
     place = MemoryPlace(profile)
-    if old:
-        place.write("p/a", b"old")
-    config = CommitterConfig(io_concurrency=1, existing_target="replace", validate_output=True)
-    job = await place.open_job(job_id="j", config=config)
-    for number, (name, data) in enumerate(FILES.items()):
-        await place.run_task(job, number, {name: data})
 
     async def change(call: Call) -> None:
         if call.operation == "status" and call.path.path == "/table/r/z" and "r/z" in place.files():
             place.write("r/z", b"another program's")
 
     place.store.before_call = change
-    with pytest.raises(ValidationError) as caught:
-        await job.commit(tasks=3)
-    await job.close()
-    *_, last = calls_in(caught.value)
+    error = await stopped(place, ValidationError, old=old, existing_target="replace", validate_output=True)
+    *_, last = calls_in(error)
     forward_only = old and profile != "local"
     assert ("rollback=True" in last) is not forward_only
     await follow(last)

@@ -115,13 +115,6 @@ async def test_after_the_first_error_no_new_rename_starts(memory: MemoryPlace) -
     assert not [call for call in renames if call.result in ("", "running")]
 
 
-async def test_error_tree_is_as_it_is_drawn() -> None:
-    drawn = errors.__doc__ or ""
-    for kind in KINDS:
-        assert kind.__name__ in drawn
-        assert kind.__doc__
-
-
 # -- secrets -----------------------------------------------------------------------------------------------------
 
 SECRET = "s3cr3t-K3y+/=="
@@ -194,11 +187,3 @@ def test_specs_cross_processes() -> None:
 def test_bytes_that_are_no_spec(data: bytes) -> None:
     with pytest.raises(RecordError):
         JobSpec.decode(data)
-
-
-def test_public_names() -> None:
-    assert len(committer.__all__) <= 29
-    for name in committer.__all__:
-        assert getattr(committer, name) is not None
-    with pytest.raises(AttributeError):
-        _ = committer.nonsense

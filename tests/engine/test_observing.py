@@ -54,16 +54,6 @@ async def test_failed_stage_is_told(place: Place) -> None:
     assert "injected" in failed[0].message
 
 
-async def test_listener_that_raises_breaks_nothing(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    def raises(_event: JobEvent) -> None:
-        raise ZeroDivisionError
-
-    async with place.open_job(listeners=[raises]) as job:
-        await place.run_task(job, 0, {"part-0": b"x"})
-    assert place.files() == {"part-0": b"x"}
-    assert caplog.text.count("is dropped") == 1
-
-
 @pytest.mark.parametrize("which", ["commit", "recover"])
 async def test_heartbeat_although_nothing_completes(memory: MemoryPlace, which: str) -> None:
     runtime = VirtualRuntime()

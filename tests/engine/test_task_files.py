@@ -220,6 +220,8 @@ async def test_numbers_of_tasks_and_attempts(place: Place, task: object, attempt
             place.open_task(job.spec, task, attempt)  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError):
             await job.abort_task(task, attempt)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError):
+            await job.recover_task(task, attempt)  # type: ignore[arg-type]
 
 
 async def test_blocking_files_on_every_store(place: Place) -> None:

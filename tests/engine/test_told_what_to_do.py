@@ -88,19 +88,22 @@ async def test_each_refusal_says_what_to_do(tmp_path: Path, which: str) -> None:
     assert os.listdir(tmp_path) == []
 
 
+OPERATIONS: dict[str, Callable[[Path], Any]] = {
+    "recover": lambda dest: committer.recover(dest, "job"),
+    "attach_job": lambda dest: committer.attach_job(dest, job_id="job"),
+    "cleanup": lambda dest: committer.cleanup(dest, job_id="job"),
+    "list_jobs": lambda dest: committer.list_jobs(dest),
+}
+
+
 @pytest.mark.parametrize("kind", ["missing", "file"])
 @pytest.mark.parametrize("call", ["recover", "attach_job", "cleanup"])
 async def test_a_destination_that_is_none_is_told(tmp_path: Path, kind: str, call: str) -> None:
     dest = tmp_path / "table"
     if kind == "file":
         dest.write_text("x")
-    calls: dict[str, Callable[[], Any]] = {
-        "recover": lambda: committer.recover(dest, "job"),
-        "attach_job": lambda: committer.attach_job(dest, job_id="job"),
-        "cleanup": lambda: committer.cleanup(dest, job_id="job"),
-    }
     with pytest.raises(JobNotFoundError) as caught:
-        await calls[call]()
+        await OPERATIONS[call](dest)
     said = {"missing": "the destination does not exist", "file": "a file stands there"}[kind]
     assert said in caught.value.message
     assert caught.value.next_step.startswith("correct the path")
@@ -148,52 +151,34 @@ async def test_a_failure_that_will_stay_has_a_way_out(place: Place) -> None:
     assert place.files() == {}
 
 
-DANGLING = {
-    "_temporary": "_temporary is a link, where a job has its own directories",
-    "_temporary/job": "_temporary/job is a link, where a job has its own directories",
-    "_temporary/job/00": "_temporary/job/00 is a link, where a job has its own directories",
-    "_temporary/job/setup": "_temporary/job/setup is a link, where a job has its own directories",
-    "": "is a link to /nowhere, which does not exist",
-}
-
-
-@pytest.mark.parametrize("place", DANGLING)
-@pytest.mark.parametrize("call", ["recover", "attach_job", "cleanup", "list_jobs"])
+@pytest.mark.parametrize("place", ["", "_temporary", "_temporary/job", "_temporary/job/00", "_temporary/job/setup"])
+@pytest.mark.parametrize("call", OPERATIONS)
 async def test_a_dangling_link_is_named_and_what_to_do(tmp_path: Path, place: str, call: str) -> None:
     dest = tmp_path / "table"
     link = dest / place if place else dest
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to("/nowhere")
-    calls: dict[str, Callable[[], Any]] = {
-        "recover": lambda: committer.recover(dest, "job"),
-        "attach_job": lambda: committer.attach_job(dest, job_id="job"),
-        "cleanup": lambda: committer.cleanup(dest, job_id="job"),
-        "list_jobs": lambda: committer.list_jobs(dest),
-    }
     if call == "list_jobs" and place.startswith("_temporary/"):
         [info] = await committer.list_jobs(dest)
         assert (info.job_id, info.state) == ("job", "unknown")
         said = info.problem
     else:
         with pytest.raises(CommitterError) as caught:
-            await calls[call]()
+            await OPERATIONS[call](dest)
         assert caught.value.outcome == "unchanged"
         said = f"{caught.value.message}; {caught.value.next_step}"
-    assert DANGLING[place] in said
+    own = f"{place} is a link, where a job has its own directories"
+    assert (own if place else "is a link to /nowhere, which does not exist") in said
     assert "remove the link" in said
     assert link.is_symlink()
 
 
-@pytest.mark.parametrize("place", ["_temporary"])
 @pytest.mark.parametrize("call", ["recover", "attach_job"])
-async def test_a_file_in_the_place_of_a_directory_is_named(tmp_path: Path, place: str, call: str) -> None:
-    (tmp_path / place).parent.mkdir(exist_ok=True)
-    (tmp_path / place).write_text("x")
+async def test_a_file_in_the_place_of_a_directory_is_named(tmp_path: Path, call: str) -> None:
+    (tmp_path / "_temporary").write_text("x")
     with pytest.raises(JobNotFoundError) as caught:
-        await (
-            committer.recover(tmp_path, "job") if call == "recover" else committer.attach_job(tmp_path, job_id="job")
-        )
-    assert f"a file stands at file:{tmp_path / place}, where a directory must be" in caught.value.message
+        await OPERATIONS[call](tmp_path)
+    assert f"a file stands at file:{tmp_path}/_temporary, where a directory must be" in caught.value.message
     assert "remove the file" in caught.value.next_step
 
 

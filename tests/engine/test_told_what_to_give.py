@@ -12,7 +12,14 @@ import pytest
 
 import committer
 from committer import CommitterConfig, JobSpec, TaskCommit, sync
-from committer.errors import ConfigurationError, InvalidPathError, RecordError, TaskError, UnsupportedError
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    InvalidPathError,
+    RecordError,
+    TaskError,
+    UnsupportedError,
+)
 from committer.options.references import resolved
 from committer.paths import StorePath
 from tests.job_paths import has_in_job
@@ -24,22 +31,66 @@ def write_part(job: sync.Job, number: int = 0) -> TaskCommit:
     return task.task_commit
 
 
-@pytest.mark.parametrize("name", ["_SUCCESS", "a/_temporary/b", "__magic/x", "__magic_job-1/x"])
-def test_a_reserved_file_name_is_told_which_are(tmp_path: Path, name: str) -> None:
-    with sync.open_job(tmp_path) as job, job.task_attempt(task=0) as task:
-        with pytest.raises(InvalidPathError, match="which commits own") as caught:
-            task.open(name)
-        assert "give another name: _SUCCESS" in caught.value.next_step
+REFUSED: dict[str, tuple[Callable[[Path], object], type[CommitterError], str, str]] = {
+    "a reserved name": (
+        lambda at: sync.open_job(at, job_id="j").task_attempt(task=0).open("a/_temporary/b"),
+        InvalidPathError,
+        "which commits own",
+        "give another name: _SUCCESS",
+    ),
+    "no record": (lambda at: sync.load_record(at / "a.csv"), RecordError, "not a record", "DESTINATION/_SUCCESS"),
+    "no message": (
+        lambda at: TaskCommit.decode(b"1,2"),
+        RecordError,
+        "not a task commit message",
+        "task.task_commit.encode()",
+    ),
+    "a message that is no text": (
+        lambda at: TaskCommit.decode(5),  # type: ignore[arg-type]
+        RecordError,
+        "not a task commit message: .*not a int",
+        "encode() returned",
+    ),
+    "a spec that is no text": (
+        lambda at: JobSpec.decode(None),  # type: ignore[arg-type]
+        RecordError,
+        "not a job spec: .*not a NoneType",
+        "encode() returned",
+    ),
+    "a value of Hadoop's": (
+        lambda at: CommitterConfig.from_hadoop({"fs.s3a.multipart.size": "many"}),
+        ConfigurationError,
+        "the option fs.s3a.multipart.size cannot be 'many'",
+        "give another value, or leave fs.s3a.multipart.size out",
+    ),
+    "no mapping": (
+        lambda at: CommitterConfig.from_hadoop("a=1"),  # type: ignore[arg-type]
+        ConfigurationError,
+        "from_hadoop takes a mapping of option keys",
+        "from_hadoop({'",
+    ),
+    "a mapping without names": (
+        lambda at: CommitterConfig.from_hadoop({1: "2"}),  # type: ignore[dict-item]
+        ConfigurationError,
+        "from_hadoop takes a mapping of option keys",
+        "from_hadoop({'",
+    ),
+    "a committer by its module": (
+        lambda at: sync.open_job(at, committer=committer),  # type: ignore[arg-type]
+        UnsupportedError,
+        "a committer is asked for by its name, not by a module",
+        "'manifest'",
+    ),
+}
 
 
-def test_what_is_no_record_and_no_message_is_told_where_one_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused_is_told_what_to_give(tmp_path: Path, what: str) -> None:
     (tmp_path / "a.csv").write_bytes(b"1,2\n")
-    with pytest.raises(RecordError, match="not a record") as caught:
-        sync.load_record(tmp_path / "a.csv")
-    assert "DESTINATION/_SUCCESS" in caught.value.next_step
-    with pytest.raises(RecordError, match="not a task commit message") as caught:
-        TaskCommit.decode(b"1,2")
-    assert "task.task_commit.encode()" in caught.value.next_step
+    call, kind, message, step = REFUSED[what]
+    with pytest.raises(kind, match=message) as caught:
+        call(tmp_path)
+    assert step in caught.value.next_step
 
 
 def test_messages_that_are_still_encoded_are_told_to_be_decoded(tmp_path: Path) -> None:
@@ -50,15 +101,6 @@ def test_messages_that_are_still_encoded_are_told_to_be_decoded(tmp_path: Path) 
         assert "part-0" not in str(caught.value), "what a message holds may be long"
         assert "[TaskCommit.decode(message) for message in messages]" in caught.value.next_step
         assert job.commit(task_commits=[TaskCommit.decode(one) for one in messages]).files_committed == 2
-
-
-def test_a_message_of_another_job_is_told_whose_to_give(tmp_path: Path) -> None:
-    with sync.open_job(tmp_path / "a", delivery="message") as job, sync.open_job(tmp_path / "b") as other:
-        own, foreign = write_part(job), write_part(other)
-        with pytest.raises(RecordError, match="was given to job") as caught:
-            job.commit(task_commits=[foreign])
-        assert f"of job {job.job_id} alone" in caught.value.next_step
-        assert job.commit(task_commits=[one for one in (own, foreign) if one.job_id == job.job_id]).files_committed == 1
 
 
 async def test_a_message_asked_for_inside_the_block_is_there_after_it(tmp_path: Path) -> None:
@@ -91,31 +133,6 @@ async def test_a_file_that_is_written_cannot_be_read(tmp_path: Path) -> None:
                 file.read()
 
 
-@pytest.mark.parametrize("key", ["mapreduce.manifest.committer.io.threads", "fs.s3a.multipart.size"])
-def test_a_value_of_hadoop_s_is_told_to_be_left_out(key: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"the option {key} cannot be 'many'") as caught:
-        CommitterConfig.from_hadoop({key: "many"})
-    assert caught.value.next_step == f"give another value, or leave {key} out"
-
-
-@pytest.mark.parametrize(
-    ("call", "operation"),
-    [
-        (lambda job: job.commit(tasks="1"), "commit_job"),
-        (lambda job: job.task_attempt(task="1"), "task_attempt"),
-        (lambda job: job.abort_task("1", 0), "abort_task"),
-        (lambda job: job.recover_task("1", 0), "recover_task"),
-    ],
-)
-def test_a_number_that_is_none_names_the_call_that_took_it(
-    tmp_path: Path, call: Callable[[Any], object], operation: str
-) -> None:
-    with sync.open_job(tmp_path) as job:
-        with pytest.raises(ConfigurationError, match="must be an int >= 0, not '1'") as caught:
-            call(job)
-        assert caught.value.operation == operation
-
-
 def test_a_pool_that_is_none_is_refused_before_the_job_is_decided(tmp_path: Path) -> None:
     no_pool: Any = 4
     with sync.open_job(tmp_path, job_id="j") as job:
@@ -136,31 +153,6 @@ def test_messages_that_are_no_list_are_told_to_be_one(tmp_path: Path) -> None:
                 end(task_commits=number)
         assert "task_commits=[message, ...]" in caught.value.next_step
         assert job.commit(task_commits=[message]).files_committed == 1
-
-
-def test_a_committer_that_is_no_name_is_told_to_be_one(tmp_path: Path) -> None:
-    no_name: Any = committer
-    with pytest.raises(UnsupportedError, match="a committer is asked for by its name, not by a module") as caught:
-        with sync.open_job(tmp_path, committer=no_name):
-            pass
-    assert "'manifest'" in caught.value.next_step
-
-
-@pytest.mark.parametrize("given", [None, "a=1", {1: "2"}])
-def test_options_of_hadoop_s_that_are_no_mapping_are_told_to_be_one(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match="from_hadoop takes a mapping of option keys") as caught:
-        CommitterConfig.from_hadoop(given)
-    assert "from_hadoop({'" in caught.value.next_step
-
-
-@pytest.mark.parametrize("given", [None, 5])
-def test_a_spec_or_message_that_is_no_text_is_told_what_to_be(given: Any) -> None:
-    for decode in (JobSpec.decode, TaskCommit.decode):
-        with pytest.raises(
-            RecordError, match=r"not a (job spec|task commit message): .*not a (NoneType|int)"
-        ) as caught:
-            decode(given)
-        assert "encode() returned" in caught.value.next_step
 
 
 @pytest.mark.parametrize("call", [sync.recover, sync.attach_job, sync.cleanup], ids=["recover", "attach", "cleanup"])
