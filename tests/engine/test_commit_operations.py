@@ -2,7 +2,7 @@
 do one by one, on a store that refuses, throttles, or has something in the way.
 
 What else those suites try is proved in `test_magic.py` (the committer by store, records, old files),
-`test_magic_ended_uploads.py` (losers, killed executors, neighbours), `test_magic_refusals.py` (12 uploads of which the
+`test_magic_ended_uploads.py` (losers, killed executors, neighbours), `test_magic.py` (12 uploads of which the
 6th is refused: 5 deletes, 7 aborts; lost answers), `test_pending_sets.py` (records, markers, Hadoop's jobs),
 `test_commit_protocol.py` (two attempts of a task that both commit, aborts), `tests/test_records_pending_set.py` (both
 shapes of etags), `tests/test_config.py` (Hadoop's keys), and on servers in `tests/s3`: `test_commit_operations.py`

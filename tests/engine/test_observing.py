@@ -173,17 +173,6 @@ async def test_no_task_of_the_loop_is_left(place: Place) -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_lost_renames_are_counted(place: Place) -> None:
-    async with place.open_job() as job:
-        await place.run_task(job, 0, {f"part-{number}": b"x" for number in range(6)})
-        place.faults(Fault(kind="lost", operation="rename_file", path="/tasks/", times=3))
-        report = await job.commit()
-    assert report.renames_recovered == 3
-    assert report.statistics.counters[names.COMMIT_FILE_RENAME_RECOVERED] == 3
-    assert report.files_committed == 6
-    assert len(place.files()) == 6
-
-
 async def test_report_counts_one_call_only(place: Place) -> None:
     """A commit that fails and is called again reports the second call's own figures."""
     async with place.open_job() as job:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import committer
-from committer import CommitterConfig, JobSpec, StorePath, sync
+from committer import CommitterConfig, JobSpec, StorePath
 from committer.cli import main
 from committer.paths import Destination
 from committer.stores.memory import MemorySpace, MemoryStore
@@ -81,26 +81,6 @@ async def test_functions_with_await(there: Path, form: str) -> None:
     assert (await committer.load_record(marker)).jobId == "recovered"  # type: ignore[union-attr]
     assert JobSpec.for_hadoop(dest, "job_1_0001").layout.destination == StorePath.of(there)
     assert sorted(os.listdir(there)) == ["_SUCCESS", "by-id", "by-spec", "recovered"]
-    assert beside(there) == [there.name]
-
-
-@FORMED
-def test_blocking_functions(there: Path, form: str) -> None:
-    dest = FORMS[form](there)
-    spec = asyncio.run(_open(dest, "by-spec"))
-    with sync.attach_job(spec) as job:
-        job.commit(tasks=1)
-    asyncio.run(_open(dest, "by-id"))
-    with sync.attach_job(dest, job_id="by-id") as job:
-        job.commit(tasks=1)
-    with sync.open_job(dest, job_id="whole") as job, job.task_attempt(0) as task, task.open("whole/part") as file:
-        file.write(b"x")
-    assert sync.recover(dest, "whole").files_committed == 1
-    assert sync.validate(dest).ok
-    assert sync.list_jobs(dest) == []
-    assert sync.cleanup(dest, older_than=0).removed == []
-    assert sync.load_record(FORMS[form](there / "_SUCCESS")).jobId == "whole"  # type: ignore[union-attr]
-    assert sorted(os.listdir(there)) == ["_SUCCESS", "by-id", "by-spec", "whole"]
     assert beside(there) == [there.name]
 
 
