@@ -18,7 +18,7 @@ from committer.errors import (
     PreflightError,
 )
 from committer.testing.faults import Fault
-from tests.engine.places import EVERY_COMMITTER, Delivery, Place, place_fixture
+from tests.engine.places import EVERY_COMMITTER, Delivery, Place, place_fixture, write_file
 
 place = place_fixture(*EVERY_COMMITTER)
 
@@ -137,8 +137,7 @@ async def test_abort_task_by_ids_alone(place: Place, delivery: Delivery) -> None
     job = await place.open_job(job_id="job-1", delivery=delivery)
     kept = await place.run_task(job, 0, {"part-0": b"kept"}, attempt=0)
     running = await place.open_task(job.spec, 1, 0)
-    async with running.open("a=1/part-1") as file:
-        await file.write(b"running")
+    await write_file(running, "a=1/part-1", b"running")
     committed = await place.run_task(job, 1, {"part-1": b"committed"}, attempt=1)
     async with place.attach_job("job-1") as driver:
         await driver.abort_task(1, 0)
@@ -166,8 +165,7 @@ async def test_abort_task_leaves_tasks_with_longer_numbers_alone(place: Place, d
     async with place.open_job(delivery=delivery) as job:
         kept = await place.run_task(job, 1, {"part-1": b"kept"}, attempt=12)
         running = await place.open_task(job.spec, 1, 1)
-        async with running.open("part-1") as file:
-            await file.write(b"running")
+        await write_file(running, "part-1", b"running")
         await job.abort_task(1, 1)
         await job.commit([kept], tasks=1)
     assert place.files() == {"part-1": b"kept"}
@@ -187,8 +185,7 @@ async def test_abort_task_of_an_own_attempt_takes_it_out_of_the_commit(place: Pl
         async with place.open_job(delivery=delivery) as job:
             for task in (0, 1):
                 async with job.task_attempt(task=task) as writer:
-                    async with writer.open(f"{delivery}/part-{task}") as file:
-                        await file.write(b"x")
+                    await write_file(writer, f"{delivery}/part-{task}", b"x")
             await job.abort_task(1, 0)
             await job.commit(tasks=1)
     assert sorted(place.files()) == ["listing/part-0", "message/part-0"]
@@ -198,8 +195,7 @@ async def test_abort_or_exception_after_task_commit_keeps_the_commit(place: Plac
     async with place.open_job() as job:
         with pytest.raises(ZeroDivisionError):
             async with job.task_attempt(task=0) as task:
-                async with task.open("part-0") as file:
-                    await file.write(b"x")
+                await write_file(task, "part-0", b"x")
                 await task.commit()
                 await task.abort()
                 raise ZeroDivisionError

@@ -11,7 +11,7 @@ import committer
 from committer import Job
 from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobStateError, PreflightError
 from committer.testing.faults import Call, Fault, FaultyStore
-from tests.engine.places import Delivery, MemoryPlace, Place
+from tests.engine.places import Delivery, MemoryPlace, Place, write_file
 from tests.engine.uploads import pending
 from tests.job_paths import in_job
 
@@ -130,8 +130,7 @@ async def test_an_attempt_that_goes_on_after_its_abort_is_refused_whatever_its_f
     job = await place.open_job(job_id="job-1", delivery=delivery)
     task = await place.open_task(job.spec, 0)
     for name in ("written-first", "and-then"):
-        async with task.open(name) as file:
-            await file.write(b"x")
+        await write_file(task, name, b"x")
         if name == "written-first":
             other = await place.attach_job("job-1")
             await other.abort_task(0, 0)
@@ -150,8 +149,7 @@ async def test_zombie_whose_look_at_the_job_comes_late_keeps_the_files_a_commit_
     store = FaultyStore(place.space.store())
     task = await committer.open_task(job.spec, task=0, storage_options={"store": store})
     for name, data in FILES.items():
-        async with task.open(name) as file:
-            await file.write(data)
+        await write_file(task, name, data)
 
     async def before(call: Call) -> None:
         if call.operation != "list":
@@ -181,8 +179,7 @@ async def test_failed_look_beside_a_saved_record_does_not_take_another_attempts_
     job = await memory.open_job(job_id="job-1")
     await memory.run_task(job, 0, {"part-0": b"zero"}, attempt=0)
     task = await memory.open_task(job.spec, 0, 1)
-    async with task.open("part-0") as file:
-        await file.write(b"one")
+    await write_file(task, "part-0", b"one")
     memory.faults(Fault(kind="forbidden", operation="status", path=lambda path: path == task.directory))
 
     async def save_first(call: Call) -> None:
@@ -215,8 +212,7 @@ async def test_cancelled_task_commit_does_not_take_another_attempts_place(memory
 
     async def second() -> None:
         async with memory.open_task(job.spec, 0, 1) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"one")
+            await write_file(task, "part-0", b"one")
             reached_task.append(True)
 
     memory.store.before_call = hold

@@ -24,7 +24,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.testing.faults import Call, Fault
 from tests.engine.outside import HERE, NEW, ROOT, config, outside, put, run_task, uri
-from tests.engine.places import DiskPlace, MemoryPlace, Place
+from tests.engine.places import DiskPlace, MemoryPlace, Place, write_file
 
 # -- names and roots that are refused ---------------------------------------------------------------------------------
 
@@ -199,8 +199,7 @@ async def test_one_task_opens_a_path_once(memory: MemoryPlace) -> None:
         with pytest.raises(TaskError, match="a file and a directory at once"):
             task.open_absolute(f"/{ROOT}/a/b/c")
         # The same words below the destination are another place.
-        async with task.open(f"{ROOT}/a/b") as file:
-            await file.write(b"y")
+        await write_file(task, f"{ROOT}/a/b", b"y")
     assert outside(memory) == {"a/b": b"x"}
     assert memory.files() == {f"{ROOT}/a/b": b"y"}
 

@@ -26,7 +26,7 @@ from committer.stages.load import load_records
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
-from tests.engine.places import MemoryPlace
+from tests.engine.places import MemoryPlace, write_file
 
 FILES = {f"p={number % 6}/part-{number}": b"x" for number in range(60)}
 
@@ -83,8 +83,7 @@ async def test_io_rate_is_not_exceeded() -> None:
         async with place.open_job(config=CommitterConfig(io_rate=50.0)) as job:
             async with job.task_attempt(0) as task:
                 for name, data in FILES.items():
-                    async with task.open(name) as file:
-                        await file.write(data)
+                    await write_file(task, name, data)
             calls, began = place.store.count(), runtime.monotonic()
             await job.commit()
             took = runtime.monotonic() - began
@@ -165,8 +164,7 @@ async def record_of(place: MemoryPlace, config: CommitterConfig) -> tuple[TaskMa
     job = await place.open_job(config=config)
     task = await place.open_task(job.spec, 0)
     for name in ("here/new", "here/below/new", "gone/below/new", "file/new"):
-        async with task.open(name) as file:
-            await file.write(b"x")
+        await write_file(task, name, b"x")
     place.store.calls.clear()
     await task.commit()
     probed = [

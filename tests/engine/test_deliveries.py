@@ -20,7 +20,7 @@ from committer.errors import (
     TaskMissingError,
 )
 from committer.records.task_commit import INLINE_LIMIT, MESSAGE_LIMIT
-from tests.engine.places import EVERY_COMMITTER, Delivery, Place, place_fixture
+from tests.engine.places import EVERY_COMMITTER, Delivery, Place, place_fixture, write_file
 
 place = place_fixture(*EVERY_COMMITTER)
 
@@ -31,8 +31,7 @@ async def commit_in_place(job: committer.Job, task: int, files: dict[str, bytes]
     """A task attempt of the driver's own."""
     async with job.task_attempt(task=task, attempt=attempt) as writer:
         for name, data in files.items():
-            async with writer.open(name) as file:
-                await file.write(data)
+            await write_file(writer, name, data)
     return writer.task_commit
 
 
@@ -63,8 +62,7 @@ async def workers_then_commit(dest: object, options: Mapping[str, object], **arg
     async with committer.open_job(dest, storage_options=options, **arguments) as job:
         for number in range(3):
             async with committer.open_task(job.spec, task=number, storage_options=options) as task:
-                async with task.open(f"day={number % 2}/part-{number}") as file:
-                    await file.write(b"%d" % number)
+                await write_file(task, f"day={number % 2}/part-{number}", b"%d" % number)
         return await job.commit()
 
 
@@ -112,8 +110,7 @@ async def test_message_job_does_not_mind_attempts_that_did_not_commit(place: Pla
     async with place.open_job(delivery="message") as job:
         await commit_in_place(job, 0, {"part-0": b"x"})
         running = await place.open_task(job.spec, 1)
-        async with running.open("part-1") as file:
-            await file.write(b"x")
+        await write_file(running, "part-1", b"x")
     assert place.files() == {"part-0": b"x"}
 
 

@@ -26,7 +26,7 @@ from committer.flow.runtime import use_runtime
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.file_places import HADOOP_JOB, FileInMemory, committed_by_hadoop, file_place
-from tests.engine.places import Place
+from tests.engine.places import Place, write_file
 from tests.job_paths import entries_at
 
 REPLACE = CommitterConfig(existing_target="replace")
@@ -55,8 +55,7 @@ async def _run_broken(place: Place, job: committer.Job, files: dict[str, bytes],
     with pytest.raises(SimulatedCrash):
         async with committer.open_task(job.spec, task=0, attempt=1, storage_options={"store": dying}) as task:
             for name, data in files.items():
-                async with task.open(name) as file:
-                    await file.write(data)
+                await write_file(task, name, data)
 
 
 # -- a job that nothing disturbs --------------------------------------------------------------------------------
@@ -80,8 +79,7 @@ async def test_job_commit_says_what_counts_and_moves_nothing(place: Place, deliv
 async def test_task_attempts_write_where_hadoops_do(place: Place) -> None:
     job = await place.open_job(job_id="j")
     task = await place.open_task(job.spec, 3, 1)
-    async with task.open("part-0") as file:
-        await file.write(b"one")
+    await write_file(task, "part-0", b"one")
     assert f"_temporary/0/_temporary/attempt_j_m_000003_1-{task.nonce}/part-0" in place.all_files()
     await task.commit()
     assert place.files() == {"part-0": b"one"}
@@ -208,8 +206,7 @@ async def test_a_task_that_comes_while_a_driver_commits_moves_nothing(place: Pla
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, FILES)
     late = await place.open_task(job.spec, 1)
-    async with late.open("late") as file:
-        await file.write(b"x")
+    await write_file(late, "late", b"x")
     dying = FaultyStore(place.store.inner, [Fault(kind="crash_before", path="/decision")])
     with pytest.raises(SimulatedCrash):
         async with committer.attach_job(job.spec, storage_options={"store": dying}) as attached:
@@ -247,8 +244,7 @@ async def test_a_fault_at_any_call_of_a_task_is_told_truly(profile: str, kind: s
         try:
             async with committer.open_task(job.spec, task=0, storage_options={"store": faulty}) as task:
                 for name, data in FILES.items():
-                    async with task.open(name) as file:
-                        await file.write(data)
+                    await write_file(task, name, data)
         except (CommitterError, SimulatedCrash):
             committed = False
             await place.run_task(job, 0, FILES, 1)

@@ -22,7 +22,7 @@ from committer.api.task_files import BlockingTaskFile
 from committer.errors import CommitterError, JobStateError, TaskError
 from committer.flow.awaited import Calls
 from committer.testing.faults import Fault
-from tests.engine.places import DiskPlace, MemoryPlace, Place
+from tests.engine.places import DiskPlace, MemoryPlace, Place, write_file
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -118,8 +118,7 @@ async def test_a_write_that_was_never_awaited_fails_the_attempt(
         assert "open_blocking" in caught.value.next_step
         # As `next_step` says.
         async with job.task_attempt(task=0, attempt=1) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"x")
+            await write_file(task, "part-0", b"x")
             async with task.open_blocking("part-1") as blocking:
                 await asyncio.to_thread(pq.write_table, pa.table({"a": [1]}), blocking)
     assert place.files().keys() == {"part-0", "part-1"}
@@ -163,8 +162,7 @@ async def test_an_aborted_file_leaves_nothing_to_await(place: Place) -> None:
         async with task.open("part-0") as file:
             file.write(b"x")
             await file.abort()
-        async with task.open("part-1") as file:
-            await file.write(b"y")
+        await write_file(task, "part-1", b"y")
     assert place.files() == {"part-1": b"y"}
 
 
@@ -255,8 +253,7 @@ async def test_an_abort_that_was_never_awaited_does_not_end_in_a_commit(place: P
     async with place.open_job() as job:
         with pytest.raises(TaskError, match=r"abort\(\) .*was called without await") as caught:
             async with job.task_attempt(task=0) as task:
-                async with task.open("part-0") as file:
-                    await file.write(b"x")
+                await write_file(task, "part-0", b"x")
                 task.abort()
         assert "`await task.abort()`" in caught.value.next_step
         async with job.task_attempt(task=0, attempt=1) as task:
@@ -287,8 +284,7 @@ async def test_a_commit_with_arguments_that_was_never_awaited_is_not_done_withou
 async def test_a_commit_without_arguments_is_what_a_clean_exit_does(place: Place) -> None:
     async with place.open_job() as job:
         async with job.task_attempt(task=0) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"x")
+            await write_file(task, "part-0", b"x")
             task.commit()
         job.commit()
     assert place.files() == {"part-0": b"x"}

@@ -19,7 +19,7 @@ from committer.layout import DirectoryName
 from committer.paths import StorePath
 from committer.stages.load import load_records, planned_files
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.engine.places import Delivery, MemoryPlace, Place
+from tests.engine.places import Delivery, MemoryPlace, Place, write_file
 from tests.engine.test_forced_cleanup import revive
 from tests.job_paths import entries_at
 
@@ -66,8 +66,7 @@ async def test_task_whose_saved_record_was_frozen_before_it_was_sent_again(
     async def run() -> CommitterError | None:
         try:
             async with committer.open_task(job.spec, task=0, storage_options={"store": executor}) as task:
-                async with task.open("a=1/part-0") as file:
-                    await file.write(b"x")
+                await write_file(task, "a=1/part-0", b"x")
         except CommitterError as error:
             return error
         return None
@@ -161,8 +160,7 @@ async def test_what_a_zombie_writes_after_the_cleanup_is_no_job(flat: MemoryPlac
     zombie = await flat.open_task(job.spec, 0)
     driver = await flat.attach_job("j")
     await job.abort()
-    async with zombie.open("part-0") as file:
-        await file.write(b"x")
+    await write_file(zombie, "part-0", b"x")
     assert flat.temporary()
     with pytest.raises(JobNotFoundError):
         await flat.attach_job("j")
@@ -242,8 +240,7 @@ async def test_what_tasks_commit_while_their_job_commits_is_not_part_of_it(place
     await place.run_task(job, 0, FIRST)
     again, late = await place.open_task(job.spec, task=0, attempt=1), await place.open_task(job.spec, task=1)
     for attempt, name in ((again, "a/part-0"), (late, "a/late")):
-        async with attempt.open(name) as file:
-            await file.write(b"late")
+        await write_file(attempt, name, b"late")
 
     async def commit_late(call: Call) -> None:
         if call.operation == "put" and call.path.name == "decision":

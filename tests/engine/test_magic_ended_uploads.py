@@ -10,7 +10,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import JobNotFoundError, StorePermissionError
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.engine.places import Delivery, MemoryPlace, place_fixture
+from tests.engine.places import Delivery, MemoryPlace, place_fixture, write_file
 from tests.engine.uploads import committing, end_job, pending
 from tests.job_paths import in_job, in_magic
 
@@ -32,8 +32,7 @@ async def test_an_attempt_that_fails_ends_its_uploads_those_never_closed_too(pla
     async with place.open_job() as job:
         with pytest.raises(ZeroDivisionError):
             async with place.open_task(job.spec, 0) as task:
-                async with task.open("closed") as file:
-                    await file.write(b"1")
+                await write_file(task, "closed", b"1")
                 await task.open("open").write(b"2")
                 raise ZeroDivisionError
         assert pending(place) == []
@@ -46,8 +45,7 @@ async def killed(place: MemoryPlace, spec: committer.JobSpec, *, operation: str 
     with pytest.raises(SimulatedCrash):
         async with committer.open_task(spec, task=0, storage_options={"store": store}) as task:
             for name in ("first", "second"):
-                async with task.open(name) as file:
-                    await file.write(b"x")
+                await write_file(task, name, b"x")
 
 
 async def test_uploads_of_a_killed_executor_are_ended_by_its_ids_alone(place: MemoryPlace) -> None:
@@ -85,8 +83,7 @@ async def test_an_executor_that_outlives_its_job_sends_nothing_of_what_it_lists_
     store = FaultyStore(place.space.store(), faults, before_call=end)
     with pytest.raises(JobNotFoundError):
         async with committer.open_task(job.spec, task=0, storage_options={"store": store}) as task:
-            async with task.open("x") as file:
-                await file.write(b"x")
+            await write_file(task, "x", b"x")
     await job.close()
     assert store.count("put_part") == 0
     assert pending(place) == []
@@ -100,8 +97,7 @@ async def test_late_attempt_leaves_no_upload_to_the_job_that_has_its_id_by_now(p
     await first.close()
     async with place.open_job(job_id="j", delivery="listing") as second:
         with pytest.raises(JobNotFoundError):
-            async with late.open("late") as file:
-                await file.write(b"x")
+            await write_file(late, "late", b"x")
         await place.run_task(second, 0, {"new": b"y"})
         await second.commit(tasks=1)
     assert place.files() == {"new": b"y"}

@@ -16,6 +16,7 @@ from committer import CommitterConfig, JobSpec, StorePath
 from committer.cli import main
 from committer.paths import Destination
 from committer.stores.memory import MemorySpace, MemoryStore
+from tests.engine.places import write_file
 
 NAMES = ["a b", "a%20b", "100%", "x#y?z=1&ü名+~", "a:b [x]{y}|'q'\t"]
 
@@ -52,8 +53,7 @@ async def _open(dest: Destination, job_id: str) -> JobSpec:
     spec = job.spec
     await job.close()
     async with committer.open_task(pickle.loads(pickle.dumps(spec)), task=0) as task:
-        async with task.open(f"{job_id}/part") as file:
-            await file.write(b"x")
+        await write_file(task, f"{job_id}/part", b"x")
     return msgspec.json.decode(msgspec.json.encode(spec), type=JobSpec)
 
 
@@ -124,8 +124,7 @@ async def test_stores_that_are_no_disk(name: str, profile: str) -> None:
     for number, dest in enumerate([place, str(place)]):
         job = await committer.open_job(dest, job_id=f"j{number}", storage_options=options)
         async with committer.open_task(job.spec, task=0, storage_options=options) as task:
-            async with task.open(f"part-{number}") as file:
-                await file.write(b"x")
+            await write_file(task, f"part-{number}", b"x")
         await job.close()
         async with committer.attach_job(dest, job_id=f"j{number}", storage_options=options) as job:
             await job.commit(tasks=1)

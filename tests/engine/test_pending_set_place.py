@@ -29,7 +29,7 @@ from committer.stores.memory import MemoryStore
 from committer.stores.registry import register_store, unregister_store
 from committer.testing.faults import Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
-from tests.engine.places import MemoryPlace, StagingPlace
+from tests.engine.places import MemoryPlace, StagingPlace, write_file
 from tests.engine.uploads import pending
 from tests.job_paths import in_job, unique_id
 
@@ -399,8 +399,7 @@ async def test_a_task_of_a_job_that_is_over_commits_nothing(
 ) -> None:
     job = await place.open_job(job_id="j", config=config)
     late = await place.open_task(job.spec, 1)
-    async with late.open("late") as file:
-        await file.write(b"late")
+    await write_file(late, "late", b"late")
     await place.run_task(job, 0, FILES)
     await job.commit(tasks=1)
     await job.close()

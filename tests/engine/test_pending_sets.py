@@ -27,7 +27,7 @@ from committer.errors import (
 from committer.records.pending_set import decode_pending, decode_pending_set
 from committer.stores.uploads import UploadPart
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.engine.places import MemoryPlace, place_fixture
+from tests.engine.places import MemoryPlace, place_fixture, write_file
 from tests.engine.uploads import pending
 from tests.job_paths import in_magic
 
@@ -124,8 +124,7 @@ async def test_what_a_task_leaves_while_it_runs_and_once_it_committed(place: Mem
     job = await place.open_job(job_id=JOB, delivery="listing")
     task = await place.open_task(job.spec, 3, 1)
     for name, data in {"p=1/a b.csv": b"hello", "empty": b"", "odd.pending": b"x"}.items():
-        async with task.open(name) as file:
-            await file.write(data)
+        await write_file(task, name, data)
     base = f"{in_magic(place, JOB)}/tasks/attempt_{JOB}_m_000003_1/__base/{task.nonce}"
     written = {name.removeprefix(f"{base}/") for name in place.all_files() if name.startswith(base)}
     # A marker of that name would be taken for a record.
@@ -226,8 +225,7 @@ async def test_a_record_that_cannot_be_saved_ends_its_upload(place: MemoryPlace)
         task = await place.open_task(job.spec, 0)
         place.faults(Fault(kind="forbidden", operation="put", path="x.pending"))
         with pytest.raises(committer.errors.StoreError):
-            async with task.open("x") as file:
-                await file.write(b"x")
+            await write_file(task, "x", b"x")
         assert pending(place) == []
         with pytest.raises(committer.errors.TaskError, match="not written"):
             await task.commit()
@@ -238,8 +236,7 @@ async def test_an_aborted_attempt_leaves_nothing_and_no_other_run_is_touched(pla
     async with place.open_job(job_id=JOB, delivery="listing") as job:
         tasks = [await place.open_task(job.spec, 0) for _run in range(2)]
         for number, task in enumerate(tasks):
-            async with task.open(f"run-{number}") as file:
-                await file.write(b"x")
+            await write_file(task, f"run-{number}", b"x")
         await tasks[0].abort()
         assert pending(place) == ["run-1"]
         assert {name.rpartition("/")[2] for name in left(place) if "/tasks/" in name} == {"run-1", "run-1.pending"}

@@ -16,7 +16,7 @@ from committer.api.cleanup import plan_cleanup
 from committer.cli import main
 from committer.errors import CommitterError, StoreLinkError
 from committer.testing.faults import Fault
-from tests.engine.places import DiskPlace
+from tests.engine.places import DiskPlace, write_file
 from tests.job_paths import in_job
 
 REPLACING = CommitterConfig(conflict_mode="replace")
@@ -304,12 +304,10 @@ async def test_a_task_does_not_write_through_a_link(disk: DiskPlace, tmp_path: P
     before: dict[str, Any] = {}
     with pytest.raises(CommitterError):
         async with job.task_attempt(task=0) as task:
-            async with task.open("a=1/first") as file:
-                await file.write(b"x")
+            await write_file(task, "a=1/first", b"x")
             intruder.plant(place)
             before = every_bit(intruder.outside)
-            async with task.open("a=1/second") as file:
-                await file.write(b"x")
+            await write_file(task, "a=1/second", b"x")
     assert every_bit(intruder.outside) == before
     await job.close()
 

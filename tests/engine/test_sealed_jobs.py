@@ -14,6 +14,7 @@ from committer.errors import CommitterError, JobDecidedError
 from committer.paths import StorePath
 from committer.stages.load import load_records, planned_files
 from committer.testing.faults import Call, Fault, FaultKind
+from tests.engine.places import write_file
 from tests.neighbours.meeting import Connection, Party, Table, interrupted
 from tests.rotation import Share
 
@@ -103,8 +104,7 @@ async def _prepared(table: Table, delivery: str, config: CommitterConfig, job_id
     for number, files in enumerate(WRITTEN):
         async with committer.open_task(job.spec, task=number, storage_options=table.options) as task:
             for name, data in files.items():
-                async with task.open(name) as file:
-                    await file.write(data)
+                await write_file(task, name, data)
         messages.append(task.task_commit)
         directories.append(task.directory)
     store = Connection(table.space)
@@ -347,15 +347,13 @@ async def test_an_attempt_that_lost_is_told_that_its_job_is_decided(profile: str
     told: list[CommitterError] = []
     options = run.table.options
     loser = await committer.open_task(run.spec, task=0, attempt=1, storage_options=options)
-    async with loser.open("p=1/part-lost") as file:
-        await file.write(b"lost")
+    await write_file(loser, "p=1/part-lost", b"lost")
 
     async def goes_on(call: Call) -> None:
         if call.operation == "rename_file" and not told:
             for name in ("p=1/part-more", "p=9/part-more"):
                 with pytest.raises(CommitterError) as caught:
-                    async with loser.open(name) as file:
-                        await file.write(b"lost")
+                    await write_file(loser, name, b"lost")
                     await loser.commit()
                 told.append(caught.value)
             with pytest.raises(CommitterError) as caught:

@@ -15,7 +15,7 @@ import committer
 from committer import CommitterConfig, Job, TaskAttempt, TaskCommit, sync
 from committer.errors import CommitterError, JobNotFoundError, JobStateError, RecordError, TaskError, TaskMissingError
 from committer.testing.faults import Fault, FaultKind
-from tests.engine.places import EVERY_COMMITTER, Delivery, DiskPlace, MemoryPlace, Place, place_fixture
+from tests.engine.places import EVERY_COMMITTER, Delivery, DiskPlace, MemoryPlace, Place, place_fixture, write_file
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 
@@ -33,8 +33,7 @@ class Row(NamedTuple):
 
 
 async def write(task: TaskAttempt, name: str) -> None:
-    async with task.open(name) as file:
-        await file.write(b"x")
+    await write_file(task, name, b"x")
 
 
 async def run(job: Job, number: int, *names: str, attempt: int = 0) -> TaskCommit:

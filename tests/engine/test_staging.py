@@ -31,7 +31,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.testing.faults import Fault
-from tests.engine.places import MemoryPlace, StagingPlace
+from tests.engine.places import MemoryPlace, StagingPlace, write_file
 from tests.engine.uploads import end_job, peak_of_a_stream, pending
 
 pytestmark = pytest.mark.parametrize("delivery", ["listing", "message"])
@@ -82,8 +82,7 @@ async def test_files_stay_on_the_disk_until_the_task_commits_and_unseen_until_th
 ) -> None:
     async with place.open_job(config=config()) as job:
         task = await place.open_task(job.spec, 0)
-        async with task.open("a=1/p-0.csv") as file:
-            await file.write(b"zero")
+        await write_file(task, "a=1/p-0.csv", b"zero")
         async with task.open("a=2/empty"):
             pass
         Path(task.work_path("b/by-path")).write_bytes(b"path")
@@ -119,8 +118,7 @@ async def test_two_attempts_of_a_task_keep_apart_and_one_wins(place: MemoryPlace
     async with place.open_job(config=config()) as job:
         first, second = await place.open_task(job.spec, 0, 0), await place.open_task(job.spec, 0, 1)
         for task in (first, second):
-            async with task.open("x") as file:
-                await file.write(b"attempt %d" % task.attempt)
+            await write_file(task, "x", b"attempt %d" % task.attempt)
         await first.commit()
         message = await second.commit()
         await job.commit([message], tasks=1)
@@ -189,8 +187,7 @@ async def test_a_commit_can_be_called_again_and_sends_what_is_missing(place: Mem
     async with place.open_job(config=config(io_concurrency=1)) as job:
         async with place.open_task(job.spec, 0) as task:
             for name in ("a", "b"):
-                async with task.open(name) as file:
-                    await file.write(name.encode())
+                await write_file(task, name, name.encode())
             place.faults(nth_call("create_upload", 1))
             with pytest.raises(StoreError):
                 await task.commit()
@@ -243,8 +240,7 @@ async def test_a_task_abort_sends_nothing_and_removes_its_files(place: MemoryPla
     async with place.open_job(config=config()) as job:
         with pytest.raises(ZeroDivisionError):
             async with place.open_task(job.spec, 0) as task:
-                async with task.open("x") as file:
-                    await file.write(b"x")
+                await write_file(task, "x", b"x")
                 raise ZeroDivisionError
         assert (sent(place), kept(disk)) == (0, [])
         await job.commit([], tasks=0)
@@ -257,8 +253,7 @@ async def test_an_aborted_file_is_not_sent(place: MemoryPlace, config: Make) -> 
             async with task.open("x") as file:
                 await file.write(b"x")
                 await file.abort()
-            async with task.open("y") as file:
-                await file.write(b"y")
+            await write_file(task, "y", b"y")
         await job.commit([task.task_commit])
     assert (place.files(), pending(place)) == ({"y": b"y"}, [])
 
@@ -272,8 +267,7 @@ async def test_an_abort_by_ids_removes_what_the_attempt_left_on_this_machine(
     job = await place.open_job(config=config())
     dead, alive = await place.open_task(job.spec, 0), await place.open_task(job.spec, 1)
     for task in (dead, alive):
-        async with task.open("x") as file:
-            await file.write(b"x")
+        await write_file(task, "x", b"x")
     await job.abort_task(0, 0)
     assert kept(disk) == ["1"]
     with pytest.raises(TaskError, match="not on the disk of this machine any more"):
@@ -293,8 +287,7 @@ async def test_a_job_that_is_over_leaves_nothing_of_dead_attempts_on_this_machin
     other = await place.open_job(job_id="other", config=config())
     for open_one in (job, other):
         task = await place.open_task(open_one.spec, 7)
-        async with task.open("x") as file:
-            await file.write(b"x")
+        await write_file(task, "x", b"x")
     # What their processes would remove, they never do: they were killed.
     message = await place.run_task(job, 0, {"y": b"y"})
     assert kept(disk) == ["1", "1"]
@@ -311,8 +304,7 @@ async def test_a_record_does_not_say_where_this_machine_is_cleaned_up(
     """Only the caller names places outside the destination (G10)."""
     job = await place.open_job(job_id="j", config=config())
     task = await place.open_task(job.spec, 7)
-    async with task.open("x") as file:
-        await file.write(b"x")
+    await write_file(task, "x", b"x")
     await job.close()
     async with place.attach_job("j") as joined:
         assert joined.spec.config.staging_directories == ()
@@ -323,8 +315,7 @@ async def test_a_record_does_not_say_where_this_machine_is_cleaned_up(
 async def test_an_attempt_whose_job_is_over_says_so(place: MemoryPlace, config: Make) -> None:
     job = await place.open_job(config=config())
     task = await place.open_task(job.spec, 0)
-    async with task.open("x") as file:
-        await file.write(b"x")
+    await write_file(task, "x", b"x")
     await job.abort()
     with pytest.raises(JobNotFoundError):
         await task.commit()
@@ -445,8 +436,7 @@ async def test_unique_names(written: str, published: str, by_path: bool, place: 
                 path.parent.mkdir(exist_ok=True)
                 path.write_bytes(b"x")
             else:
-                async with task.open(written) as file:
-                    await file.write(b"x")
+                await write_file(task, written, b"x")
         await job.commit([task.task_commit])
     by_open = "part-j1-0-j1.csv" if written == "part-j1-0.csv" else published
     assert place.files() == {published if by_path else by_open: b"x"}
@@ -456,8 +446,7 @@ async def test_one_name_by_two_ways_is_refused(place: MemoryPlace, config: Make)
     async with place.open_job(config=config()) as job:
         with pytest.raises(TaskError, match="written twice"):
             async with place.open_task(job.spec, 0) as task:
-                async with task.open("x") as file:
-                    await file.write(b"opened")
+                await write_file(task, "x", b"opened")
                 (Path(task.work_path()) / "x").write_bytes(b"by path")
         await job.abort()
     assert place.all_files() == {}

@@ -19,7 +19,7 @@ from committer.committers.staging import places
 from committer.errors import CommitterError, ConfigurationError, StoreError, TargetExistsError, TaskError
 from committer.spark.modes import commit_config
 from committer.testing.faults import Fault, FaultKind
-from tests.engine.places import MemoryPlace, StagingPlace
+from tests.engine.places import MemoryPlace, StagingPlace, write_file
 from tests.engine.uploads import end_job, pending
 
 Make = Callable[..., CommitterConfig]
@@ -133,8 +133,7 @@ async def test_files_can_be_opened_at_once(
         async with place.open_task(job.spec, 0) as task:
 
             async def write(name: str) -> None:
-                async with task.open(name) as file:
-                    await file.write(name.encode())
+                await write_file(task, name, name.encode())
 
             await asyncio.gather(*(write(f"f{number}") for number in range(20)))
         await job.commit(tasks=1)
@@ -311,8 +310,7 @@ async def test_a_task_without_a_disk_says_so(place: MemoryPlace) -> None:
 async def test_an_abort_that_fails_leaves_nothing_on_the_disk(place: MemoryPlace, disk: Path, config: Make) -> None:
     job = await place.open_job(config=config())
     task = await place.open_task(job.spec, 0)
-    async with task.open("x") as file:
-        await file.write(b"x")
+    await write_file(task, "x", b"x")
     place.faults(Fault(kind="forbidden", operation="delete_directory", times=None))
     with pytest.raises(StoreError):
         await task.abort()
@@ -354,8 +352,7 @@ async def test_any_directory_of_a_machine_will_do(name: str, place: MemoryPlace,
         (tmp_path / "x").mkdir()
     async with place.open_job(config=CommitterConfig(staging_directories=(directory,))) as job:
         async with place.open_task(job.spec, 0) as task:
-            async with task.open("opened") as file:
-                await file.write(b"x")
+            await write_file(task, "opened", b"x")
             Path(task.work_path("p/by-path")).write_bytes(b"y")
         await job.commit(tasks=1)
     assert place.files() == {"opened": b"x", "p/by-path": b"y"}

@@ -26,7 +26,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Decision, encode_record
 from committer.records.pending_uploads import ListedUpload, UploadList, encode_upload_list
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.engine.places import MemoryPlace
+from tests.engine.places import MemoryPlace, write_file
 from tests.engine.stocator_place import ATTEMPT, PROFILES, StocatorPlace
 from tests.job_paths import in_job
 
@@ -44,8 +44,7 @@ async def _killed(place: StocatorPlace, spec: JobSpec, task: int, attempt: int, 
     with pytest.raises(SimulatedCrash):
         async with committer.open_task(spec, task=task, attempt=attempt, storage_options={"store": dying}) as writer:
             for name, data in files.items():
-                async with writer.open(name) as file:
-                    await file.write(data)
+                await write_file(writer, name, data)
             dying.crashed = True
             raise SimulatedCrash
 
@@ -245,8 +244,7 @@ async def test_an_attempt_that_fails_deletes_what_it_wrote(place: StocatorPlace)
     job = await place.open_job(job_id="j")
     with pytest.raises(ZeroDivisionError):
         async with place.open_task(job.spec, 0) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"x")
+            await write_file(task, "part-0", b"x")
             raise ZeroDivisionError
     assert place.objects() == {}
     await job.abort()
@@ -278,8 +276,7 @@ async def test_a_file_whose_put_failed_does_not_come_with_those_of_the_next_atte
         async with place.open_task(job.spec, 0) as task:
             place.faults(Fault(kind="lost", operation="close_writer"))
             with pytest.raises(StoreOutcomeUnknownError):
-                async with task.open("given-up") as file:
-                    await file.write(b"x")
+                await write_file(task, "given-up", b"x")
             assert len(place.objects()) == 1
     async with place.open_task(job.spec, 0, attempt=1) as task, task.open("part-0") as file:
         await file.write(b"x")
@@ -494,8 +491,7 @@ async def test_a_task_that_comes_when_the_job_is_decided_writes_nothing(place: S
         if call.operation == "put" and call.path.name == "outcome":
             place.store.before_call = None
             with pytest.raises(CommitterError):
-                async with late.open("part-0") as file:
-                    await file.write(b"late")
+                await write_file(late, "part-0", b"late")
 
     place.store.before_call = at_the_outcome
     await job.commit(tasks=1)

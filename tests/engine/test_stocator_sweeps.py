@@ -21,6 +21,7 @@ from committer.flow.runtime import use_runtime
 from committer.records.job_state import Decision, JobOutcome, decode_record, encode_record
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
+from tests.engine.places import write_file
 from tests.engine.stocator_place import PROFILES, StocatorPlace
 from tests.job_paths import in_job
 from tests.rotation import Share
@@ -41,8 +42,7 @@ async def _write(
 ) -> committer.TaskCommit:
     async with committer.open_task(spec, task=0, attempt=attempt, storage_options={"store": store}) as task:
         for name, data in files.items():
-            async with task.open(name) as file:
-                await file.write(data)
+            await write_file(task, name, data)
     return task.task_commit
 
 
@@ -209,8 +209,7 @@ async def _decided() -> tuple[StocatorPlace, committer.Job]:
         dying = FaultyStore(place.store.inner, [Fault(kind="crash_before", operation="put", path="/attempts/")])
         with pytest.raises(SimulatedCrash):
             async with committer.open_task(job.spec, task=0, attempt=attempt, storage_options={"store": dying}) as task:
-                async with task.open("part-0") as file:
-                    await file.write(b"lost")
+                await write_file(task, "part-0", b"lost")
     message = await place.run_task(job, 0, {"part-0": b"won"}, attempt=1)
     place.faults(Fault(kind="crash_before", operation="put", path="/outcome"))
     with pytest.raises(SimulatedCrash):

@@ -21,7 +21,7 @@ from committer.errors import (
 from committer.records.manifest import decode_task_manifest, encode_task_manifest
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore
-from tests.engine.places import DiskPlace, MemoryPlace, Place
+from tests.engine.places import DiskPlace, MemoryPlace, Place, write_file
 
 
 @pytest.fixture
@@ -31,8 +31,7 @@ def disk(tmp_path: Path) -> DiskPlace:
 
 async def test_file_and_directory_of_one_name_fail_at_once(place: Place) -> None:
     async with place.open_job() as job, job.task_attempt(task=0) as task:
-        async with task.open("a/b/c") as file:
-            await file.write(b"x")
+        await write_file(task, "a/b/c", b"x")
         for clash in ("a", "a/b", "a/b/c/d"):
             with pytest.raises(TaskError):
                 task.open(clash)
@@ -98,8 +97,7 @@ async def test_names_over_the_limit_fail_at_once(disk: DiskPlace) -> None:
             task.open("x" * 256)
         with pytest.raises(InvalidPathError, match="longer than 4095"):
             task.open("/".join(["d" * 200] * 20))
-        async with task.open("é" * 127) as file:
-            await file.write(b"x")
+        await write_file(task, "é" * 127, b"x")
     assert list(disk.files()) == ["é" * 127]
 
 
@@ -115,8 +113,7 @@ async def test_names_over_the_limit_fail_at_once(disk: DiskPlace) -> None:
 async def test_names_the_store_takes_for_one_fail_at_once(flags: dict[str, bool], first: str, second: str) -> None:
     place = MemoryPlace("local", **flags)
     async with place.open_job() as job, job.task_attempt(task=0) as task:
-        async with task.open(first) as file:
-            await file.write(b"x")
+        await write_file(task, first, b"x")
         with pytest.raises(TaskError):
             task.open(second)
     assert list(place.files()) == [first]
@@ -190,8 +187,7 @@ async def test_many_files_at_once(place: Place) -> None:
         async with job.task_attempt(task=0) as task:
 
             async def write(number: int) -> None:
-                async with task.open(f"d={number % 7}/e={number % 3}/part-{number}") as file:
-                    await file.write(b"%d" % number)
+                await write_file(task, f"d={number % 7}/e={number % 3}/part-{number}", b"%d" % number)
 
             await asyncio.gather(*[write(number) for number in range(60)])
         report = await job.commit()
@@ -204,8 +200,7 @@ async def test_task_commit_takes_two_or_three_calls(place: Place, delivery: str)
     async with place.open_job(delivery=delivery) as job:
         task = await place.open_task(job.spec, 0)
         for number in range(20):
-            async with task.open(f"d={number % 5}/part-{number}") as file:
-                await file.write(b"x")
+            await write_file(task, f"d={number % 5}/part-{number}", b"x")
         place.store.calls.clear()
         await task.commit()
         calls = sorted(call.operation for call in place.store.calls)
@@ -336,8 +331,7 @@ async def test_writing_for_a_job_that_was_cleaned_up_fails(place: Place) -> None
         await task.commit()
     if place.store.capabilities.refuses_late_writes:
         with pytest.raises(JobNotFoundError):
-            async with task.open("d/part-0") as file:
-                await file.write(b"x")
+            await write_file(task, "d/part-0", b"x")
     assert place.files() == {}
 
 
@@ -352,8 +346,7 @@ async def test_files_written_by_path_are_found_by_a_scan(disk: DiskPlace) -> Non
             (base / "deep" / "er").mkdir(parents=True)
             (base / "deep" / "er" / "found").write_bytes(b"by scan")
             (base / "empty").mkdir()
-            async with task.open("opened") as file:
-                await file.write(b"by open")
+            await write_file(task, "opened", b"by open")
         report = await job.commit()
     assert disk.files() == {"a=1/part-0": b"by name", "deep/er/found": b"by scan", "opened": b"by open"}
     assert (disk.root / "empty").is_dir()
@@ -481,8 +474,7 @@ async def test_refused_when_opened(disk: DiskPlace, name: str) -> None:
         for use in (task.open, task.open_blocking, task.work_path):
             with pytest.raises(InvalidPathError, match=REASON):
                 use(name)
-        async with task.open("data.csv") as file:
-            await file.write(b"x")
+        await write_file(task, "data.csv", b"x")
     assert disk.files() == {"data.csv": b"x"}
 
 

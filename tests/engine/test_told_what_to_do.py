@@ -30,7 +30,7 @@ from committer.errors import (
 from committer.options.references import resolved
 from committer.paths import StorePath
 from committer.testing.faults import Fault
-from tests.engine.places import DiskPlace, MemoryPlace, Place
+from tests.engine.places import DiskPlace, MemoryPlace, Place, write_file
 from tests.job_paths import has_in_job
 
 
@@ -466,8 +466,7 @@ async def test_an_array_of_numbers_is_written_byte_for_byte(
 def test_what_is_no_bytes_is_refused_with_a_sentence(tmp_path: Path, data: Any) -> None:
     async def with_await() -> None:
         async with committer.open_job(tmp_path / "a") as job, job.task_attempt(task=0) as task:
-            async with task.open("part-0") as file:
-                await file.write(data)
+            await write_file(task, "part-0", data)
 
     def in_a_thread() -> None:
         with sync.open_job(tmp_path / "b") as job, job.task_attempt(task=0) as task:
