@@ -10,13 +10,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import (
-    CommitterError,
-    JobDecidedError,
-    JobNotFoundError,
-    JobUndecidedError,
-    PreflightError,
-)
+from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobUndecidedError, PreflightError
 from committer.testing.faults import Fault
 from tests.engine.places import EVERY_COMMITTER, Delivery, Place, place_fixture, write_file
 
@@ -88,10 +82,7 @@ async def test_abort_with_cleanup_skipped_leaves_a_record(place: Place) -> None:
 @BOTH
 async def test_refused_commit_leaves_the_job_open(place: Place, delivery: Delivery) -> None:
     job = await place.open_job(job_id="job-1", delivery=delivery)
-    messages = [
-        await place.run_task(job, 0, {"same": b"0"}),
-        await place.run_task(job, 1, {"same": b"1"}),
-    ]
+    messages = [await place.run_task(job, 0, {"same": b"0"}), await place.run_task(job, 1, {"same": b"1"})]
     named = messages if delivery == "message" else None
     for _again in range(2):
         with pytest.raises(PreflightError) as caught:

@@ -122,9 +122,7 @@ async def test_job_commit_at_every_call_of_an_abort(delivery: Delivery, profile:
 
 @BOTH
 @pytest.mark.parametrize("profile", ["gcs", "s3", "azure-flat"])
-async def test_an_attempt_that_goes_on_after_its_abort_is_refused_whatever_its_files_are_called(
-    delivery: Delivery, profile: str
-) -> None:
+async def test_an_attempt_that_goes_on_after_its_abort_is_refused(delivery: Delivery, profile: str) -> None:
     """The abort took what there was then; what sorts before that was written later, and stands."""
     place = MemoryPlace(profile)
     job = await place.open_job(job_id="job-1", delivery=delivery)

@@ -91,10 +91,7 @@ def _write_blocking(file: object, data: bytes) -> None:
 
 def test_blocking_twin(tmp_path: Path) -> None:
     given = CommitterConfig(absolute_roots=(str(tmp_path / "custom"),))
-    with (
-        committer.sync.open_job(str(tmp_path / "table"), config=given) as job,
-        job.task_attempt(0) as task,
-    ):
+    with committer.sync.open_job(str(tmp_path / "table"), config=given) as job, job.task_attempt(0) as task:
         with task.open_absolute(tmp_path / "custom" / "a") as file:
             file.write(b"a")
         with task.open_absolute_blocking(f"file://{tmp_path}/custom/b") as file:

@@ -23,19 +23,6 @@ from tests.job_paths import in_job
 # -- rollback and recover ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["append", "replace"])
-async def test_rollback_is_exact(place: Place, mode: str) -> None:
-    for name in ("p=1/old", "p=9/old"):
-        put(place, name, b"old")
-    place.write("p=1/old", b"old")
-    before, here = outside(place, directories=True), place.all_files()
-    await decided(place, conflict_mode=mode)
-    report = await place.recover("j-1", rollback=True, force=True, config=config(place))
-    assert not report.success
-    assert outside(place, directories=True) == before
-    assert place.all_files() == here
-
-
 async def test_rollback_puts_replaced_files_back(memory: MemoryPlace) -> None:
     put(memory, "p=1/part-0", b"old")
     put(memory, "p=2", b"in the way")
@@ -60,9 +47,7 @@ async def test_the_marker_of_a_table_below_a_root_is_taken_away_as_any_old_file(
 
 @pytest.mark.parametrize("rollback", [False, True])
 @pytest.mark.parametrize("given", [None, CommitterConfig()], ids=["none", "without"])
-async def test_decided_job_is_refused_without_its_roots(
-    place: Place, given: CommitterConfig | None, rollback: bool
-) -> None:
+async def test_decided_job_needs_its_roots(place: Place, given: CommitterConfig | None, rollback: bool) -> None:
     await decided(place)
     before = place.all_files(), outside(place, directories=True)
     with pytest.raises(ConfigurationError, match="outside its destination") as caught:

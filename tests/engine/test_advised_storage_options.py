@@ -58,7 +58,7 @@ async def stopped(emulator: AdlsEmulator, options: dict[str, object]) -> Committ
     return caught.value
 
 
-async def test_a_stopped_commit_is_recovered_by_the_call_that_its_error_names(
+async def test_a_stopped_commit_is_recovered_as_its_error_says(
     emulator: AdlsEmulator, options: dict[str, object]
 ) -> None:
     error = await stopped(emulator, options)

@@ -130,9 +130,7 @@ async def test_another_jobs_file_is_a_definite_refusal_although_the_blocks_are_g
     assert place.files() == {"b": b"early"}
 
 
-async def test_blocks_that_are_gone_with_what_would_be_replaced_are_missed_before_the_decision(
-    place: MemoryPlace,
-) -> None:
+async def test_blocks_gone_with_what_would_be_replaced_are_missed_before_the_decision(place: MemoryPlace) -> None:
     """Such a job could only go forward, and could not."""
     place.write("a", b"old")
     async with place.open_job(config=CommitterConfig(existing_target="replace")) as job:
@@ -166,7 +164,7 @@ async def test_a_file_that_is_gone_with_its_blocks_is_not_known(place: MemoryPla
     assert place.files() == {}
 
 
-async def test_blocks_that_a_week_took_are_missed_before_the_decision(
+async def test_blocks_a_week_old_are_missed_before_a_decision(
     place: MemoryPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with place.open_job() as job:

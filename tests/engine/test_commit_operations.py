@@ -22,12 +22,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import (
-    JobNotFoundError,
-    StorePermissionError,
-    StoreUploadNotFoundError,
-    TargetExistsError,
-)
+from committer.errors import JobNotFoundError, StorePermissionError, StoreUploadNotFoundError, TargetExistsError
 from committer.flow.runtime import use_runtime
 from committer.records.pending_set import decode_pending
 from committer.testing.faults import Call, Fault, FaultyStore
@@ -341,7 +336,7 @@ async def test_a_part_that_fails_and_is_sent_again(kind: str, place: MemoryPlace
     with use_runtime(VirtualRuntime()):
         async with place.open_job(config=CommitterConfig(multipart_size=10)) as job, job.task_attempt(0) as task:
             place.faults(
-                Fault(kind=kind, operation="put_part", path="/x", times=2),  # type: ignore[arg-type]
+                Fault(kind=kind, operation="put_part", path="/x", times=2)  # type: ignore[arg-type]
             )
             async with task.open("x") as file:
                 for start in range(0, 35, 7):

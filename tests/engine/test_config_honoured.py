@@ -241,9 +241,7 @@ class Counting(LocalStore):
 
 
 @pytest.mark.parametrize(("io_concurrency", "most"), [(1, 1), (3, 3), (8, 8), (200, 200), (512, MANY)])
-async def test_no_more_files_are_renamed_at_a_time_than_calls_are_allowed(
-    tmp_path: Path, io_concurrency: int, most: int
-) -> None:
+async def test_no_more_files_are_renamed_at_a_time_than_allowed(tmp_path: Path, io_concurrency: int, most: int) -> None:
     store = Counting()
     config = CommitterConfig(io_concurrency=io_concurrency)
     async with committer.open_job(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import committer
@@ -13,7 +12,6 @@ from committer import CommitterConfig, JobReport
 from committer.errors import CommitterError, DestinationBusyError, PreflightError, TargetExistsError
 from committer.testing.faults import Call, Fault
 from tests.engine.places import Place
-from tests.job_paths import entries_at
 
 OLD = {
     "p=1/old-0": b"old", "p=1/old-1": b"old", "p=1/q=1/old": b"old", "p=2/old": b"old", "root": b"old",
@@ -181,45 +179,6 @@ async def test_plan_of_a_replacing_job(place: Place) -> None:
     assert plan.replaced == ["p=1/_hidden", "p=1/_temporary_id=1/old", "p=1/old-0", "p=1/old-1", "p=1/q=1/old"]
     assert place.all_files() == before
     await job.abort()
-
-
-async def test_there_is_no_moment_with_neither(place: Place) -> None:
-    """G13: until the last new file stands, every old one does."""
-    for number in range(5):
-        place.write(f"p=1/old-{number}", b"old")
-    # One call at a time, so that nothing moves while the test looks.
-    job = await place.open_job(config=msgspec.structs.replace(config("replace"), io_concurrency=1))
-    await place.run_task(job, 0, {f"p=1/new-{number}": b"new" for number in range(5)})
-
-    async def look(call: Call) -> None:
-        data = list(place.files().values())
-        assert data.count(b"old") == 5 or data.count(b"new") == 5
-
-    place.store.before_call = look
-    await job.commit()
-    place.store.before_call = None
-    assert place.files() == {f"p=1/new-{number}": b"new" for number in range(5)}
-
-
-@pytest.mark.parametrize("rollback", [False, True])
-@pytest.mark.parametrize("where", ["new-3", "old-3"])
-async def test_replacing_driver_that_stops_half_way(place: Place, rollback: bool, where: str) -> None:
-    for number in range(6):
-        place.write(f"p=1/old-{number}", b"old")
-    before = place.all_files()
-    job = await place.open_job(job_id="job-1", config=config("replace"))
-    await place.run_task(job, 0, {f"p=1/new-{number}": b"new" for number in range(6)})
-    place.faults(Fault(kind="forbidden", operation="rename_file", path=f"p=1/{where}"))
-    with pytest.raises(CommitterError):
-        await job.commit()
-    assert entries_at(place, "job-1")
-    report = await place.recover("job-1", rollback=rollback, force=True)
-    assert report.success is not rollback
-    if rollback:
-        assert place.all_files() == before
-    else:
-        assert place.files() == {f"p=1/new-{number}": b"new" for number in range(6)}
-    assert place.temporary() == set()
 
 
 @pytest.mark.parametrize("name", ["p=1/stranger", "p=1/old"])

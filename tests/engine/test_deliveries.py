@@ -12,13 +12,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, TaskCommit
-from committer.errors import (
-    CommitterError,
-    ConfigurationError,
-    RecordError,
-    TaskCommitsRequiredError,
-    TaskMissingError,
-)
+from committer.errors import CommitterError, ConfigurationError, RecordError, TaskCommitsRequiredError, TaskMissingError
 from committer.records.task_commit import INLINE_LIMIT, MESSAGE_LIMIT
 from tests.engine.places import EVERY_COMMITTER, Delivery, Place, place_fixture, write_file
 

@@ -163,9 +163,7 @@ async def test_attempts_whose_path_programs_know_are_left_out_by_default(tmp_pat
         assert (table / "p=1/stray").exists() == (config is not None)
 
 
-async def test_a_file_that_is_given_up_while_it_is_opened_keeps_its_attempt_from_being_committed(
-    tmp_path: Path,
-) -> None:
+async def test_a_file_given_up_while_it_opens_keeps_its_attempt_from_committing(tmp_path: Path) -> None:
     """It is made by then or not at all: a file that came after the record could come along with its directory."""
     store = FaultyStore(LocalStore())
     going, go_on = asyncio.Event(), asyncio.Event()

@@ -27,9 +27,7 @@ from tests.job_paths import in_job
 FILES = {"a=1/part-0": b"x"}
 
 
-async def test_abort_after_the_output_is_complete_changes_no_answer(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_abort_of_complete_output_changes_no_answer(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, FILES)
     with monkeypatch.context() as patch:

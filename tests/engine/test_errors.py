@@ -65,16 +65,6 @@ def test_errors_say_what_where_and_what_next(kind: type[CommitterError]) -> None
     assert kind.default_outcome in ("unchanged", "partial", "committed", "unknown")
 
 
-async def test_notes_survive(place: Place) -> None:
-    with pytest.raises(CommitterError) as caught:
-        async with place.open_job() as job:
-            await place.run_task(job, 0, {"a": b""})
-            place.faults(Fault(kind="forbidden", operation="delete_directory", times=None))
-            raise RecordError("mine", path="x")
-    assert isinstance(caught.value, RecordError)
-    assert caught.value.__notes__
-
-
 async def test_store_errors_say_which_store_and_path(place: Place) -> None:
     place.faults(Fault(kind="forbidden", operation="make_directory"))
     with pytest.raises(StorePermissionError) as caught:

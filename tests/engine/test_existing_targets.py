@@ -142,9 +142,7 @@ async def test_a_magic_directory_that_names_no_job_is_not_to_be_recovered(place:
 
 
 @pytest.mark.parametrize("answer", ["given", "lost", "none: it died"])
-async def test_a_job_that_comes_to_a_directory_while_it_is_looked_into_is_not_taken_away(
-    place: Place, answer: str
-) -> None:
+async def test_a_job_that_comes_while_its_directory_is_looked_into_is_not_taken_away(place: Place, answer: str) -> None:
     if not place.store.capabilities.directories:
         pytest.skip("no directories")
     place.write("part-0/deep/old", b"old")
@@ -323,32 +321,6 @@ async def test_target_that_appears_while_the_job_replaces_its_directory(place: P
     place.remove("p=2/part-1")
     assert (await place.recover("job-1")).files_committed == 2
     assert place.files() == {"p=1/part-0": b"new", "p=2/part-1": b"new"}
-    assert place.temporary() == set()
-
-
-@pytest.mark.parametrize("rollback", [False, True])
-async def test_replacing_driver_that_stops_half_way(place: Place, rollback: bool) -> None:
-    for number in range(6):
-        place.write(f"part-{number}", b"old %d" % number)
-    before = place.files()
-    job = await place.open_job(job_id="job-1", config=REPLACE)
-    await place.run_task(job, 0, {**{f"part-{number}": b"new!" for number in range(6)}, "d/part-9": b"new"})
-    place.faults(Fault(kind="forbidden", operation="rename_file", path=lambda path: path.path.endswith("table/part-3")))
-    with pytest.raises(CommitterError):
-        await job.commit()
-    assert b"new!" in place.files().values()
-    if rollback and place.store.capabilities.hard_links:
-        report = await place.recover("job-1", rollback=True, force=True)
-        assert not report.success
-        assert place.all_files() == before
-        assert place.directories() == set()
-        return
-    if rollback:
-        # Without links the old file cannot be kept: such a job can only go forward.
-        with pytest.raises(CommitterError, match="only go forward"):
-            await place.recover("job-1", rollback=True, force=True)
-    assert (await place.recover("job-1")).files_committed == 7
-    assert place.files() == {**dict.fromkeys(before, b"new!"), "d/part-9": b"new"}
     assert place.temporary() == set()
 
 

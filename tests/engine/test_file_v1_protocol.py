@@ -17,11 +17,7 @@ from tests.engine.places import Place, write_file
 
 # Its ids are no numbers, a late commit leaves nothing where an abort of the manifest committer does, and what its jobs
 # share is shown where it cannot be told any more whose it is.
-_OWN = {
-    "test_job_ids_of_every_allowed_form",
-    "test_abort_job_not_task",
-    "test_failing_abort_then_idempotent_abort",
-}
+_OWN = {"test_job_ids_of_every_allowed_form", "test_abort_job_not_task", "test_failing_abort_then_idempotent_abort"}
 globals().update(
     {
         name: test

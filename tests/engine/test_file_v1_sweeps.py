@@ -96,9 +96,7 @@ async def test_driver_that_dies_before_any_call_is_followed_by_another(
 @PROFILES
 @pytest.mark.parametrize("commits", [False, True])
 @pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
-async def test_task_that_dies_at_any_call_commits_all_or_nothing(
-    profile: str, commits: bool, kind: str, share: Share
-) -> None:
+async def test_task_that_dies_commits_all_or_nothing(profile: str, commits: bool, kind: str, share: Share) -> None:
     seen = set()
     for last in share.of(range(await calls_of(profile, run_second, commits=commits))):
         place, job = await job_of_two(profile, commits=commits)

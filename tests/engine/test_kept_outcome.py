@@ -9,13 +9,7 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.api.cleanup import forget_outcome, plan_cleanup
-from committer.errors import (
-    CommitterError,
-    JobExistsError,
-    JobStateError,
-    JobUndecidedError,
-    OutcomeKeptError,
-)
+from committer.errors import CommitterError, JobExistsError, JobStateError, JobUndecidedError, OutcomeKeptError
 from committer.records.job_state import JobOutcome
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash

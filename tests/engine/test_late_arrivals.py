@@ -10,11 +10,7 @@ import pytest
 import committer
 from committer import CommitterConfig, JobSpec, TaskCommit
 from committer.api.cleanup import Cleaning, clean_directory
-from committer.errors import (
-    CommitterError,
-    JobDecidedError,
-    JobNotFoundError,
-)
+from committer.errors import CommitterError, JobDecidedError, JobNotFoundError
 from committer.layout import DirectoryName
 from committer.paths import StorePath
 from committer.stages.load import load_records, planned_files
@@ -48,9 +44,7 @@ async def kept_while_committing(
 
 @BOTH
 @pytest.mark.parametrize("stop", ["decision", "part-0"])
-async def test_task_whose_saved_record_was_frozen_before_it_was_sent_again(
-    memory: MemoryPlace, delivery: Delivery, stop: str
-) -> None:
+async def test_record_frozen_before_it_was_sent_again(memory: MemoryPlace, delivery: Delivery, stop: str) -> None:
     """Its answer was lost, and a job commit counts the record: the task may not delete what it speaks of."""
     job = await memory.open_job(job_id="j", delivery=delivery)
     executor = FaultyStore(memory.space.store(), [Fault(kind="lost", operation="put", path="manifest.json")])
@@ -94,9 +88,7 @@ async def test_task_whose_saved_record_was_frozen_before_it_was_sent_again(
 
 @BOTH
 @pytest.mark.parametrize("by", ["recover", "cleanup"])
-async def test_records_that_arrived_after_the_removal_speak_of_nothing(
-    flat: MemoryPlace, delivery: Delivery, by: str
-) -> None:
+async def test_records_after_the_removal_speak_of_nothing(flat: MemoryPlace, delivery: Delivery, by: str) -> None:
     """Where directories are not real nothing refuses a delayed request, nor a task that outlives its job."""
     job = await flat.open_job(job_id="j", delivery=delivery)
     message = await flat.run_task(job, 0, FILES)
@@ -207,9 +199,7 @@ async def test_a_setup_record_and_a_decision_that_come_when_their_job_is_over_ar
 
 
 @pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
-async def test_a_cleanup_of_a_directory_that_was_being_made_leaves_the_entry_of_the_job_that_it_became(
-    profile: str,
-) -> None:
+async def test_a_cleanup_of_a_directory_being_made_leaves_the_entry_of_its_job(profile: str) -> None:
     """The cleanup is slow after its listing. Without the entry a replacing job would not detect the other job."""
     place = MemoryPlace(profile)
     job = await place.open_job(job_id="j")

@@ -27,7 +27,7 @@ def said(caplog: pytest.LogCaptureFixture) -> Said:
     return lambda level: [record.getMessage() for record in caplog.records if record.levelno == level]
 
 
-async def test_a_committed_job_is_told_in_four_lines(
+async def test_a_commit_is_told_in_four_lines(
     memory: MemoryPlace, said: Said, caplog: pytest.LogCaptureFixture
 ) -> None:
     await memory.run_job(FILES, job_id="j1")
@@ -129,9 +129,7 @@ async def test_a_job_that_a_cleanup_removes_is_told(
     assert any("job_stage_cleanup" in record.getMessage() for record in caplog.records)
 
 
-async def test_what_is_left_behind_is_warned_of(
-    memory: MemoryPlace, said: Said, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_is_left_is_warned_of(memory: MemoryPlace, said: Said, caplog: pytest.LogCaptureFixture) -> None:
     memory.faults(Fault(kind="forbidden", operation="delete_directory", times=None))
     await memory.run_job(FILES, job_id="j1", config=CommitterConfig(cleanup_failures_ignored=True))
     *_parts, warning = [record for record in caplog.records if record.levelno == logging.WARNING]

@@ -386,22 +386,6 @@ async def test_the_sixth_of_twelve_is_refused_five_are_deleted_and_seven_aborted
     assert place.temporary() == set()
 
 
-async def test_an_earlier_success_marker_comes_back_with_a_rollback(place: MemoryPlace) -> None:
-    await committing(place, ["old"], job_id="earlier")
-    marker = place.read("_SUCCESS")
-
-    async def another_program(call: Call) -> None:
-        if call.operation == "complete_upload" and call.path.name == "b" and "b" not in place.files():
-            assert "_SUCCESS" not in place.all_files()
-            place.write("b", b"another job's")
-
-    place.store.before_call = another_program
-    with pytest.raises(TargetExistsError):
-        await committing(place, ["a", "b"], config=CommitterConfig(io_concurrency=1))
-    assert place.read("_SUCCESS").rstrip(b" ") == marker
-    assert place.files() == {"old": b"old", "b": b"another job's"}
-
-
 @pytest.mark.parametrize(
     ("operation", "path"),
     [("put", "/decision"), ("put", "/superseded/_SUCCESS"), ("delete_file_if", "/_SUCCESS"), ("complete_upload", "/a")],

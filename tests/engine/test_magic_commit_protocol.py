@@ -152,9 +152,7 @@ async def test_a_store_that_lacks_something_refuses_the_committer(ability: str, 
 
 @pytest.mark.parametrize(("profile", "wrong"), [("s3", "manifest"), ("gcs", "magic"), ("hdfs", "magic")])
 @pytest.mark.parametrize("what", ["task", "job"])
-async def test_a_job_of_hadoops_goes_by_a_committer_that_its_store_can_serve(
-    what: str, profile: str, wrong: str
-) -> None:
+async def test_a_job_of_hadoops_has_a_committer_that_its_store_can_serve(what: str, profile: str, wrong: str) -> None:
     """Else its commit would be decided, and no recoverer could ever finish it."""
     place = MemoryPlace(profile)
     for directory in ("_temporary/J/00/manifests", "__magic_job-J/job-J/00"):

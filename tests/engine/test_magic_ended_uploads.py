@@ -69,9 +69,7 @@ async def test_uploads_of_a_killed_executor_end_with_the_job(ending: str, place:
 
 
 @pytest.mark.parametrize("ending", ["commit", "abort"])
-async def test_an_executor_that_outlives_its_job_sends_nothing_of_what_it_lists_then(
-    ending: str, place: MemoryPlace
-) -> None:
+async def test_an_executor_that_outlives_its_job_sends_nothing_it_lists_then(ending: str, place: MemoryPlace) -> None:
     job = await place.open_job(job_id="j")
 
     async def end(call: Call) -> None:
@@ -147,9 +145,7 @@ async def test_an_id_that_another_job_may_have_in_its_names_tells_nothing(job_id
 
 
 @pytest.mark.parametrize("other_id", [f"again-{LONG_ID}", f"{LONG_ID}.2", f"{LONG_ID}-c2"])
-async def test_a_job_whose_id_holds_the_whole_id_of_another_keeps_its_uploads(
-    other_id: str, place: MemoryPlace
-) -> None:
+async def test_a_job_whose_id_holds_the_id_of_another_keeps_its_uploads(other_id: str, place: MemoryPlace) -> None:
     config = CommitterConfig(unique_names=True)
     async with place.open_job(job_id=other_id, config=config) as other:
         message = await place.run_task(other, 0, {"theirs.csv": b"t"})
@@ -164,9 +160,7 @@ async def test_a_job_whose_id_holds_the_whole_id_of_another_keeps_its_uploads(
 
 @pytest.mark.parametrize("other_id", [LONG_ID, f"{LONG_ID}.2", f"{LONG_ID}-c2"])
 @pytest.mark.parametrize("nested", ["theirs", "ours"])
-async def test_jobs_of_like_ids_at_two_destinations_keep_their_uploads(
-    nested: str, other_id: str, place: MemoryPlace
-) -> None:
+async def test_jobs_of_like_ids_elsewhere_keep_their_uploads(nested: str, other_id: str, place: MemoryPlace) -> None:
     config, below = CommitterConfig(unique_names=True), f"{place.dest}/a=1"
     here, there, name = (place.dest, below, "x.csv") if nested == "theirs" else (below, place.dest, "a=1/x.csv")
     options = place.options
@@ -237,9 +231,7 @@ async def test_a_job_that_lost_its_setup_record_is_cleaned_up_whole(
 
 
 @pytest.mark.parametrize("end", ["-c000.snappy.parquet", ".c001.csv.gz", "_00003.c000.parquet", "_123456.c000.parquet"])
-async def test_uploads_of_a_lost_executor_of_spark_are_found_by_the_names_that_spark_gives(
-    place: MemoryPlace, end: str
-) -> None:
+async def test_uploads_of_a_lost_executor_of_spark_are_found_by_their_names(place: MemoryPlace, end: str) -> None:
     """S3A began them, and no list names them."""
     async with place.open_job(job_id=LONG_ID) as job:
         path = place.space.path(f"table/p=1/part-00000-{LONG_ID}{end}")

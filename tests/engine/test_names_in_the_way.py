@@ -116,9 +116,7 @@ async def test_names_beside_them_that_are_not_utf_8(
 
 
 @pytest.mark.parametrize("kind", ["gcs", "s3"])
-async def test_each_old_file_has_a_place_of_its_own_beside_a_directory_that_is_none(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_old_file_has_a_place_of_its_own(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     decided: list[Fact] = []
 
     def look(record: Decision) -> bytes:

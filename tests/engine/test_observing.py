@@ -124,27 +124,6 @@ async def test_two_jobs_at_once_keep_their_audit_apart(memory: MemoryPlace) -> N
     assert seen == {("one", True), ("two", True), ("three", True)}
 
 
-async def test_statistics_of_a_commit(place: Place) -> None:
-    async with place.open_job() as job:
-        await place.run_task(job, 0, {f"a={number}/part": b"x" * 10 for number in range(5)})
-        await place.run_task(job, 1, {})
-        report = await job.commit(tasks=2)
-    counters = report.statistics.counters
-    assert counters[names.COMMITTER_FILES_COMMITTED] == 5
-    assert counters[names.COMMITTER_BYTES_COMMITTED] == 50
-    assert counters[names.COMMITTER_TASKS_COMPLETED] == 2
-    assert counters[names.COMMIT_FILE_RENAME] >= 5
-    assert counters[names.JOB_STAGE_RENAME_FILES] == 1
-    assert counters[names.JOB_STAGE_LOAD_MANIFESTS] == 1
-    assert counters[names.OP_LOAD_MANIFEST] == 2
-    assert counters[names.JOB_STAGE_CLEANUP] == 1
-    assert report.statistics.meanstatistics[names.COMMITTER_TASK_FILE_COUNT].samples == 2
-    assert report.statistics.maximums[names.COMMITTER_TASK_FILE_COUNT] == 5
-    assert report.statistics.minimums[names.COMMITTER_TASK_FILE_COUNT] == 0
-    assert f"{names.COMMITTER_COMMIT_JOB}.failures" not in counters
-    assert report.duration_s >= 0
-
-
 async def test_stages_and_flow_start_no_thread(memory: MemoryPlace) -> None:
     # Threads of earlier tests may end meanwhile.
     before = set(threading.enumerate())

@@ -136,10 +136,7 @@ async def test_what_a_task_leaves_while_it_runs_and_once_it_committed(place: Mem
     message = await task.commit()
     assert not any("/tasks/" in name for name in left(place))
     record = decode_pending_set(place.read(in_magic(place, JOB, f"task_{JOB}_m_000003.pendingset")), source="set")
-    assert (record.jobId, {one.taskId for one in record.commits}) == (
-        job.spec.unique_id,
-        {f"attempt_{JOB}_m_000003_1"},
-    )
+    assert (record.jobId, {one.taskId for one in record.commits}) == (job.spec.unique_id, {f"attempt_{JOB}_m_000003_1"})
     assert sorted(one.destinationKey for one in record.commits) == [
         "table/empty",
         "table/odd.pending",
@@ -290,9 +287,7 @@ async def test_a_later_job_attempt_of_hadoops_is_the_one_that_counts(place: Memo
     assert (left(place), pending(place)) == (set(), [])
 
 
-async def test_what_a_later_job_attempt_of_hadoops_committed_is_counted(
-    place: MemoryPlace, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_commits_of_a_later_job_attempt_count(place: MemoryPlace, capsys: pytest.CaptureFixture[str]) -> None:
     for attempt, tasks in ((1, 3), (2, 2)):
         for task in range(tasks):
             place.write(f"{MAGIC}/job-{JOB}/{attempt:02d}/task_1_0001_m_{task:06d}.pendingset", b"{}")
@@ -395,9 +390,7 @@ async def test_a_refusal_takes_back_what_hadoops_tasks_wrote(java: JavaJob, plac
     assert (left(place), pending(place)) == (set(), [])
 
 
-async def test_a_rollback_leaves_a_file_of_another_program_that_is_like_one_of_hadoops(
-    java: JavaJob, place: MemoryPlace
-) -> None:
+async def test_a_rollback_leaves_another_programs_file_that_is_like_hadoops(java: JavaJob, place: MemoryPlace) -> None:
     """Nothing but what they hold tells files of Hadoop's apart, and MapReduce gives them the same names every day."""
 
     async def another_program(call: Call) -> None:
@@ -535,9 +528,7 @@ async def test_the_id_of_a_hadoop_job_is_taken(java: JavaJob, place: MemoryPlace
     ],
     ids=str,
 )
-async def test_a_record_that_leads_elsewhere_is_refused(
-    members: dict[str, Any], java: JavaJob, place: MemoryPlace
-) -> None:
+async def test_a_record_of_elsewhere_is_refused(members: dict[str, Any], java: JavaJob, place: MemoryPlace) -> None:
     bad = await java.pending("x", b"x", JAVA_ATTEMPT.format(task=0, attempt=0), **members)
     path = place.space.path(bad["destinationKey"])
     if path.path != "/table":

@@ -32,16 +32,6 @@ async def test_resilience_is_as_expected(place: Place) -> None:
     assert place.files() == FILES
 
 
-@pytest.mark.parametrize("kind", ["unavailable", "throttled", "unanswered"])
-async def test_renames_that_were_not_done_are_done_again(place: Place, kind: str) -> None:
-    job = await place.open_job()
-    await place.run_task(job, 0, FILES)
-    place.faults(renames(kind=kind, path="/tasks/", times=5))
-    report = await job.commit()
-    assert report.renames_recovered == 0
-    assert place.files() == FILES
-
-
 @pytest.mark.parametrize(("kind", "outcome"), [("unavailable", "partial"), ("unanswered", "unknown")])
 async def test_renames_that_never_come_through(place: Place, kind: str, outcome: str) -> None:
     """What the store says was not done is not unknown; the files are where they were."""

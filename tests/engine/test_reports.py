@@ -347,9 +347,7 @@ async def test_cleanup_skipped_leaves_everything(place: Place) -> None:
     assert place.files() == {"part-0": b"x"}
 
 
-async def test_failing_cleanup_raises_with_the_outcome_committed(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_cleanup_raises_with_outcome_committed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     renames = place.store.capabilities.atomic_directory_rename
     operation, path = ("rename_directory", ".removed") if renames else ("delete_directory", "job-1~")
     place.faults(Fault(kind="forbidden", operation=operation, times=None, path=path))

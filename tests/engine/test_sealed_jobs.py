@@ -129,9 +129,7 @@ def promotions(party: Party) -> set[str]:
 
 
 @cases
-async def test_directories_of_one_attempt_are_renamed_whole_and_sealed_first(
-    profile: str, delivery: str, of_a_large_job: bool
-) -> None:
+async def test_one_attempts_directories_are_sealed_first(profile: str, delivery: str, of_a_large_job: bool) -> None:
     run = await ordeal(profile, delivery)
     await run.party.commit()
     assert run.party.error is None
@@ -178,11 +176,7 @@ async def test_strays_all_the_time(profile: str, delivery: str) -> None:
 
 
 async def at_every_call(
-    profile: str,
-    delivery: str,
-    trouble: FaultKind,
-    share: Share,
-    then: Callable[[Ordeal, int], Awaitable[None]],
+    profile: str, delivery: str, trouble: FaultKind, share: Share, then: Callable[[Ordeal, int], Awaitable[None]]
 ) -> None:
     """Commits with one fault at each call of the share in turn, strays written before it; then what follows."""
     for number in share.counted():
@@ -286,9 +280,7 @@ async def test_rolled_back_while_the_driver_stands_still(profile: str, delivery:
 @cases
 @pytest.mark.parametrize("trouble", ["late", "again"])
 @pytest.mark.parametrize("end", ["recover", "roll back", "clean up"])
-async def test_a_late_rename_takes_nothing_of_another_setup(
-    profile: str, delivery: str, trouble: FaultKind, end: str
-) -> None:
+async def test_a_late_rename_spares_another_setup(profile: str, delivery: str, trouble: FaultKind, end: str) -> None:
     """Each rename of a directory arrives once more, or only then, when the id was set up anew and tasks committed."""
     for nth in count(0):
         run = await ordeal(profile, delivery)

@@ -24,9 +24,7 @@ WITHOUT_CREDENTIALS: dict[str, Mapping[str, object]] = {
 
 
 @pytest.mark.parametrize("dest", WITHOUT_CREDENTIALS, ids=lambda dest: dest.partition(":")[0])
-async def test_missing_credentials_are_all_that_the_error_speaks_of(
-    dest: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_missing_credentials_are_all_the_error_speaks_of(dest: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConfigurationError, match="which is not set") as caught:
         await committer.open_job(dest, storage_options=WITHOUT_CREDENTIALS[dest])
     assert "may still be there" not in caught.value.message
@@ -54,9 +52,7 @@ def _setup_record(call: Call) -> bool:
 
 @pytest.mark.parametrize("profile", ["local", "adls", "gcs", "s3"])
 @pytest.mark.parametrize(("refused", "looks"), [(_first_call, False), (_setup_record, True)])
-async def test_what_may_have_been_made_is_looked_for(
-    profile: str, refused: Callable[[Call], bool], looks: bool
-) -> None:
+async def test_what_may_have_been_made_is_sought(profile: str, refused: Callable[[Call], bool], looks: bool) -> None:
     """Where no call that makes something was sent, nothing is; where one was, what is left of it goes."""
     table = Table(profile)
     store = FaultyStore(table.space.store())

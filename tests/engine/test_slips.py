@@ -333,9 +333,7 @@ async def test_a_slip_raises(row: Row, delivery: Delivery, place: Place) -> None
 
 @pytest.mark.parametrize("operation", ["open_writer", "write", "close_writer"])
 @pytest.mark.parametrize("kind", ["forbidden", "unanswered", "lost"])
-async def test_a_failure_of_a_file_that_the_caller_swallows(
-    kind: FaultKind, operation: str, memory: MemoryPlace
-) -> None:
+async def test_a_failure_that_the_caller_swallows(kind: FaultKind, operation: str, memory: MemoryPlace) -> None:
     with pytest.raises(TaskError, match="not written: 1 file, the first: part-0"):
         async with memory.open_job() as job, job.task_attempt(0) as task:
             await write(task, "part-1")
@@ -371,9 +369,7 @@ async def test_a_second_commit_of_the_same_tasks_returns_the_report(place: Place
         assert await job.commit([message], tasks=1) is report
 
 
-async def test_the_log_names_tasks_of_which_no_attempt_committed(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_log_names_tasks_without_a_commit(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     async with place.open_job() as job:
         await run(job, 0, "part-0")
         with suppress(ValueError):
@@ -390,9 +386,7 @@ def test_threads_that_share_a_number(tmp_path: Path) -> None:
         job.task_attempt(0)
 
 
-async def test_the_log_names_a_work_path_at_which_nothing_was_written(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_log_names_a_work_path_without_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No error: a program may write no file when it has no rows."""
     disk = DiskPlace(tmp_path)
     async with disk.open_job() as job, job.task_attempt(0) as task:

@@ -125,9 +125,7 @@ async def test_two_attempts_of_a_task_keep_apart_and_one_wins(place: MemoryPlace
     assert (place.files(), pending(place), kept(disk)) == ({"x": b"attempt 1"}, [], [])
 
 
-async def test_a_file_costs_one_look_as_it_is_opened_and_three_calls_when_sent(
-    place: MemoryPlace, config: Make
-) -> None:
+async def test_a_file_costs_one_look_when_opened_and_three_calls_when_sent(place: MemoryPlace, config: Make) -> None:
     async with place.open_job(config=config()) as job:
         await place.run_task(job, 0, {"a": b"a"})
 
@@ -261,9 +259,7 @@ async def test_an_aborted_file_is_not_sent(place: MemoryPlace, config: Make) -> 
 # -- attempts and jobs that end elsewhere -------------------------------------------------------------------------------
 
 
-async def test_an_abort_by_ids_removes_what_the_attempt_left_on_this_machine(
-    place: MemoryPlace, disk: Path, config: Make
-) -> None:
+async def test_an_abort_by_ids_removes_what_an_attempt_left_here(place: MemoryPlace, disk: Path, config: Make) -> None:
     job = await place.open_job(config=config())
     dead, alive = await place.open_task(job.spec, 0), await place.open_task(job.spec, 1)
     for task in (dead, alive):
@@ -298,9 +294,7 @@ async def test_a_job_that_is_over_leaves_nothing_of_dead_attempts_on_this_machin
     await other.close()
 
 
-async def test_a_record_does_not_say_where_this_machine_is_cleaned_up(
-    place: MemoryPlace, disk: Path, config: Make
-) -> None:
+async def test_no_record_says_where_a_machine_is_cleaned_up(place: MemoryPlace, disk: Path, config: Make) -> None:
     """Only the caller names places outside the destination (G10)."""
     job = await place.open_job(job_id="j", config=config())
     task = await place.open_task(job.spec, 7)

@@ -256,7 +256,7 @@ async def test_an_attempt_that_is_aborted_while_it_commits_does_not_commit_a_par
     assert set(place.files()) in ({"a", "b"}, set())
 
 
-async def test_an_attempt_that_was_aborted_and_makes_its_directory_anew_does_not_commit_a_part(
+async def test_an_aborted_attempt_that_makes_its_directory_anew_commits_no_part(
     place: MemoryPlace, config: Make
 ) -> None:
     """Java's local file system, and others, make every directory above a file they create."""
@@ -358,9 +358,7 @@ async def test_any_directory_of_a_machine_will_do(name: str, place: MemoryPlace,
     assert place.files() == {"opened": b"x", "p/by-path": b"y"}
 
 
-async def test_a_readable_directory_of_this_user_is_closed_or_refused(
-    place: MemoryPlace, disk: Path, config: Make
-) -> None:
+async def test_a_readable_own_directory_is_closed_or_refused(place: MemoryPlace, disk: Path, config: Make) -> None:
     own = disk / f"committer-{os.geteuid()}"
     own.mkdir(parents=True)
     own.chmod(0o755)

@@ -147,9 +147,7 @@ async def test_a_second_job_leaves_the_files_of_the_first_and_its_success_names_
     assert place.files() == {"part-1": b"x"}
 
 
-async def test_a_zombie_that_goes_on_after_its_job_leaves_a_file_that_no_reader_of_success_reads(
-    place: StocatorPlace,
-) -> None:
+async def test_a_zombie_leaves_a_file_that_no_reader_of_success_reads(place: StocatorPlace) -> None:
     job = await place.open_job(job_id="j")
     zombie = await place.open_task(job.spec, 0, 1)
     file = zombie.open("part-0")
@@ -260,15 +258,6 @@ async def test_an_attempt_is_aborted_by_its_ids(place: StocatorPlace) -> None:
     assert (place.files(), place.losers()) == (FILES, set())
 
 
-async def test_a_dead_job_is_cleaned_up_with_its_objects(place: StocatorPlace) -> None:
-    job = await place.open_job(job_id="j")
-    await place.run_task(job, 0, FILES)
-    await _killed(place, job.spec, 1, 0, FILES)
-    await job.close()
-    await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
-    assert (place.objects(), place.temporary()) == ({}, set())
-
-
 async def test_a_file_whose_put_failed_does_not_come_with_those_of_the_next_attempt(place: StocatorPlace) -> None:
     """The answer to its put was lost: it exists, although its writer said that it failed."""
     job = await place.open_job(job_id="j")
@@ -300,9 +289,7 @@ async def test_an_upload_that_a_killed_writer_of_a_long_file_left_is_ended() -> 
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-async def test_a_list_of_an_earlier_job_of_the_id_that_comes_late_costs_no_committed_file(
-    place: StocatorPlace, end: str
-) -> None:
+async def test_a_late_list_of_an_earlier_job_of_the_id_costs_no_committed_file(place: StocatorPlace, end: str) -> None:
     """The store takes late writes: the list of a winner arrives in the directory of the next job of its id."""
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, {"part-0": b"won"})
@@ -323,9 +310,7 @@ async def test_a_list_of_an_earlier_job_of_the_id_that_comes_late_costs_no_commi
 
 
 @pytest.mark.parametrize("how", ["abort", "recover", "cleanup"])
-async def test_a_decision_against_a_committed_job_that_comes_late_costs_no_committed_file(
-    place: StocatorPlace, how: str
-) -> None:
+async def test_a_late_decision_against_a_committed_job_costs_no_committed_file(place: StocatorPlace, how: str) -> None:
     """With the list of a winner, which comes late, too: the job's own driver goes on with what it finds there."""
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, {"part-0": b"won"})
@@ -399,20 +384,6 @@ async def test_a_decided_job_is_taken_back(place: StocatorPlace) -> None:
         await job.commit(tasks=1)
 
 
-async def test_a_decided_job_that_is_given_up_keeps_what_its_decision_names(place: StocatorPlace) -> None:
-    job = await place.open_job(job_id="j")
-    await place.run_task(job, 0, FILES)
-    await _killed(place, job.spec, 0, 1, FILES)
-    place.faults(Fault(kind="crash_before", operation="put", path="/outcome"))
-    with pytest.raises(SimulatedCrash):
-        await job.commit(tasks=1)
-    place.store.crashed = False
-    won = {name for name in place.objects() if "_m_000000_0-" in name}
-    await committer.cleanup(place.dest, job_id="j", force=True, storage_options=place.options)
-    assert set(place.objects()) == won
-    assert place.temporary() == set()
-
-
 async def test_success_that_was_not_written_names_every_winner_when_it_is(place: StocatorPlace) -> None:
     job = await place.open_job(job_id="j")
     many = {f"part-{number}": b"x" for number in range(120)}
@@ -469,9 +440,7 @@ async def test_no_program_writes_by_a_path(place: StocatorPlace) -> None:
     await job.abort()
 
 
-async def test_more_files_than_success_names_are_refused_before_the_decision(
-    place: StocatorPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_more_files_than_success_names_are_refused(place: StocatorPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DirectForms, "filenames_limit", 1)
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, FILES)

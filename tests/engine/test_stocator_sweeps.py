@@ -103,9 +103,7 @@ class Run:
 @EVERY_KIND
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("how", get_args(End))
-async def test_a_driver_that_is_hit_at_any_call_is_followed_by_another(
-    profile: str, how: End, kind: FaultKind, share: Share
-) -> None:
+async def test_a_hit_driver_is_followed_by_another(profile: str, how: End, kind: FaultKind, share: Share) -> None:
     seen = set[bool]()
     with use_runtime(VirtualRuntime()):
         for number in share.counted():
@@ -135,9 +133,7 @@ async def test_a_driver_that_is_hit_at_any_call_is_followed_by_another(
 
 @EVERY_PROFILE
 @EVERY_KIND
-async def test_a_task_that_is_hit_at_any_call_counts_as_a_whole_or_not_at_all(
-    profile: str, kind: FaultKind, share: Share
-) -> None:
+async def test_a_task_that_is_hit_counts_as_a_whole_or_not_at_all(profile: str, kind: FaultKind, share: Share) -> None:
     with use_runtime(VirtualRuntime()):
         for number in share.counted():
             run = Run()
@@ -158,9 +154,7 @@ async def test_a_task_that_is_hit_at_any_call_counts_as_a_whole_or_not_at_all(
 
 @EVERY_PROFILE
 @pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
-async def test_a_cleanup_that_dies_at_any_call_is_followed_by_another(
-    profile: str, kind: FaultKind, share: Share
-) -> None:
+async def test_a_dead_cleanup_is_followed_by_another(profile: str, kind: FaultKind, share: Share) -> None:
     """Of a job that was aborted, and of one that committed: what counts stays, what does not goes."""
     for decided in (False, True):
         for number in share.counted():
@@ -282,9 +276,7 @@ ALL_LOST, TWO_LOST, NONE_LOST = [b"lost", b"lost", b"won"], [b"lost", b"lost"], 
         ),
     ],
 )
-async def test_what_a_cleanup_takes_for_lost(
-    changes: list[Callable[[StocatorPlace], None]], expected: list[bytes]
-) -> None:
+async def test_what_is_taken_for_lost(changes: list[Callable[[StocatorPlace], None]], expected: list[bytes]) -> None:
     place, job = await _decided()
     for change in changes:
         change(place)

@@ -414,9 +414,7 @@ async def test_work_path_of_what_is_gone(disk: DiskPlace, gone: str) -> None:
     assert disk.temporary() == set()
 
 
-async def test_attempt_that_was_aborted_while_a_program_writes_into_its_directory_does_not_commit(
-    disk: DiskPlace,
-) -> None:
+async def test_attempt_aborted_while_a_program_writes_into_its_directory_does_not_commit(disk: DiskPlace) -> None:
     # The driver aborts the attempt by its numbers; the program makes the directories of its second file anew, as
     # `mkdir -p` does. Without a refusal the file written before the abort would be lost without a word.
     async with disk.open_job() as job:

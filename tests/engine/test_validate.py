@@ -241,9 +241,7 @@ async def test_a_report_names_some_and_counts_all(place: Place, monkeypatch: pyt
     assert all("/p=9/extra-" in uri for uri in report.extra)
 
 
-async def test_extra_files_that_go_while_they_are_looked_at_are_not_told_of(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_extra_files_that_go_meanwhile_are_not_told_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a report names: those that the second listing of the tree shows no more say that others may be gone."""
     monkeypatch.setattr(validation, "MOST_NAMED", 3)
     await place.run_job({"p=1/part-0": b"x"})

@@ -37,10 +37,7 @@ async def fill(spill: SpillFile[T], items: Iterable[T]) -> None:
 # --- The list -----------------------------------------------------------------------------------------------------
 
 
-@given(
-    numbers=st.lists(st.integers(0, 10**9), max_size=200),
-    block=st.sampled_from([1, 50, 500, 1 << 20]),
-)
+@given(numbers=st.lists(st.integers(0, 10**9), max_size=200), block=st.sampled_from([1, 50, 500, 1 << 20]))
 async def test_what_goes_in_comes_out_in_order(numbers: list[int], block: int) -> None:
     async with SpillFile(FileEntry, block_bytes=block) as spill:
         await fill(spill, map(entry, numbers))

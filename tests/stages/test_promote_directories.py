@@ -120,9 +120,7 @@ async def test_the_choice_among_many_directories_lets_others_run() -> None:
 
 
 @pytest.mark.parametrize("stray", ["link", "link to a directory", "pipe", "checksum of nothing", "directory"])
-async def test_what_a_listing_of_files_would_not_show_keeps_a_directory_from_being_promoted(
-    tmp_path: Path, stray: str
-) -> None:
+async def test_what_a_listing_does_not_show_keeps_a_directory_from_being_promoted(tmp_path: Path, stray: str) -> None:
     async with committer.open_job(tmp_path / "t", config=PROMOTING) as job:
         async with job.task_attempt(0) as task:
             for number in range(6):
