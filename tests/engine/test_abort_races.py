@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 import committer
-from committer import Job
+from committer import Job, TaskCommit
 from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobStateError, PreflightError
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.engine.places import Delivery, MemoryPlace, Place, write_file
@@ -36,88 +36,68 @@ async def attached(
     return other, store
 
 
+async def race(
+    profile: str, delivery: Delivery, *, aborts_first: bool
+) -> AsyncIterator[tuple[MemoryPlace, CommitterError | None, CommitterError | None]]:
+    """Commits a job, and aborts a task attempt; one comes whole before each call of the other. With what each raised."""
+    number = calls = 1
+    while number <= calls:
+        place = MemoryPlace(profile)
+        job = await place.open_job(job_id="job-1", delivery=delivery)
+        messages = [await place.run_task(job, 0, FILES), await place.run_task(job, 1, OTHERS)]
+        told: dict[str, CommitterError] = {}
+
+        async def run(
+            name: str, job: Job, messages: list[TaskCommit] = messages, told: dict[str, CommitterError] = told
+        ) -> None:
+            try:
+                if name == "abort":
+                    await job.abort_task(0, 0)
+                else:
+                    await job.commit(messages if delivery == "message" else None)
+            except CommitterError as error:
+                told[name] = error
+
+        async def other(place: MemoryPlace = place, job: Job = job) -> None:
+            if aborts_first:
+                async with place.attach_job("job-1") as attached_too:
+                    await run("abort", attached_too)
+            else:
+                await run("commit", job)
+
+        first, store = await attached(place, job, number, other)
+        await run("commit" if aborts_first else "abort", first)
+        calls, number = store.count(), number + 1
+        if told.get("commit"):
+            assert told["commit"].outcome == "unchanged"
+            assert place.files() == {}
+        yield place, told.get("commit"), told.get("abort")
+        if aborts_first and told.get("commit"):
+            report = await first.commit(messages[1:] if delivery == "message" else None)
+            assert report.files_committed == 1
+        assert pending(place) == [] or (told.get("commit") and not aborts_first)
+
+
 @pytest.mark.one_in(2)
 @BOTH
 @pytest.mark.parametrize("profile", ["local", "gcs", "s3", "azure-flat"])
-async def test_abort_at_every_call_of_a_job_commit(delivery: Delivery, profile: str) -> None:
+@pytest.mark.parametrize("aborts_first", [True, False], ids=["abort in a commit", "commit in an abort"])
+async def test_an_abort_beside_a_job_commit(delivery: Delivery, profile: str, aborts_first: bool) -> None:
     """The abort is refused, or the commit is, or the commit goes on without the attempt: never a job that is stuck."""
     seen: set[str] = set()
-    number = 0
-    while True:
-        number += 1
-        place = MemoryPlace(profile)
-        job = await place.open_job(job_id="job-1", delivery=delivery)
-        messages = [await place.run_task(job, 0, FILES), await place.run_task(job, 1, OTHERS)]
-        refused: list[CommitterError] = []
-
-        async def abort(place: MemoryPlace = place, refused: list[CommitterError] = refused) -> None:
-            try:
-                async with place.attach_job("job-1") as other:
-                    await other.abort_task(0, 0)
-            except CommitterError as error:
-                refused.append(error)
-
-        driver, store = await attached(place, job, number, abort)
-        try:
-            await driver.commit(messages if delivery == "message" else None)
-        except CommitterError as error:
-            assert error.outcome == "unchanged", error
-            assert not refused
-            assert place.files() == {}
-            seen.add("commit refused")
-            report = await driver.commit(messages[1:] if delivery == "message" else None)
-            assert report.files_committed == 1
-        else:
-            if "part-0" in place.files():
-                assert place.files() == {**FILES, **OTHERS}
-                seen.add("abort refused" if refused else "abort too late")
-            else:
-                assert place.files() == OTHERS
-                seen.add("committed without it")
-        assert pending(place) == []
-        if store.count() < number:
-            break
-    assert "abort refused" in seen
-    assert {"commit refused", "committed without it"} & seen
-
-
-@pytest.mark.one_in(2)
-@BOTH
-@pytest.mark.parametrize("profile", ["local", "gcs", "s3", "azure-flat"])
-async def test_job_commit_at_every_call_of_an_abort(delivery: Delivery, profile: str) -> None:
-    number = 0
-    seen: set[str] = set()
-    while True:
-        number += 1
-        place = MemoryPlace(profile)
-        job = await place.open_job(job_id="job-1", delivery=delivery)
-        messages = [await place.run_task(job, 0, FILES), await place.run_task(job, 1, OTHERS)]
-        refused: list[CommitterError] = []
-
-        async def commit(job: Job = job, refused: list[CommitterError] = refused, named: list = messages) -> None:
-            try:
-                await job.commit(named if delivery == "message" else None)
-            except CommitterError as error:
-                assert error.outcome == "unchanged", error
-                refused.append(error)
-
-        other, store = await attached(place, job, number, commit)
-        try:
-            await other.abort_task(0, 0)
-            seen.add("aborted")
-        except (JobStateError, JobDecidedError):
-            seen.add("refused")
-        if store.count() < number:
-            break
-        if refused:
-            assert place.files() == {}
+    async for place, commit, abort in race(profile, delivery, aborts_first=aborts_first):
+        assert aborts_first or abort is None or isinstance(abort, JobStateError | JobDecidedError)
+        if commit is not None:
+            assert abort is None
             seen.add("commit refused")
         elif "part-0" in place.files():
             assert place.files() == {**FILES, **OTHERS}
+            seen.add("abort refused" if abort else "abort too late")
         else:
             assert place.files() == OTHERS
-        assert refused or pending(place) == []
-    assert "aborted" in seen
+            seen.add("committed without it")
+    assert "abort refused" in seen or not aborts_first
+    assert {"commit refused", "committed without it"} & seen
 
 
 @BOTH

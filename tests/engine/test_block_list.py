@@ -60,17 +60,6 @@ async def test_attempts_of_a_task_share_a_name_and_no_block(place: MemoryPlace) 
         assert place.space.blocks.listed(place.space.path(f"table/x{winner}")) == []
 
 
-async def test_a_late_block_of_a_loser_changes_nothing(place: MemoryPlace) -> None:
-    async with place.open_job(config=CommitterConfig(multipart_size=3)) as job:
-        late = await place.open_task(job.spec, 0, 0)
-        async with late.open("x") as file:
-            await file.write(b"late")
-            message = await place.run_task(job, 0, {"x": b"winner"}, attempt=1)
-            await job.commit([message], tasks=1)
-        assert place.files() == {"x": b"winner"}
-    assert place.files() == {"x": b"winner"}
-
-
 async def test_an_empty_file_and_a_long_one(place: MemoryPlace) -> None:
     async with place.open_job(config=CommitterConfig(multipart_size=4)) as job:
         message = await place.run_task(job, 0, {"empty": b"", "long": b"0123456789"})

@@ -71,14 +71,6 @@ async def test_the_committer_follows_from_the_store_and_delivery_does_not(place:
         assert (job.spec.committer, job.spec.delivery) == ("manifest", "listing")
 
 
-async def test_delivery_by_listing_takes_the_last_commit_of_a_task(place: MemoryPlace) -> None:
-    async with place.open_job(delivery="listing") as job:
-        await place.run_task(job, 0, {"x": b"first", "only-first": b"1"}, attempt=0)
-        await place.run_task(job, 0, {"x": b"second"}, attempt=1)
-    assert place.files() == {"x": b"second"}
-    assert pending(place) == []
-
-
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("delivery", ["message", "listing"])
 async def test_a_name_is_as_long_as_the_store_can_hold_what_tells_of_it(

@@ -8,7 +8,6 @@ from hashlib import md5
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import committer
@@ -345,15 +344,6 @@ async def test_an_earlier_job_attempt_leaves_no_upload_behind(ending: str, place
             await (job.commit(tasks=1) if ending == "commit" else job.abort())
     assert (left(place), pending(place)) == (set(), [])
     assert visible(place) == ({"x2": b"x"} if ending == "commit" else {})
-
-
-async def test_tasks_of_both_and_all_of_it_looked_at_again(java: JavaJob, place: MemoryPlace) -> None:
-    java.spec = msgspec.structs.replace(java.spec, config=CommitterConfig(validate_output=True))
-    await java.run_task(0, {"java": b"j"})
-    await place.run_task(java.spec, 1, {"python": b"p"})
-    await java.commit(tasks=2)
-    assert visible(place) == {"java": b"j", "python": b"p"}
-    assert (left(place), pending(place)) == (set(), [])
 
 
 @pytest.mark.parametrize("kind", ["lost", "late", "unanswered"])

@@ -238,16 +238,6 @@ async def test_an_abort_deletes_the_objects_of_its_own_job_only(place: StocatorP
     assert place.temporary() == set()
 
 
-async def test_an_attempt_that_fails_deletes_what_it_wrote(place: StocatorPlace) -> None:
-    job = await place.open_job(job_id="j")
-    with pytest.raises(ZeroDivisionError):
-        async with place.open_task(job.spec, 0) as task:
-            await write_file(task, "part-0", b"x")
-            raise ZeroDivisionError
-    assert place.objects() == {}
-    await job.abort()
-
-
 async def test_an_attempt_is_aborted_by_its_ids(place: StocatorPlace) -> None:
     job = await place.open_job(job_id="j")
     await _killed(place, job.spec, 0, 0, FILES)

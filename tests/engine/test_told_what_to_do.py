@@ -283,23 +283,37 @@ def test_what_is_refused_is_told_what_to_give(tmp_path: Path, what: str) -> None
     assert step in caught.value.next_step
 
 
-def test_messages_that_are_still_encoded_are_told_to_be_decoded(tmp_path: Path) -> None:
-    with sync.open_job(tmp_path, delivery="message") as job:
-        messages: Any = [write_part(job, number).encode() for number in range(2)]
-        with pytest.raises(RecordError, match="given encoded, as bytes;") as caught:
-            job.commit(task_commits=messages)
+WRONG_COMMITS: dict[str, tuple[Callable[[list[TaskCommit]], dict[str, Any]], str, str]] = {
+    "encoded messages": (
+        lambda messages: {"task_commits": [message.encode() for message in messages]},
+        "given encoded, as bytes;",
+        "[TaskCommit.decode(message) for message in messages]",
+    ),
+    "a number": (
+        lambda messages: {"task_commits": 1},
+        "task_commits is a list of messages, not a int",
+        "task_commits=[message, ...]",
+    ),
+    "one message": (lambda messages: {"task_commits": messages[0]}, "one task commit message", "[message"),
+    "a number of workers": (
+        lambda messages: {"task_commits": messages, "publish_with": 4},
+        "publish_with is a pool of workers, not a int",
+        "ExecutorPool",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_COMMITS)
+def test_a_commit_is_told_what_to_be_given_before_the_decision(tmp_path: Path, what: str) -> None:
+    wrong, message, step = WRONG_COMMITS[what]
+    with sync.open_job(tmp_path, job_id="j", delivery="message") as job:
+        messages = [write_part(job, number) for number in range(2)]
+        with pytest.raises((ConfigurationError, RecordError), match=message) as caught:
+            job.commit(**wrong(messages))
         assert "part-0" not in str(caught.value), "what a message holds may be long"
-        assert "[TaskCommit.decode(message) for message in messages]" in caught.value.next_step
-        assert job.commit(task_commits=[TaskCommit.decode(one) for one in messages]).files_committed == 2
-
-
-async def test_a_message_asked_for_inside_the_block_is_there_after_it(tmp_path: Path) -> None:
-    async with committer.open_job(tmp_path) as job:
-        async with job.task_attempt(task=0) as task:
-            with pytest.raises(TaskError, match="has no message") as caught:
-                _ = task.task_commit
-            assert "after the attempt's block" in caught.value.next_step
-        assert task.task_commit.task == 0
+        assert step in caught.value.next_step
+        assert not has_in_job(tmp_path, "j", "decision")
+        assert job.commit(task_commits=messages).files_committed == 2
 
 
 async def test_a_write_to_a_closed_file_is_told_to_come_before(tmp_path: Path) -> None:
@@ -321,28 +335,6 @@ async def test_a_file_that_is_written_cannot_be_read(tmp_path: Path) -> None:
             assert not file.readable()
             with pytest.raises(io.UnsupportedOperation, match="the file a is only written"):
                 file.read()
-
-
-def test_a_pool_that_is_none_is_refused_before_the_job_is_decided(tmp_path: Path) -> None:
-    no_pool: Any = 4
-    with sync.open_job(tmp_path, job_id="j") as job:
-        write_part(job)
-        with pytest.raises(ConfigurationError, match="publish_with is a pool of workers, not a int") as caught:
-            job.commit(tasks=1, publish_with=no_pool)
-        assert "ExecutorPool" in caught.value.next_step
-        assert not has_in_job(tmp_path, "j", "decision")
-        assert job.commit(tasks=1).files_committed == 1
-
-
-def test_messages_that_are_no_list_are_told_to_be_one(tmp_path: Path) -> None:
-    with sync.open_job(tmp_path, delivery="message") as job:
-        message = write_part(job)
-        number: Any = 1
-        for end in (job.plan, job.commit):
-            with pytest.raises(ConfigurationError, match="task_commits is a list of messages, not a int") as caught:
-                end(task_commits=number)
-        assert "task_commits=[message, ...]" in caught.value.next_step
-        assert job.commit(task_commits=[message]).files_committed == 1
 
 
 @pytest.mark.parametrize("call", [sync.recover, sync.attach_job, sync.cleanup], ids=["recover", "attach", "cleanup"])
@@ -526,16 +518,6 @@ def test_a_wrong_argument_is_refused_before_anything_is_made(tmp_path: Path, whi
     assert raised.value.outcome == "unchanged"
     assert raised.value.next_step or which.startswith("job id")
     assert not list(tmp_path.iterdir())
-
-
-def test_one_message_in_place_of_a_list_is_refused(tmp_path: Path) -> None:
-    with sync.open_job(tmp_path, delivery="message") as job:
-        with job.task_attempt(task=0) as task, task.open_blocking("part-0") as file:
-            file.write(b"x")
-        with pytest.raises(CommitterError, match="one task commit message") as raised:
-            job.commit(task_commits=task.task_commit)  # type: ignore[arg-type]
-        assert "[message" in raised.value.next_step
-        assert job.commit(task_commits=[task.task_commit]).files_committed == 1
 
 
 def test_a_file_is_no_destination(tmp_path: Path) -> None:
