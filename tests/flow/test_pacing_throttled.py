@@ -38,6 +38,15 @@ async def test_a_pause_without_a_time_is_short_and_an_absurd_one_is_bounded() ->
         assert permit.waited_s == pytest.approx(LONGEST_PAUSE_S)
 
 
+async def test_a_pause_holds_everyone_and_is_never_shortened() -> None:
+    runtime = VirtualRuntime()
+    grants = Grants(Pacer("e", concurrency=4, runtime=runtime))
+    grants.pacer.pause(10)
+    grants.pacer.pause(2)
+    await asyncio.gather(*(grants.take() for _ in range(6)))
+    assert [at for at, _ in grants.given] == [10.0] * 6
+
+
 async def test_a_pause_reaches_those_who_wait_already() -> None:
     runtime = VirtualRuntime()
     grants = Grants(Pacer("e", concurrency=9, rate=1.0, burst=1, runtime=runtime))
