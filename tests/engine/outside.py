@@ -13,7 +13,7 @@ from committer import CommitterConfig, Job, JobSpec
 from committer.errors import CommitterError
 from committer.paths import StorePath
 from committer.testing.faults import Fault
-from tests.engine.places import DiskPlace, MemoryPlace, Place
+from tests.engine.places import DiskPlace, MemoryPlace, Place, write_file
 
 ROOT = "warehouse"
 
@@ -72,8 +72,7 @@ async def run_task(
     spec = job.spec if isinstance(job, Job) else job
     async with place.open_task(spec, task, attempt) as writer:
         for name, data in (files or {}).items():
-            async with writer.open(name) as file:
-                await file.write(data)
+            await write_file(writer, name, data)
         for name, data in elsewhere.items():
             async with writer.open_absolute(uri(place, name)) as file:
                 await file.write(data)

@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 
 import committer
-from committer import CommitterConfig, Job, JobSpec, TaskCommit
+from committer import CommitterConfig, Job, JobSpec, TaskAttempt, TaskCommit
 from committer.layout import DirectoryName, JobLayout
 from committer.paths import StorePath
 from committer.stores.base import Store
@@ -248,6 +248,12 @@ def make_place(kind: str, tmp_path: Path | None) -> Place:
     if kind in STAGING:
         return StagingPlace(kind)
     return DiskPlace(tmp_path) if kind == "disk" and tmp_path is not None else MemoryPlace(kind)
+
+
+async def write_file(task: TaskAttempt, name: str, data: bytes) -> None:
+    """Writes one file whole."""
+    async with task.open(name) as file:
+        await file.write(data)
 
 
 def plain_store(place: Place) -> Store:

@@ -10,16 +10,9 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import (
-    CommitterError,
-    JobDecidedError,
-    JobNotFoundError,
-    JobUndecidedError,
-    PreflightError,
-    TaskMissingError,
-)
+from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobUndecidedError, PreflightError
 from committer.testing.faults import Fault
-from tests.engine.places import EVERY_COMMITTER, Delivery, Place, place_fixture
+from tests.engine.places import EVERY_COMMITTER, Delivery, Place, place_fixture, write_file
 
 place = place_fixture(*EVERY_COMMITTER)
 
@@ -89,10 +82,7 @@ async def test_abort_with_cleanup_skipped_leaves_a_record(place: Place) -> None:
 @BOTH
 async def test_refused_commit_leaves_the_job_open(place: Place, delivery: Delivery) -> None:
     job = await place.open_job(job_id="job-1", delivery=delivery)
-    messages = [
-        await place.run_task(job, 0, {"same": b"0"}),
-        await place.run_task(job, 1, {"same": b"1"}),
-    ]
+    messages = [await place.run_task(job, 0, {"same": b"0"}), await place.run_task(job, 1, {"same": b"1"})]
     named = messages if delivery == "message" else None
     for _again in range(2):
         with pytest.raises(PreflightError) as caught:
@@ -116,23 +106,6 @@ async def test_leaving_the_block_after_a_refused_commit_aborts(place: Place) -> 
     assert place.temporary() == set()
 
 
-async def test_task_missing_then_leaving_aborts(place: Place) -> None:
-    with pytest.raises(TaskMissingError):
-        async with place.open_job() as job:
-            await place.run_task(job, 0, {"part-0": b"0"})
-            await job.commit(tasks=2)
-    assert place.temporary() == set()
-
-
-async def test_caught_refusal_inside_the_block_commits_in_the_end(place: Place) -> None:
-    async with place.open_job() as job:
-        await place.run_task(job, 0, {"part-0": b"0"})
-        with pytest.raises(TaskMissingError):
-            await job.commit(tasks=2)
-        await place.run_task(job, 1, {"part-1": b"1"})
-    assert sorted(place.files()) == ["part-0", "part-1"]
-
-
 async def test_attached_job_only_closes(place: Place) -> None:
     await (await place.open_job(job_id="job-1")).close()
     async with place.attach_job("job-1") as job:
@@ -147,13 +120,6 @@ async def test_attached_job_only_closes(place: Place) -> None:
     assert place.files() == {"part-0": b"x"}
 
 
-async def test_close_decides_nothing(place: Place) -> None:
-    job = await place.open_job(job_id="job-1")
-    await job.close()
-    await job.close()
-    assert await place.states() == {"job-1": "open"}
-
-
 # -- task attempts, by ids alone ---------------------------------------------------------------------------------
 
 
@@ -162,8 +128,7 @@ async def test_abort_task_by_ids_alone(place: Place, delivery: Delivery) -> None
     job = await place.open_job(job_id="job-1", delivery=delivery)
     kept = await place.run_task(job, 0, {"part-0": b"kept"}, attempt=0)
     running = await place.open_task(job.spec, 1, 0)
-    async with running.open("a=1/part-1") as file:
-        await file.write(b"running")
+    await write_file(running, "a=1/part-1", b"running")
     committed = await place.run_task(job, 1, {"part-1": b"committed"}, attempt=1)
     async with place.attach_job("job-1") as driver:
         await driver.abort_task(1, 0)
@@ -191,8 +156,7 @@ async def test_abort_task_leaves_tasks_with_longer_numbers_alone(place: Place, d
     async with place.open_job(delivery=delivery) as job:
         kept = await place.run_task(job, 1, {"part-1": b"kept"}, attempt=12)
         running = await place.open_task(job.spec, 1, 1)
-        async with running.open("part-1") as file:
-            await file.write(b"running")
+        await write_file(running, "part-1", b"running")
         await job.abort_task(1, 1)
         await job.commit([kept], tasks=1)
     assert place.files() == {"part-1": b"kept"}
@@ -212,30 +176,19 @@ async def test_abort_task_of_an_own_attempt_takes_it_out_of_the_commit(place: Pl
         async with place.open_job(delivery=delivery) as job:
             for task in (0, 1):
                 async with job.task_attempt(task=task) as writer:
-                    async with writer.open(f"{delivery}/part-{task}") as file:
-                        await file.write(b"x")
+                    await write_file(writer, f"{delivery}/part-{task}", b"x")
             await job.abort_task(1, 0)
             await job.commit(tasks=1)
     assert sorted(place.files()) == ["listing/part-0", "message/part-0"]
 
 
-async def test_abort_of_a_committed_attempt_by_its_object_does_nothing(place: Place) -> None:
-    async with place.open_job() as job:
-        async with job.task_attempt(task=0) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"x")
-            await task.commit()
-            await task.abort()
-    assert place.files() == {"part-0": b"x"}
-
-
-async def test_exception_after_task_commit_keeps_the_commit(place: Place) -> None:
+async def test_abort_or_exception_after_task_commit_keeps_the_commit(place: Place) -> None:
     async with place.open_job() as job:
         with pytest.raises(ZeroDivisionError):
             async with job.task_attempt(task=0) as task:
-                async with task.open("part-0") as file:
-                    await file.write(b"x")
+                await write_file(task, "part-0", b"x")
                 await task.commit()
+                await task.abort()
                 raise ZeroDivisionError
         await job.commit(tasks=1)
     assert place.files() == {"part-0": b"x"}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 import committer
-from committer import Job
+from committer import Job, TaskCommit
 from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobStateError, PreflightError
 from committer.testing.faults import Call, Fault, FaultyStore
-from tests.engine.places import Delivery, MemoryPlace, Place
+from tests.engine.places import Delivery, MemoryPlace, Place, write_file
 from tests.engine.uploads import pending
+from tests.job_paths import in_job
 
 BOTH = pytest.mark.parametrize("delivery", ["listing", "message"])
 FILES = {"part-0": b"0", "d/part-1": b"1"}
@@ -35,100 +36,78 @@ async def attached(
     return other, store
 
 
-@BOTH
-@pytest.mark.parametrize("profile", ["local", "gcs", "s3", "azure-flat"])
-async def test_abort_at_every_call_of_a_job_commit(delivery: Delivery, profile: str) -> None:
-    """The abort is refused, or the commit is, or the commit goes on without the attempt: never a job that is stuck."""
-    seen: set[str] = set()
-    number = 0
-    while True:
-        number += 1
+async def race(
+    profile: str, delivery: Delivery, *, aborts_first: bool
+) -> AsyncIterator[tuple[MemoryPlace, CommitterError | None, CommitterError | None]]:
+    """Commits a job, and aborts a task attempt; one comes whole before each call of the other. With what each raised."""
+    number = calls = 1
+    while number <= calls:
         place = MemoryPlace(profile)
         job = await place.open_job(job_id="job-1", delivery=delivery)
         messages = [await place.run_task(job, 0, FILES), await place.run_task(job, 1, OTHERS)]
-        refused: list[CommitterError] = []
+        told: dict[str, CommitterError] = {}
 
-        async def abort(place: MemoryPlace = place, refused: list[CommitterError] = refused) -> None:
+        async def run(
+            name: str, job: Job, messages: list[TaskCommit] = messages, told: dict[str, CommitterError] = told
+        ) -> None:
             try:
-                async with place.attach_job("job-1") as other:
-                    await other.abort_task(0, 0)
+                if name == "abort":
+                    await job.abort_task(0, 0)
+                else:
+                    await job.commit(messages if delivery == "message" else None)
             except CommitterError as error:
-                refused.append(error)
+                told[name] = error
 
-        driver, store = await attached(place, job, number, abort)
-        try:
-            await driver.commit(messages if delivery == "message" else None)
-        except CommitterError as error:
-            assert error.outcome == "unchanged", error
-            assert not refused
-            assert place.files() == {}
-            seen.add("commit refused")
-            report = await driver.commit(messages[1:] if delivery == "message" else None)
-            assert report.files_committed == 1
-        else:
-            if "part-0" in place.files():
-                assert place.files() == {**FILES, **OTHERS}
-                seen.add("abort refused" if refused else "abort too late")
+        async def other(place: MemoryPlace = place, job: Job = job) -> None:
+            if aborts_first:
+                async with place.attach_job("job-1") as attached_too:
+                    await run("abort", attached_too)
             else:
-                assert place.files() == OTHERS
-                seen.add("committed without it")
-        assert pending(place) == []
-        if store.count() < number:
-            break
-    assert "abort refused" in seen
+                await run("commit", job)
+
+        first, store = await attached(place, job, number, other)
+        await run("commit" if aborts_first else "abort", first)
+        calls, number = store.count(), number + 1
+        if told.get("commit"):
+            assert told["commit"].outcome == "unchanged"
+            assert place.files() == {}
+        yield place, told.get("commit"), told.get("abort")
+        if aborts_first and told.get("commit"):
+            report = await first.commit(messages[1:] if delivery == "message" else None)
+            assert report.files_committed == 1
+        assert pending(place) == [] or (told.get("commit") and not aborts_first)
+
+
+@BOTH
+@pytest.mark.parametrize("profile", ["local", "gcs", "s3", "azure-flat"])
+@pytest.mark.parametrize("aborts_first", [True, False], ids=["abort in a commit", "commit in an abort"])
+async def test_an_abort_beside_a_job_commit(delivery: Delivery, profile: str, aborts_first: bool) -> None:
+    """The abort is refused, or the commit is, or the commit goes on without the attempt: never a job that is stuck."""
+    seen: set[str] = set()
+    async for place, commit, abort in race(profile, delivery, aborts_first=aborts_first):
+        assert aborts_first or abort is None or isinstance(abort, JobStateError | JobDecidedError)
+        if commit is not None:
+            assert abort is None
+            seen.add("commit refused")
+        elif "part-0" in place.files():
+            assert place.files() == {**FILES, **OTHERS}
+            seen.add("abort refused" if abort else "abort too late")
+        else:
+            assert place.files() == OTHERS
+            seen.add("committed without it")
+    assert "abort refused" in seen or not aborts_first
     assert {"commit refused", "committed without it"} & seen
 
 
 @BOTH
-@pytest.mark.parametrize("profile", ["local", "gcs", "s3", "azure-flat"])
-async def test_job_commit_at_every_call_of_an_abort(delivery: Delivery, profile: str) -> None:
-    number = 0
-    seen: set[str] = set()
-    while True:
-        number += 1
-        place = MemoryPlace(profile)
-        job = await place.open_job(job_id="job-1", delivery=delivery)
-        messages = [await place.run_task(job, 0, FILES), await place.run_task(job, 1, OTHERS)]
-        refused: list[CommitterError] = []
-
-        async def commit(job: Job = job, refused: list[CommitterError] = refused, named: list = messages) -> None:
-            try:
-                await job.commit(named if delivery == "message" else None)
-            except CommitterError as error:
-                assert error.outcome == "unchanged", error
-                refused.append(error)
-
-        other, store = await attached(place, job, number, commit)
-        try:
-            await other.abort_task(0, 0)
-            seen.add("aborted")
-        except (JobStateError, JobDecidedError):
-            seen.add("refused")
-        if store.count() < number:
-            break
-        if refused:
-            assert place.files() == {}
-            seen.add("commit refused")
-        elif "part-0" in place.files():
-            assert place.files() == {**FILES, **OTHERS}
-        else:
-            assert place.files() == OTHERS
-        assert refused or pending(place) == []
-    assert "aborted" in seen
-
-
-@BOTH
 @pytest.mark.parametrize("profile", ["gcs", "s3", "azure-flat"])
-async def test_an_attempt_that_goes_on_after_its_abort_is_refused_whatever_its_files_are_called(
-    delivery: Delivery, profile: str
-) -> None:
+async def test_an_attempt_that_goes_on_after_its_abort_is_refused(delivery: Delivery, profile: str) -> None:
     """The abort took what there was then; what sorts before that was written later, and stands."""
     place = MemoryPlace(profile)
     job = await place.open_job(job_id="job-1", delivery=delivery)
     task = await place.open_task(job.spec, 0)
     for name in ("written-first", "and-then"):
-        async with task.open(name) as file:
-            await file.write(b"x")
+        await write_file(task, name, b"x")
         if name == "written-first":
             other = await place.attach_job("job-1")
             await other.abort_task(0, 0)
@@ -147,8 +126,7 @@ async def test_zombie_whose_look_at_the_job_comes_late_keeps_the_files_a_commit_
     store = FaultyStore(place.space.store())
     task = await committer.open_task(job.spec, task=0, storage_options={"store": store})
     for name, data in FILES.items():
-        async with task.open(name) as file:
-            await file.write(data)
+        await write_file(task, name, data)
 
     async def before(call: Call) -> None:
         if call.operation != "list":
@@ -178,8 +156,7 @@ async def test_failed_look_beside_a_saved_record_does_not_take_another_attempts_
     job = await memory.open_job(job_id="job-1")
     await memory.run_task(job, 0, {"part-0": b"zero"}, attempt=0)
     task = await memory.open_task(job.spec, 0, 1)
-    async with task.open("part-0") as file:
-        await file.write(b"one")
+    await write_file(task, "part-0", b"one")
     memory.faults(Fault(kind="forbidden", operation="status", path=lambda path: path == task.directory))
 
     async def save_first(call: Call) -> None:
@@ -212,8 +189,7 @@ async def test_cancelled_task_commit_does_not_take_another_attempts_place(memory
 
     async def second() -> None:
         async with memory.open_task(job.spec, 0, 1) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"one")
+            await write_file(task, "part-0", b"one")
             reached_task.append(True)
 
     memory.store.before_call = hold
@@ -246,7 +222,7 @@ async def test_job_that_was_cleaned_up_does_not_live_again_by_a_setup_that_arriv
 ) -> None:
     job = await place.open_job(job_id="job-1", delivery=delivery)
     driver = await place.attach_job("job-1") if joined else job
-    name = f"_temporary/{job.spec.unique_id}"
+    name = in_job(place, "job-1")
     setup = place.read(f"{name}/setup")
     await committer.cleanup(place.dest, older_than=0, storage_options=place.options)
     assert place.all_files() == {}

@@ -10,11 +10,11 @@ import pytest
 
 import committer
 import committer.sync
-from committer import CommitterConfig, JobSpec
-from committer.errors import InvalidPathError, TargetExistsError
+from committer import CommitterConfig, Job, JobSpec
+from committer.errors import CommitterError, ConfigurationError, InvalidPathError, TargetExistsError
 from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest
-from committer.testing.faults import Call, Fault
+from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.engine.outside import HERE, NEW, ROOT, config, outside, put, run_task, uri
 from tests.engine.places import DiskPlace, MemoryPlace, Place
 
@@ -38,13 +38,6 @@ async def test_published_with_the_rest(place: Place, delivery: str) -> None:
     assert outside(place) == {**NEW, "p=1/part-1": b"three"}
     assert place.files() == HERE
     assert place.temporary() == set()
-
-
-async def test_only_outside(place: Place) -> None:
-    async with place.open_job(config=config(place)) as job:
-        await run_task(place, job, 0, NEW)
-    assert outside(place) == NEW
-    assert set(place.all_files()) == {"_SUCCESS"}
 
 
 async def test_aborted_task_and_job_leave_nothing(place: Place) -> None:
@@ -98,10 +91,7 @@ def _write_blocking(file: object, data: bytes) -> None:
 
 def test_blocking_twin(tmp_path: Path) -> None:
     given = CommitterConfig(absolute_roots=(str(tmp_path / "custom"),))
-    with (
-        committer.sync.open_job(str(tmp_path / "table"), config=given) as job,
-        job.task_attempt(0) as task,
-    ):
+    with committer.sync.open_job(str(tmp_path / "table"), config=given) as job, job.task_attempt(0) as task:
         with task.open_absolute(tmp_path / "custom" / "a") as file:
             file.write(b"a")
         with task.open_absolute_blocking(f"file://{tmp_path}/custom/b") as file:
@@ -143,15 +133,6 @@ async def test_job_that_hadoop_set_up(memory: MemoryPlace) -> None:
     async with committer.attach_job(spec, storage_options=memory.options) as job:
         await job.commit()
     assert (outside(memory), memory.files()) == (NEW, HERE)
-
-
-async def test_every_lost_answer_is_resolved_by_looking(place: Place) -> None:
-    async with place.open_job(config=config(place)) as job:
-        await run_task(place, job, 0, NEW, HERE)
-        place.faults(Fault(kind="lost", operation="rename_file", path="/tasks/", times=None))
-        report = await job.commit()
-    assert report.renames_recovered == 4
-    assert (outside(place), place.files()) == (NEW, HERE)
 
 
 async def test_validate_looks_outside_only_where_it_may(place: Place) -> None:
@@ -276,3 +257,79 @@ async def test_two_jobs_with_one_root(place: Place) -> None:
     assert caught.value.outcome == "unchanged"
     await third.commit()
     assert outside(place) == {"p=1/part-0": b"mine", "p=1/more": b"more", "p=1/third": b"3"}
+
+
+# -- directories outside the destination, below roots that the caller gave, that a job supersedes by name ---------------
+
+
+OLD_BELOW = {"p=9/old": b"old", "p=9/q=1/old": b"old", "p=8/old": b"old"}
+
+
+async def opened(place: Place, **choices: object) -> Job:
+    """A job that supersedes `p=9` below the root outside, or more."""
+    for name, data in OLD_BELOW.items():
+        put(place, name, data)
+    place.write("p=3/old", b"old")
+    where = StorePath.of(uri(place, "p=9")).path
+    given = {"conflict_mode": "replace", "superseded_directories": (where,), **choices}
+    return await place.open_job(job_id="j-1", config=config(place, **given))
+
+
+@pytest.mark.parametrize("scope", [None, "destination"])
+async def test_superseded_when_all_new_files_are_there(place: Place, scope: str | None) -> None:
+    async with await opened(place, superseded_scope=scope) as job:
+        await run_task(place, job, 0, {"p=9/new": b"new"}, HERE)
+        assert outside(place) == OLD_BELOW
+        await job.commit(tasks=1)
+    assert outside(place) == {"p=8/old": b"old", "p=9/new": b"new"}
+    assert place.files() == ({**HERE} if scope else {**HERE, "p=3/old": b"old"})
+
+
+async def test_superseded_without_new_files(place: Place) -> None:
+    job = await opened(place)
+    await run_task(place, job, 0, {}, HERE)
+    before = outside(place, directories=True)
+    await job.plan()
+    assert outside(place, directories=True) == before
+    await job.commit(tasks=1)
+    await job.close()
+    assert outside(place) == {"p=8/old": b"old"}
+
+
+@pytest.mark.parametrize("scope", [None, "destination"])
+async def test_taken_back_half_way(memory: MemoryPlace, scope: str | None) -> None:
+    job = await opened(memory, superseded_scope=scope)
+    await run_task(memory, job, 0, {}, HERE)
+    before = outside(memory, directories=True)
+    memory.faults(Fault(kind="crash_before", path="/outcome"))
+    with pytest.raises(SimulatedCrash):
+        await job.commit(tasks=1)
+    options = {"store": memory.store.inner}
+    assert outside(memory) == {"p=8/old": b"old"}
+    with pytest.raises(ConfigurationError, match="must say that it may write below"):
+        await committer.recover(memory.dest, "j-1", storage_options=options)
+    await committer.recover(
+        memory.dest, "j-1", rollback=True, force=True, config=config(memory), storage_options=options
+    )
+    assert outside(memory, directories=True) == before
+    assert memory.files() == {"p=3/old": b"old"}
+
+
+async def test_a_directory_below_no_root_is_refused(place: Place) -> None:
+    where = f"{StorePath.of(uri(place)).path}-another/p=9"
+    with pytest.raises(ConfigurationError, match="below none of absolute_roots"):
+        await opened(place, superseded_directories=(where,))
+    assert outside(place) == OLD_BELOW
+    assert place.temporary() == set()
+
+
+async def test_a_link_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "roots"
+    (root / "real").mkdir(parents=True)
+    (root / "real" / "old").write_bytes(b"old")
+    (root / "p=9").symlink_to("real")
+    given = {"conflict_mode": "replace", "superseded_directories": [str(root / "p=9")], "absolute_roots": [str(root)]}
+    with pytest.raises(CommitterError, match="is a link, and is to be superseded"):
+        async with committer.open_job(tmp_path / "t", config=given) as job:
+            await job.commit(tasks=0)
+    assert (root / "real" / "old").read_bytes() == b"old"

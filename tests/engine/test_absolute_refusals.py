@@ -24,7 +24,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.testing.faults import Call, Fault
 from tests.engine.outside import HERE, NEW, ROOT, config, outside, put, run_task, uri
-from tests.engine.places import DiskPlace, MemoryPlace, Place
+from tests.engine.places import DiskPlace, MemoryPlace, Place, write_file
 
 # -- names and roots that are refused ---------------------------------------------------------------------------------
 
@@ -168,34 +168,24 @@ async def test_rename_that_leaves_its_volume_takes_the_job_back(place: Place) ->
 # -- preflight --------------------------------------------------------------------------------------------------------
 
 
-async def test_two_tasks_with_one_destination(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        ("p=1/part", "p=1/part", r"p=1/part is written by task_.* and task_"),
+        ("a", "a/b", "and a directory that other files need"),
+        ("a/part", "A/PART", "for one"),
+    ],
+)
+async def test_files_of_two_tasks_that_exclude_each_other(place: Place, first: str, second: str, says: str) -> None:
+    if says == "for one":
+        place = MemoryPlace("local", case_folding=True)
     job = await place.open_job(config=config(place))
-    await run_task(place, job, 0, {"p=1/part": b"0"})
-    await run_task(place, job, 1, {"p=1/part": b"1"})
-    with pytest.raises(PreflightError, match=r"p=1/part is written by task_.* and task_"):
+    await run_task(place, job, 0, {first: b"0"})
+    await run_task(place, job, 1, {second: b"1"})
+    with pytest.raises(PreflightError, match=says):
         await job.commit()
     await job.abort()
     assert outside(place) == {}
-
-
-async def test_file_that_is_anothers_directory(place: Place) -> None:
-    job = await place.open_job(config=config(place))
-    await run_task(place, job, 0, {"a": b"0"})
-    await run_task(place, job, 1, {"a/b": b"1"})
-    with pytest.raises(PreflightError, match="and a directory that other files need"):
-        await job.commit()
-    await job.abort()
-    assert outside(place) == {}
-
-
-async def test_names_the_store_takes_for_one() -> None:
-    place = MemoryPlace("local", case_folding=True)
-    job = await place.open_job(config=config(place))
-    await run_task(place, job, 0, {"a/part": b"0"})
-    await run_task(place, job, 1, {"A/PART": b"1"})
-    with pytest.raises(PreflightError, match="for one"):
-        await job.commit()
-    await job.abort()
 
 
 async def test_one_task_opens_a_path_once(memory: MemoryPlace) -> None:
@@ -209,20 +199,23 @@ async def test_one_task_opens_a_path_once(memory: MemoryPlace) -> None:
         with pytest.raises(TaskError, match="a file and a directory at once"):
             task.open_absolute(f"/{ROOT}/a/b/c")
         # The same words below the destination are another place.
-        async with task.open(f"{ROOT}/a/b") as file:
-            await file.write(b"y")
+        await write_file(task, f"{ROOT}/a/b", b"y")
     assert outside(memory) == {"a/b": b"x"}
     assert memory.files() == {f"{ROOT}/a/b": b"y"}
 
 
-async def test_existing_target_is_refused(place: Place) -> None:
-    put(place, "p=1/part-0", b"old")
-    job = await place.open_job(config=config(place))
-    await run_task(place, job, 0, NEW)
-    with pytest.raises(TargetExistsError, match="p=1/part-0, where a file goes"):
+@pytest.mark.parametrize(
+    ("old", "mode", "says"),
+    [("p=1/part-0", "append", "p=1/part-0, where a file goes"), ("p=1/old", "fail", "p=1 already holds files")],
+)
+async def test_existing_files_are_refused(place: Place, old: str, mode: str, says: str) -> None:
+    put(place, old, b"old")
+    job = await place.open_job(config=config(place, conflict_mode=mode))
+    await run_task(place, job, 0, {"p=1/part-0": b"new", "p=2/part-0": b"new"})
+    with pytest.raises(TargetExistsError, match=says):
         await job.commit()
     await job.abort()
-    assert outside(place) == {"p=1/part-0": b"old"}
+    assert outside(place) == {old: b"old"}
 
 
 async def test_existing_target_is_replaced_when_told(place: Place) -> None:
@@ -266,13 +259,3 @@ async def test_root_that_vanished_since_is_made_again_and_taken_back(memory: Mem
     assert outside(memory)
     await memory.recover("j-1", rollback=True, config=config(memory))
     assert f"/{ROOT}" not in memory.space.directories()
-
-
-async def test_conflict_mode_fail(place: Place) -> None:
-    put(place, "p=1/old", b"old")
-    job = await place.open_job(config=config(place, conflict_mode="fail"))
-    await run_task(place, job, 0, {"p=1/new": b"new", "p=2/new": b"new"})
-    with pytest.raises(TargetExistsError, match="p=1 already holds files"):
-        await job.commit()
-    await job.abort()
-    assert outside(place) == {"p=1/old": b"old"}

@@ -12,7 +12,7 @@ import pytest
 
 import committer
 import committer.sync
-from committer.committers.advising import shown_options, with_options
+from committer.committers.advising import shown_options
 from committer.errors import CommitterError, ConfigurationError
 from committer.options.references import Found
 from committer.paths import StorePath
@@ -58,7 +58,7 @@ async def stopped(emulator: AdlsEmulator, options: dict[str, object]) -> Committ
     return caught.value
 
 
-async def test_a_stopped_commit_is_recovered_by_the_call_that_its_error_names(
+async def test_a_stopped_commit_is_recovered_as_its_error_says(
     emulator: AdlsEmulator, options: dict[str, object]
 ) -> None:
     error = await stopped(emulator, options)
@@ -139,19 +139,6 @@ def test_what_is_shown() -> None:
     assert shown_options(StorePath.of("nosuch://x/y"), {"key": "secret"}) == "{'key': ...}"
     assert shown_options(PLACE, None) == shown_options(PLACE, {}) == ""
     assert shown_options(PLACE, "secret") == ""  # type: ignore[arg-type]
-
-
-def test_advice_that_names_them_stays() -> None:
-    advice = (
-        "`await committer.recover('u', 'j')`, then `await job.abort()` or `job = await committer.attach_job(f('u'))`"
-    )
-    once = with_options(advice, "{'region': 'x'}")
-    assert once == (
-        "`await committer.recover('u', 'j', storage_options={'region': 'x'})`, then `await job.abort()` or "
-        "`job = await committer.attach_job(f('u'), storage_options={'region': 'x'})`"
-    )
-    assert with_options(once, "{'region': ...}") == once
-    assert with_options("remove the link", "{'region': ...}") == "remove the link"
 
 
 def test_what_spark_resolved_is_shown_as_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:

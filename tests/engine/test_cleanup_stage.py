@@ -51,31 +51,20 @@ def parent_fails(times: int | None = 1) -> Fault:
     )
 
 
-async def test_parallel_delete_healthy() -> None:
-    place, error, deletes = await committed(CommitterConfig())
+@pytest.mark.parametrize(
+    ("profile", "choices", "calls"),
+    [
+        ("local", {}, ATTEMPTS),
+        ("local", {"cleanup_base_first": True}, 0),
+        ("local", {"cleanup_parallel_delete": False}, 0),
+        # The store deletes a tree in one call.
+        ("hdfs", {}, 0),
+    ],
+)
+async def test_healthy(profile: str, choices: dict[str, bool], calls: int) -> None:
+    place, error, deletes = await committed(CommitterConfig(**choices), profile=profile)
     assert error is None
-    assert len(attempts_of(deletes)) == ATTEMPTS
-    assert place.temporary() == set()
-
-
-async def test_base_first_healthy() -> None:
-    place, error, deletes = await committed(CommitterConfig(cleanup_base_first=True))
-    assert error is None
-    assert attempts_of(deletes) == []
-    assert place.temporary() == set()
-
-
-async def test_a_tree_goes_in_one_call_where_the_store_says_so() -> None:
-    place, error, deletes = await committed(CommitterConfig(), profile="hdfs")
-    assert error is None
-    assert attempts_of(deletes) == []
-    assert place.temporary() == set()
-
-
-async def test_single_delete() -> None:
-    place, error, deletes = await committed(CommitterConfig(cleanup_parallel_delete=False))
-    assert error is None
-    assert attempts_of(deletes) == []
+    assert len(attempts_of(deletes)) == calls
     assert place.temporary() == set()
 
 
@@ -88,16 +77,11 @@ async def test_disabled() -> None:
     assert has_in_job(place, "job-1", "outcome")
 
 
-async def test_one_task_directory_fails_and_its_parent_works() -> None:
-    place, error, deletes = await committed(CommitterConfig(), attempt_fails())
+@pytest.mark.parametrize("times", [1, None])
+async def test_task_directories_fail_and_their_parent_works(times: int | None) -> None:
+    place, error, deletes = await committed(CommitterConfig(), attempt_fails(times))
     assert error is None
     assert len(attempts_of(deletes)) == ATTEMPTS
-    assert place.temporary() == set()
-
-
-async def test_all_task_directories_fail_and_their_parent_works() -> None:
-    place, error, _deletes = await committed(CommitterConfig(), attempt_fails(None))
-    assert error is None
     assert place.temporary() == set()
 
 

@@ -2,7 +2,7 @@
 do one by one, on a store that refuses, throttles, or has something in the way.
 
 What else those suites try is proved in `test_magic.py` (the committer by store, records, old files),
-`test_magic_ended_uploads.py` (losers, killed executors, neighbours), `test_magic_refusals.py` (12 uploads of which the
+`test_magic_ended_uploads.py` (losers, killed executors, neighbours), `test_magic.py` (12 uploads of which the
 6th is refused: 5 deletes, 7 aborts; lost answers), `test_pending_sets.py` (records, markers, Hadoop's jobs),
 `test_commit_protocol.py` (two attempts of a task that both commit, aborts), `tests/test_records_pending_set.py` (both
 shapes of etags), `tests/test_config.py` (Hadoop's keys), and on servers in `tests/s3`: `test_commit_operations.py`
@@ -22,17 +22,12 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import (
-    JobNotFoundError,
-    StorePermissionError,
-    StoreUploadNotFoundError,
-    TargetExistsError,
-)
+from committer.errors import JobNotFoundError, StorePermissionError, StoreUploadNotFoundError, TargetExistsError
 from committer.flow.runtime import use_runtime
 from committer.records.pending_set import decode_pending
 from committer.testing.faults import Call, Fault, FaultyStore
 from committer.testing.virtual_time import VirtualRuntime
-from tests.engine.places import Delivery, MemoryPlace, place_fixture
+from tests.engine.places import Delivery, MemoryPlace, place_fixture, write_file
 from tests.engine.uploads import pending
 
 place = place_fixture("s3", delivery="message")
@@ -88,8 +83,7 @@ async def test_a_file_goes_where_its_name_says(name: str, delivery: Delivery, pl
     """Hadoop computes it from the path that is written to, from behind the first `__base`; here no path is asked."""
     async with place.open_job(job_id="j", delivery=delivery) as job:
         task = await place.open_task(job.spec, 0)
-        async with task.open(name) as file:
-            await file.write(b"x")
+        await write_file(task, name, b"x")
         assert pending(place) == [name]
         records = {each: data for each, data in place.all_files().items() if each.endswith(".pending")}
         assert len(records) == (delivery == "listing")
@@ -110,8 +104,7 @@ async def test_a_file_outside_the_destination_goes_where_its_path_says(delivery:
         for at in (f"{root}/p=1/x", f"{root}/p=1/y"):
             async with task.open_absolute(at) as file:
                 await file.write(b"x")
-        async with task.open("warehouse/p=1/x") as file:
-            await file.write(b"y")
+        await write_file(task, "warehouse/p=1/x", b"y")
         everywhere = ["/warehouse/p=1/x", "/warehouse/p=1/y", "warehouse/p=1/x"]
         assert pending(place) == everywhere
         records = [
@@ -158,8 +151,7 @@ async def test_empty_and_small_files_under_throttling(ending: str, delivery: Del
         every_other_call(place)
         task = await place.open_task(job.spec, 0)
         for name, data in SMALL.items():
-            async with task.open(name) as file:
-                await file.write(data)
+            await write_file(task, name, data)
         if ending == "commit":
             await job.commit([await task.commit()], tasks=1)
         else:
@@ -221,8 +213,7 @@ async def test_an_abort_of_what_is_not_there(delivery: Delivery, place: MemoryPl
     job = await place.open_job(job_id="j", delivery=delivery)
     await job.abort_task(7, 0)
     task = await place.open_task(job.spec, 0)
-    async with task.open("x") as file:
-        await file.write(b"x")
+    await write_file(task, "x", b"x")
     for name in [name for name in place.temporary() if "/uploads/" in name or "/tasks/" in name]:
         place.remove(name)
     await job.abort_task(0, 0)
@@ -251,8 +242,7 @@ async def test_a_listing_that_fails_during_an_abort(
     job = await place.open_job(job_id="j", delivery=delivery)
     for task in range(2):
         await place.open_task(job.spec, task)
-        async with (await place.open_task(job.spec, task)).open(f"x{task}") as file:
-            await file.write(b"x")
+        await write_file(await place.open_task(job.spec, task), f"x{task}", b"x")
     place.faults(Fault(kind="forbidden", operation=operation, path=path))
     with pytest.raises(StorePermissionError) as caught:
         await job.abort()
@@ -290,8 +280,7 @@ async def test_an_attempt_that_is_late(delivery: Delivery, moment: str, ending: 
     late.before_call = before
     with pytest.raises((StoreUploadNotFoundError, JobNotFoundError)) as caught:
         async with committer.open_task(job.spec, task=0, storage_options={"store": late}) as task:
-            async with task.open("late") as file:
-                await file.write(b"l")
+            await write_file(task, "late", b"l")
             await end()
     assert caught.value.outcome == "unchanged"
     await job.close()
@@ -320,8 +309,7 @@ async def test_two_jobs_into_one_directory(
     ]
     begun = [await place.open_task(job.spec, 0) for job in (first, second)]
     for number, task in enumerate(begun):
-        async with task.open(f"p=1/x{number}") as file:
-            await file.write(b"%d" % number)
+        await write_file(task, f"p=1/x{number}", b"%d" % number)
     messages = [await begun[0].commit()]
     if first_ends == "commit":
         await first.commit(messages, tasks=1)
@@ -348,7 +336,7 @@ async def test_a_part_that_fails_and_is_sent_again(kind: str, place: MemoryPlace
     with use_runtime(VirtualRuntime()):
         async with place.open_job(config=CommitterConfig(multipart_size=10)) as job, job.task_attempt(0) as task:
             place.faults(
-                Fault(kind=kind, operation="put_part", path="/x", times=2),  # type: ignore[arg-type]
+                Fault(kind=kind, operation="put_part", path="/x", times=2)  # type: ignore[arg-type]
             )
             async with task.open("x") as file:
                 for start in range(0, 35, 7):
@@ -374,8 +362,7 @@ async def calls_of(place: MemoryPlace, delivery: Delivery, tasks: int, files: in
         attempts = [await place.open_task(job.spec, number) for number in range(tasks)]
         for number, attempt in enumerate(attempts):
             for each in range(files):
-                async with attempt.open(f"{number}-{each}") as file:
-                    await file.write(b"x")
+                await write_file(attempt, f"{number}-{each}", b"x")
         phase()
         messages = [await attempt.commit() for attempt in attempts]
         phase()

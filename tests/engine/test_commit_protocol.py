@@ -25,7 +25,7 @@ from committer.errors import (
 )
 from committer.records.success import decode_success
 from committer.testing.faults import Fault
-from tests.engine.places import EVERY_COMMITTER, Place, place_fixture
+from tests.engine.places import EVERY_COMMITTER, Place, place_fixture, write_file
 
 place = place_fixture(*EVERY_COMMITTER)
 
@@ -52,16 +52,6 @@ async def test_full_lifecycle_shows_nothing_before_job_commit(place: Place) -> N
         else [f"memory://{place.space.name}{path}" for path in marker.filenames]
     )
     assert sorted(uris) == sorted(report.filenames)
-
-
-async def test_leaving_the_block_commits(place: Place) -> None:
-    async with place.open_job() as job:
-        async with job.task_attempt(task=0) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"x")
-    assert place.files() == {"part-0": b"x"}
-    assert job.report is not None
-    assert await job.commit() is job.report
 
 
 async def test_commit_is_a_no_op_after_commit_and_abort_too(place: Place) -> None:
@@ -104,8 +94,7 @@ async def test_exception_in_a_task_aborts_the_task_only(place: Place) -> None:
     async with place.open_job() as job:
         with pytest.raises(ZeroDivisionError):
             async with job.task_attempt(task=0) as task:
-                async with task.open("part-0") as file:
-                    await file.write(b"bad")
+                await write_file(task, "part-0", b"bad")
                 raise ZeroDivisionError
         assert not [name for name in place.all_files() if "part-0" in name]
         with pytest.raises(TaskError):
@@ -115,12 +104,10 @@ async def test_exception_in_a_task_aborts_the_task_only(place: Place) -> None:
 
 
 async def test_duplicate_task_commit_is_ok(place: Place) -> None:
-    async with place.open_job() as job:
-        async with job.task_attempt(task=0) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"x")
-            first = await task.commit()
-            assert await task.commit() == first == task.task_commit
+    async with place.open_job() as job, job.task_attempt(task=0) as task:
+        await write_file(task, "part-0", b"x")
+        first = await task.commit()
+        assert await task.commit() == first == task.task_commit
     assert place.files() == {"part-0": b"x"}
 
 
@@ -128,8 +115,7 @@ async def test_task_commit_after_job_commit_fails(place: Place) -> None:
     async with place.open_job() as job:
         late = await place.open_task(job.spec, 0)
         await place.run_task(job, 1, {"part-1": b"x"})
-        async with late.open("part-0") as file:
-            await file.write(b"late")
+        await write_file(late, "part-0", b"late")
         await job.commit()
     with pytest.raises((JobNotFoundError, JobDecidedError)):
         await late.commit()
@@ -156,8 +142,7 @@ async def test_of_two_attempts_that_run_side_by_side_the_last_commit_wins(place:
     async with place.open_job() as job:
         attempts = [await place.open_task(job.spec, 0, number) for number in (0, 1)]
         for number, attempt in enumerate(attempts):
-            async with attempt.open("part-0") as file:
-                await file.write(b"attempt %d" % number)
+            await write_file(attempt, "part-0", b"attempt %d" % number)
         for number in order:
             await attempts[number].commit()
     assert place.files() == {"part-0": b"attempt %d" % order[1]}
@@ -189,8 +174,7 @@ async def test_no_outputs(place: Place) -> None:
 async def test_job_commit_without_task_commit_publishes_nothing(place: Place) -> None:
     async with place.open_job() as job:
         attempt = await place.open_task(job.spec, 0)
-        async with attempt.open("part-0") as file:
-            await file.write(b"x")
+        await write_file(attempt, "part-0", b"x")
         report = await job.commit()
     assert report.files_committed == 0
     assert place.files() == {}
@@ -214,8 +198,7 @@ async def test_abort_with_no_work(place: Place) -> None:
 async def test_abort_task_then_job(place: Place) -> None:
     job = await place.open_job()
     task = await place.open_task(job.spec, 0)
-    async with task.open("part-0") as file:
-        await file.write(b"x")
+    await write_file(task, "part-0", b"x")
     await task.abort()
     assert not [name for name in place.all_files() if "part-0" in name]
     await job.abort()
@@ -226,8 +209,7 @@ async def test_abort_task_then_job(place: Place) -> None:
 async def test_abort_job_not_task(place: Place) -> None:
     job = await place.open_job()
     task = await place.open_task(job.spec, 0)
-    async with task.open("a=1/part-0") as file:
-        await file.write(b"x")
+    await write_file(task, "a=1/part-0", b"x")
     await job.abort()
     assert place.all_files() == {}
     assert place.temporary() == set()
@@ -246,8 +228,7 @@ async def test_abort_job_not_task(place: Place) -> None:
 async def test_failing_abort_then_idempotent_abort(place: Place) -> None:
     job = await place.open_job(job_id="job-1")
     task = await place.open_task(job.spec, 0)
-    async with task.open("part-0") as file:
-        await file.write(b"x")
+    await write_file(task, "part-0", b"x")
     # Of an attempt that did not commit, one that writes to its machine's disk has nothing at the destination.
     await place.run_task(job, 1, {"part-1": b"y"})
     place.faults(Fault(kind="forbidden", operation="delete_directory", times=None))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.errors import StoreError
 from committer.flow.endpoints import claim_limits
 from committer.flow.runtime import use_runtime
+from committer.paths import StorePath
 from committer.records.manifest import (
     DIRECTORY_IS_DIRECTORY,
     DIRECTORY_IS_FILE,
@@ -19,9 +23,10 @@ from committer.records.manifest import (
     decode_task_manifest,
 )
 from committer.stages.load import load_records
+from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
-from tests.engine.places import MemoryPlace
+from tests.engine.places import MemoryPlace, write_file
 
 FILES = {f"p={number % 6}/part-{number}": b"x" for number in range(60)}
 
@@ -78,8 +83,7 @@ async def test_io_rate_is_not_exceeded() -> None:
         async with place.open_job(config=CommitterConfig(io_rate=50.0)) as job:
             async with job.task_attempt(0) as task:
                 for name, data in FILES.items():
-                    async with task.open(name) as file:
-                        await file.write(data)
+                    await write_file(task, name, data)
             calls, began = place.store.count(), runtime.monotonic()
             await job.commit()
             took = runtime.monotonic() - began
@@ -160,8 +164,7 @@ async def record_of(place: MemoryPlace, config: CommitterConfig) -> tuple[TaskMa
     job = await place.open_job(config=config)
     task = await place.open_task(job.spec, 0)
     for name in ("here/new", "here/below/new", "gone/below/new", "file/new"):
-        async with task.open(name) as file:
-            await file.write(b"x")
+        await write_file(task, name, b"x")
     place.store.calls.clear()
     await task.commit()
     probed = [
@@ -205,3 +208,50 @@ async def test_choices_travel_with_the_job(memory: MemoryPlace) -> None:
         await other.commit()
     assert memory.files() == {"part-0-job-1": b"x"}
     await job.close()
+
+
+# -- files that a store renames many at a time: never more in flight than the job allows --------------------------------
+
+
+MANY = 300
+
+
+class Counting(LocalStore):
+    """Counts the files that are being renamed, and the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.most = self.calls = 0
+
+    async def rename_files(
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        *,
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        identities: Sequence[str | None] | None = None,
+    ) -> dict[int, StoreError]:
+        self.calls += 1
+        self.now += len(renames)
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+        try:
+            return await super().rename_files(renames, seen=seen, identities=identities)
+        finally:
+            self.now -= len(renames)
+
+
+@pytest.mark.parametrize(("io_concurrency", "most"), [(1, 1), (3, 3), (8, 8), (200, 200), (512, MANY)])
+async def test_no_more_files_are_renamed_at_a_time_than_allowed(tmp_path: Path, io_concurrency: int, most: int) -> None:
+    store = Counting()
+    config = CommitterConfig(io_concurrency=io_concurrency)
+    async with committer.open_job(
+        str(tmp_path / "out"), job_id="job-1", config=config, storage_options={"store": store}
+    ) as job:
+        async with job.task_attempt(task=0) as task:
+            for number in range(MANY):
+                Path(task.work_path(f"part-{number}")).write_bytes(b"")
+        report = await job.commit()
+    assert report.files_committed == MANY
+    assert store.most == most
+    assert store.calls < MANY or io_concurrency < 4
+    await store.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import committer
@@ -13,7 +12,6 @@ from committer import CommitterConfig, JobReport
 from committer.errors import CommitterError, DestinationBusyError, PreflightError, TargetExistsError
 from committer.testing.faults import Call, Fault
 from tests.engine.places import Place
-from tests.job_paths import entries_at
 
 OLD = {
     "p=1/old-0": b"old", "p=1/old-1": b"old", "p=1/q=1/old": b"old", "p=2/old": b"old", "root": b"old",
@@ -32,10 +30,34 @@ def config(mode: str, **more: object) -> CommitterConfig:
     return CommitterConfig(conflict_mode=mode, **more)  # type: ignore[arg-type]
 
 
-async def test_append_leaves_everything(place: Place) -> None:
+META = {"_notes": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
+WHOLE = config("replace", superseded_scope="destination")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "written", "stays"),
+    [
+        (config("append"), NEW, OLD),
+        (config("replace"), {"new": b"new"}, META),
+        (config("replace"), {}, OLD),
+        (WHOLE, {"p=7/new": b"new"}, META),
+        (WHOLE, {}, META),
+        (
+            config("replace", superseded_directories=("p=1",)),
+            {},
+            {name: data for name, data in OLD.items() if not name.startswith("p=1/")},
+        ),
+    ],
+    ids=["append", "at the root", "nothing written", "the whole", "the whole by nothing", "named by nothing"],
+)
+async def test_what_stays(
+    place: Place, chosen: CommitterConfig, written: dict[str, bytes], stays: dict[str, bytes]
+) -> None:
     fill(place)
-    await place.run_job(NEW, config=config("append"))
-    assert place.files() == {**OLD, **NEW}
+    await place.run_job(written, config=chosen)
+    assert place.files() == {**stays, **written}
+    if chosen is WHOLE and place.store.capabilities.directories:
+        assert place.directories() == {"_dir", *(["p=7"] if written else [])}
 
 
 async def test_fail_refuses_directories_that_hold_files(place: Place) -> None:
@@ -75,12 +97,6 @@ async def test_replace_takes_the_directories_written_and_what_is_below(place: Pl
     assert "p=1/q=1" not in place.directories()
 
 
-async def test_replace_at_the_root_spares_hidden_names(place: Place) -> None:
-    fill(place)
-    await place.run_job({"new": b"new"}, config=config("replace"))
-    assert place.files() == {"new": b"new", "_notes": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
-
-
 async def test_what_jobs_may_own_is_spared_in_whatever_case(place: Place) -> None:
     """No record may name it, so a decision that did could not be carried out by another driver."""
     spared = {"p=1/_TEMPORARY/x": b"kept", "p=1/__Magic/x": b"kept"}
@@ -95,26 +111,6 @@ async def test_what_jobs_may_own_is_spared_in_whatever_case(place: Place) -> Non
     assert place.files() == {**spared, "p=1/new": b"new"}
 
 
-async def test_replace_the_whole_destination(place: Place) -> None:
-    fill(place)
-    await place.run_job({"p=7/new": b"new"}, config=config("replace", superseded_scope="destination"))
-    assert place.files() == {"p=7/new": b"new", "_notes": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
-    if place.store.capabilities.directories:
-        assert place.directories() == {"p=7", "_dir"}
-
-
-async def test_replace_the_whole_destination_with_nothing(place: Place) -> None:
-    fill(place)
-    await place.run_job({}, config=config("replace", superseded_scope="destination"))
-    assert place.files() == {"_notes": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
-
-
-async def test_replace_directories_with_nothing_written_takes_nothing(place: Place) -> None:
-    fill(place)
-    await place.run_job({}, config=config("replace"))
-    assert place.files() == OLD
-
-
 NAMED = config("replace", superseded_directories=("p=1/q=1", "p=2", "p=5"))
 
 
@@ -127,12 +123,6 @@ async def test_replace_named_directories_written_to_or_not(place: Place) -> None
     assert place.files() == expected
     assert not place.directories() & {"p=2", "p=5"}
     assert place.temporary() == set()
-
-
-async def test_replace_named_directories_with_nothing(place: Place) -> None:
-    fill(place)
-    await place.run_job({}, config=config("replace", superseded_directories=("p=1",)))
-    assert place.files() == {name: data for name, data in OLD.items() if not name.startswith("p=1/")}
 
 
 async def test_a_target_outside_the_named_directories_is_refused(place: Place) -> None:
@@ -191,46 +181,8 @@ async def test_plan_of_a_replacing_job(place: Place) -> None:
     await job.abort()
 
 
-async def test_there_is_no_moment_with_neither(place: Place) -> None:
-    """G13: until the last new file stands, every old one does."""
-    for number in range(5):
-        place.write(f"p=1/old-{number}", b"old")
-    # One call at a time, so that nothing moves while the test looks.
-    job = await place.open_job(config=msgspec.structs.replace(config("replace"), io_concurrency=1))
-    await place.run_task(job, 0, {f"p=1/new-{number}": b"new" for number in range(5)})
-
-    async def look(call: Call) -> None:
-        data = list(place.files().values())
-        assert data.count(b"old") == 5 or data.count(b"new") == 5
-
-    place.store.before_call = look
-    await job.commit()
-    place.store.before_call = None
-    assert place.files() == {f"p=1/new-{number}": b"new" for number in range(5)}
-
-
-@pytest.mark.parametrize("rollback", [False, True])
-@pytest.mark.parametrize("where", ["new-3", "old-3"])
-async def test_replacing_driver_that_stops_half_way(place: Place, rollback: bool, where: str) -> None:
-    for number in range(6):
-        place.write(f"p=1/old-{number}", b"old")
-    before = place.all_files()
-    job = await place.open_job(job_id="job-1", config=config("replace"))
-    await place.run_task(job, 0, {f"p=1/new-{number}": b"new" for number in range(6)})
-    place.faults(Fault(kind="forbidden", operation="rename_file", path=f"p=1/{where}"))
-    with pytest.raises(CommitterError):
-        await job.commit()
-    assert entries_at(place, "job-1")
-    report = await place.recover("job-1", rollback=rollback, force=True)
-    assert report.success is not rollback
-    if rollback:
-        assert place.all_files() == before
-    else:
-        assert place.files() == {f"p=1/new-{number}": b"new" for number in range(6)}
-    assert place.temporary() == set()
-
-
-async def test_what_appears_in_a_replaced_directory_stays(place: Place) -> None:
+@pytest.mark.parametrize("name", ["p=1/stranger", "p=1/old"])
+async def test_what_appears_or_changes_in_a_replaced_directory_stays(place: Place, name: str) -> None:
     """A file that was not there when the old files were listed belongs to another job or program."""
     place.write("p=1/old", b"old")
     job = await place.open_job(config=config("replace"))
@@ -238,27 +190,12 @@ async def test_what_appears_in_a_replaced_directory_stays(place: Place) -> None:
 
     async def appear(call: Call) -> None:
         if call.operation == "rename_file" and str(call.destination).endswith("p=1/new"):
-            place.write("p=1/stranger", b"stranger")
+            place.write(name, b"a stranger's")
 
     place.store.before_call = appear
     await job.commit()
     place.store.before_call = None
-    assert place.files() == {"p=1/new": b"new", "p=1/stranger": b"stranger"}
-
-
-async def test_old_file_that_changed_since_it_was_listed_stays(place: Place) -> None:
-    place.write("p=1/old", b"old")
-    job = await place.open_job(config=config("replace"))
-    await place.run_task(job, 0, {"p=1/new": b"new"})
-
-    async def change(call: Call) -> None:
-        if call.operation == "rename_file" and str(call.destination).endswith("p=1/new"):
-            place.write("p=1/old", b"rewritten since")
-
-    place.store.before_call = change
-    await job.commit()
-    place.store.before_call = None
-    assert place.files() == {"p=1/new": b"new", "p=1/old": b"rewritten since"}
+    assert place.files() == {"p=1/new": b"new", name: b"a stranger's"}
 
 
 async def test_plan_of_an_appending_job(place: Place) -> None:

@@ -29,9 +29,7 @@ async def commit(place: MemoryPlace, *tasks: dict[str, bytes], config: Committer
 
 async def test_new_directories_given_twice(memory: MemoryPlace) -> None:
     report = await commit(
-        memory,
-        {f"d{number}/part-0": b"x" for number in range(8)},
-        {f"d{number}/part-1": b"x" for number in range(8)},
+        memory, {f"d{number}/part-0": b"x" for number in range(8)}, {f"d{number}/part-1": b"x" for number in range(8)}
     )
     assert made(memory) == [f"d{number}" for number in range(8)]
     assert report.directories_created == 8

@@ -231,9 +231,7 @@ async def overwrite(place: Path, store: FaultyStore, config: CommitterConfig = O
 @pytest.mark.allow_blocking("the test looks at the disk before each call")
 @pytest.mark.parametrize("durability", ["none", "fsync"])
 @pytest.mark.parametrize("name", ["table.csv", "_table", ".table"])
-async def test_an_overwrite_of_a_file_on_a_disk(
-    tmp_path: Path, name: str, durability: Literal["none", "fsync"]
-) -> None:
+async def test_overwrite_of_a_file_on_a_disk(tmp_path: Path, name: str, durability: Literal["none", "fsync"]) -> None:
     """A reader of the place finds the old data, or the new, before every call."""
     place, seen = tmp_path / name, list[bytes]()
     place.write_bytes(b"old")

@@ -21,6 +21,7 @@ from committer.stores.base import FileWriter, Store
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Call, FaultyStore
+from tests.engine.places import write_file
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="promoted by default on Linux alone")
 
@@ -40,8 +41,7 @@ async def commit(
         async with job.task_attempt(0) as task:
             for number in range(3):
                 for directory in ("p=1", "p=1/q=1", "p=2"):
-                    async with task.open(f"{directory}/part-{number}") as file:
-                        await file.write(b"x")
+                    await write_file(task, f"{directory}/part-{number}", b"x")
         between(Path(task.directory.path))
         report = await job.commit(tasks=1)
     assert report.files_committed == 9
@@ -150,8 +150,7 @@ async def test_attempts_whose_path_programs_know_are_left_out_by_default(tmp_pat
                 held.append(await asyncio.to_thread(os.open, paths[0].parent, os.O_RDONLY | os.O_DIRECTORY))
             async with job.task_attempt(1) as task:
                 for number in range(3):
-                    async with task.open(f"p=2/part-{number}") as file:
-                        await file.write(b"x")
+                    await write_file(task, f"p=2/part-{number}", b"x")
             records = list(table.glob("_temporary/*/00/manifests/*"))
             by_path = [decode_task_manifest(path.read_bytes(), source="").extraData for path in records]
             assert sorted("committer.by-path" in data for data in by_path) == [False, True]
@@ -164,9 +163,7 @@ async def test_attempts_whose_path_programs_know_are_left_out_by_default(tmp_pat
         assert (table / "p=1/stray").exists() == (config is not None)
 
 
-async def test_a_file_that_is_given_up_while_it_is_opened_keeps_its_attempt_from_being_committed(
-    tmp_path: Path,
-) -> None:
+async def test_a_file_given_up_while_it_opens_keeps_its_attempt_from_committing(tmp_path: Path) -> None:
     """It is made by then or not at all: a file that came after the record could come along with its directory."""
     store = FaultyStore(LocalStore())
     going, go_on = asyncio.Event(), asyncio.Event()
@@ -183,8 +180,7 @@ async def test_a_file_that_is_given_up_while_it_is_opened_keeps_its_attempt_from
         async with committer.open_job(tmp_path / "t", storage_options={"store": store}) as job:
             async with job.task_attempt(0) as task:
                 for number in range(3):
-                    async with task.open(f"p=1/part-{number}") as file:
-                        await file.write(b"x")
+                    await write_file(task, f"p=1/part-{number}", b"x")
                 given_up = task.open("p=1/given-up")
                 opening = asyncio.create_task(given_up.write(b"x"))
                 await going.wait()
@@ -217,8 +213,7 @@ async def test_calls_a_file(kind: str, delivery: Delivery) -> None:
         for number in range(100):
             async with committer.open_task(job.spec, task=number, storage_options={"store": other}) as task:
                 for value in range(10):
-                    async with task.open(f"p={number}/part-{value}") as file:
-                        await file.write(b"x")
+                    await write_file(task, f"p={number}/part-{value}", b"x")
             messages.append(task.task_commit)
         driver = await committer.attach_job(job.spec, storage_options={"store": store})
         store.calls.clear()

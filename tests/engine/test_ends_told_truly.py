@@ -18,11 +18,8 @@ from committer.errors import (
     JobStateError,
     RecordError,
     StoreCrossDeviceError,
-    StoreLinkError,
-    TargetExistsError,
 )
 from committer.paths import StorePath
-from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.engine.places import MemoryPlace, Place, make_place
 from tests.job_paths import in_job
@@ -30,9 +27,7 @@ from tests.job_paths import in_job
 FILES = {"a=1/part-0": b"x"}
 
 
-async def test_abort_after_the_output_is_complete_changes_no_answer(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_abort_of_complete_output_changes_no_answer(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, FILES)
     with monkeypatch.context() as patch:
@@ -175,17 +170,6 @@ async def test_replacing_under_another_spelling_on_a_store_that_folds_names(prof
     assert {name.lower(): data for name, data in place.files().items()} == {"a=1/p.csv": b"new"}
 
 
-async def test_old_name_that_no_record_can_hold_is_refused(tmp_path: Path) -> None:
-    place = make_place("disk", tmp_path)
-    (tmp_path / "table" / "a=1").mkdir(parents=True)
-    odd = (str(tmp_path / "table" / "a=1") + "/").encode() + b"\xff.csv"
-    with open(odd, "wb"):
-        pass
-    with pytest.raises(TargetExistsError, match="not UTF-8"):
-        await place.run_job(FILES, config=CommitterConfig(conflict_mode="replace"))
-    assert place.temporary() == set()
-
-
 async def test_jobs_at_once_into_an_empty_destination_do_not_disown_each_other(place: Place) -> None:
     async def one(number: int) -> None:
         await place.run_job({f"a={number}/part": b"x"}, job_id=f"j{number}")
@@ -270,23 +254,6 @@ async def test_damaged_decision_is_one_jobs_trouble(place: Place, damage: str) -
     assert place.files() == FILES
 
 
-async def test_store_that_a_user_gave_stays_open(tmp_path: Path) -> None:
-    store = LocalStore(threads=1)
-    options = {"store": store}
-    first = await committer.open_job(tmp_path / "a", storage_options=options)
-    async with first.task_attempt(0) as task:
-        file = task.open("part-0")
-        await file.write(b"x")
-        async with committer.open_job(tmp_path / "b", storage_options=options):
-            pass
-        await file.write(b"y")
-        await file.close()
-    await first.commit()
-    await first.close()
-    assert (tmp_path / "a" / "part-0").read_bytes() == b"xy"
-    await store.close()
-
-
 async def test_record_of_another_job_is_refused(place: Place) -> None:
     async with place.open_job(job_id="theirs") as theirs:
         await place.run_task(theirs, 0, FILES)
@@ -311,21 +278,6 @@ async def test_recovered_job_reports_what_its_tasks_counted(place: Place) -> Non
     report = await place.recover("j")
     assert report.statistics.counters["committer_tasks_completed"] == 3
     assert report.statistics.counters["committer_files_committed"] == 3
-
-
-async def test_job_directory_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
-    place = make_place("disk", tmp_path)
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious" / "file").write_bytes(b"x")
-    (tmp_path / "table" / "_temporary").mkdir(parents=True)
-    (tmp_path / "table" / "_temporary" / "x").symlink_to(tmp_path / "precious")
-    assert [(info.job_id, info.state) for info in await committer.list_jobs(place.dest)] == [("x", "unknown")]
-    with pytest.raises(StoreLinkError, match="x is a link"):
-        await committer.cleanup(place.dest, job_id="x", force=True)
-    report = await committer.cleanup(place.dest, older_than=0)
-    assert (report.removed, list(report.kept)) == ([], ["x"])
-    assert "is a link" in report.kept["x"]
-    assert (tmp_path / "precious" / "file").read_bytes() == b"x"
 
 
 @pytest.mark.parametrize("profile", ["local", "gcs"])

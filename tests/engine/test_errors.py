@@ -65,16 +65,6 @@ def test_errors_say_what_where_and_what_next(kind: type[CommitterError]) -> None
     assert kind.default_outcome in ("unchanged", "partial", "committed", "unknown")
 
 
-async def test_notes_survive(place: Place) -> None:
-    with pytest.raises(CommitterError) as caught:
-        async with place.open_job() as job:
-            await place.run_task(job, 0, {"a": b""})
-            place.faults(Fault(kind="forbidden", operation="delete_directory", times=None))
-            raise RecordError("mine", path="x")
-    assert isinstance(caught.value, RecordError)
-    assert caught.value.__notes__
-
-
 async def test_store_errors_say_which_store_and_path(place: Place) -> None:
     place.faults(Fault(kind="forbidden", operation="make_directory"))
     with pytest.raises(StorePermissionError) as caught:
@@ -115,13 +105,6 @@ async def test_after_the_first_error_no_new_rename_starts(memory: MemoryPlace) -
     assert not [call for call in renames if call.result in ("", "running")]
 
 
-async def test_error_tree_is_as_it_is_drawn() -> None:
-    drawn = errors.__doc__ or ""
-    for kind in KINDS:
-        assert kind.__name__ in drawn
-        assert kind.__doc__
-
-
 # -- secrets -----------------------------------------------------------------------------------------------------
 
 SECRET = "s3cr3t-K3y+/=="
@@ -137,9 +120,8 @@ async def test_no_secret_in_what_is_written_or_said(place: Place, caplog: pytest
         said.append(str(caught.value) + repr(caught.value))
     options = {**place.options, "http_session": SECRET}
     job = await committer.open_job(place.dest, job_id="job-1", storage_options=options)
-    async with job.task_attempt(0) as task:
-        async with task.open("part-0") as file:
-            await file.write(b"x")
+    async with job.task_attempt(0) as task, task.open("part-0") as file:
+        await file.write(b"x")
     said += [repr(job), repr(job.spec), repr(task), repr(task.task_commit), job.spec.encode().decode()]
     said.append(pickle.dumps(job.spec).decode("latin-1"))
     written = dict(place.all_files())
@@ -195,11 +177,3 @@ def test_specs_cross_processes() -> None:
 def test_bytes_that_are_no_spec(data: bytes) -> None:
     with pytest.raises(RecordError):
         JobSpec.decode(data)
-
-
-def test_public_names() -> None:
-    assert len(committer.__all__) <= 29
-    for name in committer.__all__:
-        assert getattr(committer, name) is not None
-    with pytest.raises(AttributeError):
-        _ = committer.nonsense

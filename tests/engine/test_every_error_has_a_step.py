@@ -79,9 +79,7 @@ KINDS = [errors.StoreUnavailableError, errors.StoreOutcomeUnknownError, errors.S
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("call", ["status", "list", "put", "read", "rename_file", "open_writer", "delete_file"])
-async def test_whatever_a_store_says_a_user_of_a_job_is_told_what_to_do(
-    call: str, kind: type[CommitterError], tmp_path: Path
-) -> None:
+async def test_whatever_a_store_says_users_have_a_step(call: str, kind: type[CommitterError], tmp_path: Path) -> None:
     async def fail(made: Call) -> None:
         if made.operation == call and armed:
             raise kind("an answer cannot be read", operation=call)

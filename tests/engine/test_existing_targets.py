@@ -85,8 +85,10 @@ async def test_directory_at_a_files_target(place: Place) -> None:
 async def test_a_directory_that_another_job_runs_into_is_never_taken_away(place: Place) -> None:
     """Whatever this job may replace (G11): not the other job's records, nor what its tasks wrote."""
     place.write("part-0/deep/old", b"old")
-    # What a job that died long ago left of its entry counts no longer.
-    place.write("part-0/_temporary/.committing/x~y.append", b"")
+    # What jobs that died long ago left of their entries counts no longer.
+    dead = {f"part-0/{below}_temporary/.committing/x~0~y.append": b"" for below in ("", "deep/")}
+    for name, data in dead.items():
+        place.write(name, data)
     nested = await committer.open_job(f"{place.dest}/part-0/deep", job_id="other", storage_options=place.options)
     message = await place.run_task(nested, 0, {"x": b"x"})
     before = place.all_files()
@@ -103,7 +105,7 @@ async def test_a_directory_that_another_job_runs_into_is_never_taken_away(place:
     assert place.files()["part-0/deep/x"] == b"x"
     # What jobs leave that are over keeps no job away; where directories are not real it is not in the way, and stays.
     await job.commit()
-    stays = {} if place.store.capabilities.directories else {"part-0/_temporary/.committing/x~y.append": b""}
+    stays = {} if place.store.capabilities.directories else dead
     assert place.files() == {"part-0": b"new", **stays}
 
 
@@ -130,22 +132,6 @@ async def test_a_job_that_comes_to_a_directory_after_the_decision_is_not_taken_a
     assert caught.value.outcome == "unchanged"
 
 
-async def test_an_entry_that_a_dead_job_left_is_no_job(place: Place) -> None:
-    entry = "part-0/deep/_temporary/.committing/gone~0~dead.append"
-    place.write(entry, b"{}")
-    place.write("part-0/old", b"old")
-    nested = await committer.open_job(f"{place.dest}/part-0/deep", job_id="other", storage_options=place.options)
-    job = await place.open_job(job_id="mine", config=REPLACE)
-    await place.run_task(job, 0, {"part-0": b"new"})
-    with pytest.raises(TargetExistsError, match="part-0/deep/_temporary/other") as caught:
-        await job.commit()
-    assert f"{place.dest}/part-0/deep', 'other'" in caught.value.next_step
-    await nested.abort()
-    await job.commit()
-    kept = {} if place.store.capabilities.directories else {entry: b"{}"}
-    assert place.files() == {"part-0": b"new", **kept}
-
-
 async def test_a_magic_directory_that_names_no_job_is_not_to_be_recovered(place: Place) -> None:
     place.write("part-0/__magic/job-1/x", b"{}")
     job = await place.open_job(job_id="mine", config=REPLACE)
@@ -156,9 +142,7 @@ async def test_a_magic_directory_that_names_no_job_is_not_to_be_recovered(place:
 
 
 @pytest.mark.parametrize("answer", ["given", "lost", "none: it died"])
-async def test_a_job_that_comes_to_a_directory_while_it_is_looked_into_is_not_taken_away(
-    place: Place, answer: str
-) -> None:
+async def test_a_job_that_comes_while_its_directory_is_looked_into_is_not_taken_away(place: Place, answer: str) -> None:
     if not place.store.capabilities.directories:
         pytest.skip("no directories")
     place.write("part-0/deep/old", b"old")
@@ -338,43 +322,6 @@ async def test_target_that_appears_while_the_job_replaces_its_directory(place: P
     assert (await place.recover("job-1")).files_committed == 2
     assert place.files() == {"p=1/part-0": b"new", "p=2/part-1": b"new"}
     assert place.temporary() == set()
-
-
-async def test_replacing_driver_that_stops_half_way_is_finished(place: Place) -> None:
-    for number in range(6):
-        place.write(f"part-{number}", b"old")
-    job = await place.open_job(job_id="job-1", config=REPLACE)
-    await place.run_task(job, 0, {f"part-{number}": b"new!" for number in range(6)})
-    place.faults(Fault(kind="forbidden", operation="rename_file", path=lambda path: path.path.endswith("table/part-3")))
-    with pytest.raises(CommitterError):
-        await job.commit()
-    assert set(place.files().values()) == {b"old", b"new!"}
-    report = await place.recover("job-1")
-    assert report.files_committed == 6
-    assert set(place.files().values()) == {b"new!"}
-    assert place.temporary() == set()
-
-
-async def test_replacing_driver_that_stops_half_way_is_rolled_back(place: Place) -> None:
-    for number in range(6):
-        place.write(f"part-{number}", b"old %d" % number)
-    before = place.files()
-    job = await place.open_job(job_id="job-1", config=REPLACE)
-    await place.run_task(job, 0, {**{f"part-{number}": b"new!" for number in range(6)}, "d/part-9": b"new"})
-    place.faults(Fault(kind="forbidden", operation="rename_file", path=lambda path: path.path.endswith("table/part-3")))
-    with pytest.raises(CommitterError):
-        await job.commit()
-    if place.store.capabilities.hard_links:
-        report = await place.recover("job-1", rollback=True, force=True)
-        assert not report.success
-        assert place.all_files() == before
-        assert place.directories() == set()
-    else:
-        # Without links the old file cannot be kept: such a job can only go forward.
-        with pytest.raises(CommitterError, match="only go forward"):
-            await place.recover("job-1", rollback=True, force=True)
-        await place.recover("job-1")
-        assert place.files()["part-3"] == b"new!"
 
 
 async def test_rolled_back_blocking_files_and_directories_come_back(place: Place) -> None:

@@ -173,9 +173,7 @@ async def test_a_report_without_a_list_says_so(place: Place) -> None:
     assert "file_list_directory" in caught.value.next_step
 
 
-async def test_parquet_without_pyarrow_is_refused_at_once(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_parquet_needs_pyarrow(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match="needs pyarrow"):
         await place.open_job(config=listing(tmp_path, file_list_format="parquet"))
@@ -246,9 +244,7 @@ async def test_lists_of_any_length_take_the_memory_of_one_part(tmp_path: Path, s
 # --- Drivers that fail, and die ------------------------------------------------------------------------------------
 
 
-async def test_a_list_that_cannot_be_kept_is_told(
-    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_list_that_is_not_kept_is_told(place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     job = await place.open_job(job_id="job-1", config=listing(tmp_path / "taken"))
     message = await place.run_task(job, 0, {"a": b"x"})
     # The directory was writable when the job was set up.
@@ -348,9 +344,7 @@ async def test_with_the_list_all_are_compared(place: Place, tmp_path: Path) -> N
     assert [f"{cut[-8:]}: has 1 bytes" in text for text in checked.wrong] == [True]
 
 
-async def test_one_part_is_in_memory_while_the_next_is_read(
-    place: Place, small_parts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_part_is_in_memory_at_a_time(place: Place, small_parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     await place.run_job(FILES, config=listing(f"{place.dest}/_lists"))
     in_memory: list[weakref.ref[_Part]] = []
 

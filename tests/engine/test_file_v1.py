@@ -31,7 +31,7 @@ from tests.engine.file_places import (
     file_place,
     layout_of,
 )
-from tests.engine.places import Place
+from tests.engine.places import Place, write_file
 from tests.job_paths import in_job
 
 FILES = {"a=1/part-0": b"one", "part-1": b"two"}
@@ -57,8 +57,7 @@ async def disk(tmp_path: Path) -> Any:
 async def test_tasks_write_and_commit_where_hadoops_do(place: Place) -> None:
     job = await place.open_job(job_id="j")
     task = await place.open_task(job.spec, 3, 1)
-    async with task.open("a=1/part-0") as file:
-        await file.write(b"one")
+    await write_file(task, "a=1/part-0", b"one")
     [written] = [name for name in place.all_files() if name.endswith("part-0")]
     assert written == f"_temporary/0/_temporary/attempt_j_m_000003_1-{task.nonce}/a=1/part-0"
     await task.commit()
@@ -77,8 +76,7 @@ async def test_only_what_was_finished_is_in_a_tasks_directory(place: Place) -> N
     async with task.open("broken/part-0") as file:
         await file.write(b"half")
         await file.abort()
-    async with task.open("part-1") as file:
-        await file.write(b"whole")
+    await write_file(task, "part-1", b"whole")
     place.write(task.directory.path.removeprefix(layout_of(place, "j").destination.path + "/") + "/stray", b"left")
     await task.commit()
     inside = {name for name in place.temporary() if name.startswith("_temporary/0/task_j_m_000000/")}
@@ -90,8 +88,7 @@ async def test_only_what_was_finished_is_in_a_tasks_directory(place: Place) -> N
 async def test_a_file_that_changed_since_it_was_closed_is_not_committed(place: Place) -> None:
     job = await place.open_job(job_id="j")
     task = await place.open_task(job.spec, 0)
-    async with task.open("part-1") as file:
-        await file.write(b"whole")
+    await write_file(task, "part-1", b"whole")
     place.write(task.directory.path.removeprefix(layout_of(place, "j").destination.path + "/") + "/part-1", b"other")
     with pytest.raises(TaskError, match="is not what was written"):
         await task.commit()
@@ -100,10 +97,9 @@ async def test_a_file_that_changed_since_it_was_closed_is_not_committed(place: P
 
 
 async def test_empty_directories_are_made_at_the_destination(disk: FileOnDisk) -> None:
-    async with disk.open_job(job_id="j") as job:
-        async with job.task_attempt(task=0) as task:
-            Path(task.work_path("full/part-0")).write_bytes(b"x")
-            (Path(task.work_path()) / "empty" / "below").mkdir(parents=True)
+    async with disk.open_job(job_id="j") as job, job.task_attempt(task=0) as task:
+        Path(task.work_path("full/part-0")).write_bytes(b"x")
+        (Path(task.work_path()) / "empty" / "below").mkdir(parents=True)
     assert disk.files() == {"full/part-0": b"x"}
     assert disk.directories() == {"full", "empty", "empty/below"}
 
@@ -118,8 +114,7 @@ async def test_jobs_that_share_the_directory_leave_each_other_alone(place: Place
     late = await place.open_task(second.spec, 1)
     await first.commit(tasks=1)
     assert place.files() == {"first": b"1"}
-    async with late.open("late") as file:
-        await file.write(b"4")
+    await write_file(late, "late", b"4")
     await late.commit()
     await second.commit(tasks=2)
     assert place.files() == {"first": b"1", "second": b"2", "late": b"4"}
@@ -176,8 +171,7 @@ async def test_abort_by_ids_of_an_attempt_that_did_not_commit(place: Place) -> N
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, {"part-0": b"1"}, 0)
     late = await place.open_task(job.spec, 0, 1)
-    async with late.open("part-0") as file:
-        await file.write(b"2")
+    await write_file(late, "part-0", b"2")
     await job.abort_task(0, 1)
     with pytest.raises(TaskError):
         await late.commit()

@@ -13,15 +13,11 @@ from committer.errors import CommitterError, ConfigurationError, JobNotFoundErro
 from committer.testing.faults import Fault
 from tests.engine import test_commit_protocol as shared
 from tests.engine.file_places import file_place
-from tests.engine.places import Place
+from tests.engine.places import Place, write_file
 
 # Its ids are no numbers, a late commit leaves nothing where an abort of the manifest committer does, and what its jobs
 # share is shown where it cannot be told any more whose it is.
-_OWN = {
-    "test_job_ids_of_every_allowed_form",
-    "test_abort_job_not_task",
-    "test_failing_abort_then_idempotent_abort",
-}
+_OWN = {"test_job_ids_of_every_allowed_form", "test_abort_job_not_task", "test_failing_abort_then_idempotent_abort"}
 globals().update(
     {
         name: test
@@ -55,8 +51,7 @@ async def test_ids_are_no_numbers(place: Place) -> None:
 async def test_a_task_of_an_aborted_job_commits_nothing(place: Place) -> None:
     job = await place.open_job()
     task = await place.open_task(job.spec, 0)
-    async with task.open("a=1/part-0") as file:
-        await file.write(b"x")
+    await write_file(task, "a=1/part-0", b"x")
     await job.abort()
     with pytest.raises(JobNotFoundError):
         await task.commit()

@@ -6,8 +6,10 @@ none; and a task commit that returned is part of the job.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import pytest
 
@@ -52,13 +54,7 @@ async def _ended(place: FileInMemory, job: committer.Job) -> dict[str, bytes]:
             await place.recover("j")
         except (JobUndecidedError, TaskMissingError):
             await commit_there(job, process(place))
-    assert place.temporary() <= {"_temporary"} or await _left_by_late_tasks(place)
     return place.files()
-
-
-async def _left_by_late_tasks(place: FileInMemory) -> bool:
-    """Whether what stands is below the directory of the application attempt, or the job's, and no reader's."""
-    return all(name.startswith("_temporary") for name in place.temporary())
 
 
 def _check(files: dict[str, bytes], *, allowed: list[dict[str, bytes]]) -> None:
@@ -98,9 +94,7 @@ async def test_driver_that_dies_before_any_call_is_followed_by_another(
 @PROFILES
 @pytest.mark.parametrize("commits", [False, True])
 @pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
-async def test_task_that_dies_at_any_call_commits_all_or_nothing(
-    profile: str, commits: bool, kind: str, share: Share
-) -> None:
+async def test_task_that_dies_commits_all_or_nothing(profile: str, commits: bool, kind: str, share: Share) -> None:
     seen = set()
     for last in share.of(range(await calls_of(profile, run_second, commits=commits))):
         place, job = await job_of_two(profile, commits=commits)
@@ -148,163 +142,108 @@ async def test_driver_that_loses_an_answer_ends_the_same(profile: str, kind: str
         assert place.temporary() == set(), last
 
 
+class Pair(NamedTuple):
+    """A job that two processes worked on at once, and what each of them raised."""
+
+    last: int
+    place: FileInMemory
+    job: committer.Job
+    error: CommitterError | None
+    others: CommitterError | None
+
+
+async def _try(work: Work, place: FileInMemory, job: committer.Job, store: FaultyStore) -> CommitterError | None:
+    try:
+        await work(place, job, store)
+    except CommitterError as error:
+        return error
+    return None
+
+
+async def _beside(profile: str, work: Work, other: Work, calls: Sequence[int]) -> AsyncIterator[Pair]:
+    """Before each of these calls of a piece of work another process does its own, from the beginning to the end."""
+    for last in calls:
+        place, job = await job_of_two(profile)
+        told: list[CommitterError | None] = []
+
+        async def run(
+            place: FileInMemory = place, job: committer.Job = job, told: list[CommitterError | None] = told
+        ) -> None:
+            told.append(await _try(other, place, job, process(place)))
+
+        store = process(place)
+        store.before_call = before(last, run)
+        error = await _try(work, place, job, store)
+        [others] = told
+        yield Pair(last, place, job, error, others)
+
+
+async def _abort(place: FileInMemory, job: committer.Job, store: FaultyStore) -> None:
+    async with committer.attach_job(job.spec, storage_options={"store": store}) as attached:
+        await attached.abort_task(1, 0)
+
+
+async def _refused(place: FileInMemory, job: committer.Job, store: FaultyStore) -> None:
+    await commit_refused(job, store)
+
+
+def _won(late: CommitterError | None) -> list[dict[str, bytes]]:
+    """What the second task can have committed after its second attempt ended so."""
+    if late is None:
+        return [SECOND]
+    return [FIRST, SECOND] if late.outcome == "unknown" else [FIRST]
+
+
 @PROFILES
 async def test_a_late_attempt_beside_a_job_commit(profile: str, share: Share) -> None:
-    """At each call of the commit a second attempt of a task runs from its beginning to its end."""
-    told, late = set(), 0
-    for last in share.of(range(await calls_of(profile, _committing))):
-        place, job = await job_of_two(profile)
-        answer: list[str] = []
-
-        async def run_late(place: FileInMemory = place, job: committer.Job = job, answer: list[str] = answer) -> None:
-            try:
-                await run_second(place, job, process(place))
-            except CommitterError as error:
-                answer.append(error.outcome)
-            else:
-                answer.append("committed")
-
-        driver = process(place)
-        driver.before_call = before(last, run_late)
-        await commit_there(job, driver)
-        [how] = answer
-        told.add(how)
-        _check(place.files(), allowed={"committed": [SECOND], "unknown": [FIRST, SECOND]}.get(how, [FIRST]))
-        late += how != "committed"
-    assert "committed" in told or not share.is_whole
-    assert late > 5 or not share.is_whole
-
-
-async def _with_a_commit_beside(
-    profile: str, work: Work, share: Share
-) -> AsyncIterator[tuple[FileInMemory, CommitterError | None]]:
-    """At each call of a piece of work the job is committed from the beginning to the end. With what the work raised."""
-    for last in share.of(range(await calls_of(profile, work))):
-        place, job = await job_of_two(profile)
-
-        async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
-            await commit_there(job, process(place))
-
-        store, told = process(place), None
-        store.before_call = before(last, commit)
-        try:
-            await work(place, job, store)
-        except CommitterError as error:
-            told = error
-        yield place, told
+    late = []
+    async for pair in _beside(profile, _committing, run_second, share.of(range(await calls_of(profile, _committing)))):
+        assert pair.error is None
+        _check(pair.place.files(), allowed=_won(pair.others))
+        late.append(pair.others is not None)
+    assert (False in late and sum(late) > 5) or not share.is_whole
 
 
 @PROFILES
 async def test_a_job_commit_beside_a_late_attempt(profile: str, share: Share) -> None:
     ends = set()
-    async for place, error in _with_a_commit_beside(profile, run_second, share):
-        outcome = "committed" if error is None else error.outcome
-        _check(place.files(), allowed={"committed": [SECOND], "unknown": [FIRST, SECOND]}.get(outcome, [FIRST]))
-        ends.add(frozenset(place.files()))
-        await _no_later_job_takes(place)
+    async for pair in _beside(profile, run_second, _committing, share.of(range(await calls_of(profile, run_second)))):
+        assert pair.others is None
+        _check(pair.place.files(), allowed=_won(pair.error))
+        ends.add(frozenset(pair.place.files()))
+        await _no_later_job_takes(pair.place)
     assert len(ends) == 2 or not share.is_whole
-
-
-async def _no_later_job_takes(place: FileInMemory) -> None:
-    """What a task left that came too late is not part of any job that comes after."""
-    before = place.files()
-    async with place.open_job(job_id="next") as job:
-        await place.run_task(job, 0, {"next": b"3"})
-    assert place.files() == {**before, "next": b"3"}
-    try:
-        async with place.open_job(job_id="j"):
-            pass
-    except CommitterError as error:
-        # Where a write makes directories again, it left a record in the job's too, which `list_jobs` shows.
-        assert "left their output" in str(error) or (await place.states())["j"] == "open"
-    assert place.files() == {**before, "next": b"3"}
 
 
 @PROFILES
 async def test_an_abort_beside_a_job_commit(profile: str, share: Share) -> None:
     """An abort that returns took the attempt's files away, or came when the job was over."""
     seen = set()
-    for last in share.of(range(await calls_of(profile, _committing))):
-        place, job = await job_of_two(profile)
-        answer: list[CommitterError | None] = []
-
-        async def abort(place: FileInMemory = place, job: committer.Job = job, answer: list = answer) -> None:
-            try:
-                async with committer.attach_job(job.spec, storage_options={"store": process(place)}) as other:
-                    await other.abort_task(1, 0)
-            except CommitterError as refusal:
-                answer.append(refusal)
-            else:
-                answer.append(None)
-
-        driver = process(place)
-        driver.before_call = before(last, abort)
-        try:
-            await commit_there(job, driver)
-        except CommitterError:
-            await _ended(place, job)
-        [error] = answer
-        _check(place.files(), allowed=[FIRST] if error is not None else [{}, FIRST])
-        if error is None and place.files() != OTHER:
-            assert last > 10
-        seen.add((error is None, "a=1/first" in place.files()))
-    assert (True, False) in seen or not share.is_whole
-    assert (False, True) in seen or not share.is_whole
+    async for pair in _beside(profile, _committing, _abort, share.of(range(await calls_of(profile, _committing)))):
+        if pair.error is not None:
+            await _ended(pair.place, pair.job)
+        files, aborted = pair.place.files(), pair.others is None
+        _check(files, allowed=[{}, FIRST] if aborted else [FIRST])
+        assert not aborted or files == OTHER or pair.last > 10
+        seen.add((aborted, "a=1/first" in files))
+    assert {(True, False), (False, True)} <= seen or not share.is_whole
 
 
 @PROFILES
 async def test_a_job_commit_beside_an_abort(profile: str, share: Share) -> None:
-    async def abort(place: FileInMemory, job: committer.Job, store: FaultyStore) -> None:
-        async with committer.attach_job(job.spec, storage_options={"store": store}) as other:
-            await other.abort_task(1, 0)
-
     seen = set()
-    async for place, _error in _with_a_commit_beside(profile, abort, share):
-        _check(place.files(), allowed=[FIRST, {}])
-        seen.add(frozenset(place.files()))
+    async for pair in _beside(profile, _abort, _committing, share.of(range(await calls_of(profile, _abort)))):
+        assert pair.others is None
+        _check(pair.place.files(), allowed=[FIRST, {}])
+        seen.add(frozenset(pair.place.files()))
     assert len(seen) == 2 or not share.is_whole
 
 
 @PROFILES
-async def test_two_drivers_at_once(profile: str, share: Share) -> None:
-    for last in share.of(range(await calls_of(profile, _committing))):
-        place, job = await job_of_two(profile)
-
-        async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
-            # The first driver may have removed the job by then.
-            with suppress(JobNotFoundError):
-                await commit_there(job, process(place))
-
-        driver = process(place)
-        async with committer.attach_job(job.spec, storage_options={"store": driver}) as attached:
-            driver.before_call = before(last, commit)
-            assert (await attached.commit()).success
-        _check(place.files(), allowed=[FIRST])
-        assert place.temporary() == set(), last
-
-
-async def _refused(place: FileInMemory, job: committer.Job, store: FaultyStore) -> object:
-    return await commit_refused(job, store)
-
-
-@PROFILES
-async def test_a_job_commit_beside_one_that_gives_back_what_it_took(profile: str, share: Share) -> None:
-    told = set()
-    for last in share.of(range(await calls_of(profile, _refused))):
-        place, job = await job_of_two(profile)
-
-        async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
-            try:
-                await commit_there(job, process(place))
-            except CommitterError as error:
-                told.add(type(error).__name__)
-
-        driver = process(place)
-        driver.before_call = before(last, commit)
-        with suppress(CommitterError):
-            await commit_refused(job, driver)
-        assert await _ended(place, job) == {**OTHER, **FIRST}, (last, told)
-    assert len(told) <= 2
+@pytest.mark.parametrize(("work", "other"), [(_refused, _committing), (_committing, _refused)])
+async def test_giving_back_beside_a_job_commit(profile: str, work: Work, other: Work, share: Share) -> None:
+    async for pair in _beside(profile, work, other, share.of(range(await calls_of(profile, work)))):
+        assert await _ended(pair.place, pair.job) == {**OTHER, **FIRST}, pair
 
 
 @PROFILES
@@ -325,20 +264,37 @@ async def test_giving_back_beside_another_job_that_ends(profile: str, share: Sha
         assert standing == {"task_j_m_000000", "task_j_m_000001"}, last
 
 
+async def _no_later_job_takes(place: FileInMemory) -> None:
+    """What a task left that came too late is not part of any job that comes after."""
+    before = place.files()
+    async with place.open_job(job_id="next") as job:
+        await place.run_task(job, 0, {"next": b"3"})
+    assert place.files() == {**before, "next": b"3"}
+    try:
+        async with place.open_job(job_id="j"):
+            pass
+    except CommitterError as error:
+        # Where a write makes directories again, it left a record in the job's too, which `list_jobs` shows.
+        assert "left their output" in str(error) or (await place.states())["j"] == "open"
+    assert place.files() == {**before, "next": b"3"}
+
+
 @PROFILES
-async def test_giving_back_beside_a_job_commit(profile: str, share: Share) -> None:
+async def test_two_drivers_at_once(profile: str, share: Share) -> None:
     for last in share.of(range(await calls_of(profile, _committing))):
         place, job = await job_of_two(profile)
 
-        async def refuse(place: FileInMemory = place, job: committer.Job = job) -> None:
-            with suppress(CommitterError):
-                await commit_refused(job, process(place))
+        async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
+            # The first driver may have removed the job by then.
+            with suppress(JobNotFoundError):
+                await commit_there(job, process(place))
 
         driver = process(place)
-        driver.before_call = before(last, refuse)
-        with suppress(CommitterError):
-            await commit_there(job, driver)
-        assert await _ended(place, job) == {**OTHER, **FIRST}, last
+        async with committer.attach_job(job.spec, storage_options={"store": driver}) as attached:
+            driver.before_call = before(last, commit)
+            assert (await attached.commit()).success
+        _check(place.files(), allowed=[FIRST])
+        assert place.temporary() == set(), last
 
 
 @PROFILES
@@ -393,3 +349,161 @@ async def test_tasks_that_cannot_be_given_back_are_not_committed_again_unseen() 
         await run_second(place, job, process(place))
     await commit_there(job, process(place))
     assert (place.files(), place.temporary()) == ({**OTHER, **FIRST}, set())
+
+
+# -- a driver of `file-v1` that gives back what it took, while other drivers of the job take it -------------------------
+
+
+Stop = Callable[[Call], bool]
+
+EVERY_PROFILE = pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
+
+
+class Halting:
+    """A process that stops before the calls that are picked, one after the other, and goes on when it is let."""
+
+    def __init__(self, place: FileInMemory) -> None:
+        self.store = process(place)
+        self.store.before_call = self._before
+        self._stop: Stop | None = None
+        self._stopped, self._go = asyncio.Event(), asyncio.Event()
+        self._running: asyncio.Task[object] | None = None
+
+    async def _before(self, call: Call) -> None:
+        if self._stop is not None and self._stop(call):
+            self._stop = None
+            self._stopped.set()
+            await self._go.wait()
+
+    async def run_to(self, stop: Stop, work: Awaitable[object] | None = None) -> None:
+        """Begins the work, or goes on with it, up to the call that is picked."""
+        self._stop, self._stopped = stop, asyncio.Event()
+        if work is None:
+            self._go.set()
+        else:
+            self._running = asyncio.ensure_future(work)
+        self._go = asyncio.Event()
+        await self._stopped.wait()
+
+    async def finish(self) -> None:
+        assert self._running is not None
+        self._go.set()
+        with suppress(CommitterError):
+            await self._running
+
+
+def _nth(number: int, operation: str, name: str) -> Stop:
+    left = number
+
+    def stop(call: Call) -> bool:
+        nonlocal left
+        left -= call.operation == operation and call.path.name == name
+        return left == 0
+
+    return stop
+
+
+def _once_taken() -> Stop:
+    """The look at what was taken that comes after two listings of it, which a driver rests on."""
+    listed = 0
+
+    def stop(call: Call) -> bool:
+        nonlocal listed
+        looks = call.operation == "list" and "tasks" in (call.path.name, call.path.parent.name)
+        listed += looks
+        return looks and listed > 2
+
+    return stop
+
+
+def _any(call: Call) -> bool:
+    return True
+
+
+@EVERY_PROFILE
+async def test_driver_commits_no_part_of_what_another_one_gives_back(profile: str) -> None:
+    """One gives back what it took, a second one took it before that, and a third one finds nothing and makes room."""
+    place, job = await job_of_two(profile)
+    refused, second, third = Halting(place), Halting(place), Halting(place)
+    await refused.run_to(_nth(1, "rename_directory", "tasks"), commit_refused(job, refused.store))
+    await second.run_to(_once_taken(), commit_there(job, second.store))
+    await third.run_to(_nth(1, "list", "tasks"), commit_there(job, third.store))
+    await refused.run_to(_any)
+    await third.run_to(_nth(1, "rename_directory", "returning"))
+    await second.finish()
+    await third.finish()
+    await refused.finish()
+    if place.temporary():
+        await place.recover("j")
+    assert place.files() == {**OTHER, **FIRST}
+
+
+def _gives_back(call: Call) -> bool:
+    return call.operation == "rename_directory" and call.path.parent.name == "returning"
+
+
+def _has_deleted_what_is_outside(call: Call) -> bool:
+    return call.operation == "rename_directory" and call.destination is not None and ".removed" in call.destination.name
+
+
+@EVERY_PROFILE
+@pytest.mark.parametrize("how", ["abort", "cleanup"])
+async def test_what_is_given_back_while_the_job_is_removed_goes_with_it(profile: str, how: str) -> None:
+    """The removal looked at the directories that jobs share before. A driver of Hadoop's would publish what lies there."""
+    place, job = await job_of_two(profile)
+    refused, removing = Halting(place), Halting(place)
+
+    async def remove() -> None:
+        options = {"store": removing.store}
+        if how == "cleanup":
+            await committer.cleanup(place.dest, job_id="j", storage_options=options)
+            return
+        async with committer.attach_job(job.spec, storage_options=options) as attached:
+            await attached.abort()
+
+    await refused.run_to(_gives_back, commit_refused(job, refused.store))
+    await removing.run_to(_has_deleted_what_is_outside, remove())
+    await refused.finish()
+    await removing.finish()
+    assert place.temporary() <= {"_temporary"}
+    assert place.files() == {}
+
+
+def _writes(name: str) -> Stop:
+    def stop(call: Call) -> bool:
+        target = call.destination or call.path
+        return call.operation in ("put", "rename_file") and target.name == name
+
+    return stop
+
+
+def _publishes(call: Call) -> bool:
+    return (
+        call.operation == "rename_file" and call.destination is not None and call.destination.name in {**FIRST, **OTHER}
+    )
+
+
+@EVERY_PROFILE
+@pytest.mark.parametrize("counts_by", ["its intent", "the decision"])
+async def test_driver_looks_for_others_before_it_gives_each_back(profile: str, counts_by: str) -> None:
+    """Another one rests on what this one moved away in one rename: the same rename the other way, and nothing else."""
+    place, job = await job_of_two(profile)
+    refused, other = Halting(place), Halting(place)
+    await refused.run_to(_nth(1, "rename_directory", "tasks"), commit_refused(job, refused.store))
+    gives_back = refused.store.count() - 1
+    await other.run_to(_writes("decision") if counts_by == "its intent" else _publishes, commit_there(job, other.store))
+    await refused.finish()
+    calls = refused.store.calls[gives_back:]
+    moves = [call for call in calls if call.operation == "rename_directory" and call.destination is not None]
+    named = [(call.path.name, call.destination.name) for call in moves if call.destination is not None]
+    assert named[:2] == [("tasks", "returning"), ("returning", "tasks")]
+    assert "returning" not in {call.path.parent.name for call in moves}
+    away, back = moves[0].number, moves[1].number
+    assert any(
+        call.operation == "list" and call.path.name == job.spec.unique_id and away < call.number < back
+        for call in calls
+    )
+    await other.finish()
+    if place.temporary():
+        await place.recover("j")
+    assert place.files() == {**OTHER, **FIRST}

@@ -21,9 +21,12 @@ from committer.errors import (
     TargetExistsError,
     UnsupportedError,
 )
+from committer.events import names
+from committer.flow.runtime import use_runtime
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
+from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.file_places import HADOOP_JOB, FileInMemory, committed_by_hadoop, file_place
-from tests.engine.places import Place
+from tests.engine.places import Place, write_file
 from tests.job_paths import entries_at
 
 REPLACE = CommitterConfig(existing_target="replace")
@@ -52,8 +55,7 @@ async def _run_broken(place: Place, job: committer.Job, files: dict[str, bytes],
     with pytest.raises(SimulatedCrash):
         async with committer.open_task(job.spec, task=0, attempt=1, storage_options={"store": dying}) as task:
             for name, data in files.items():
-                async with task.open(name) as file:
-                    await file.write(data)
+                await write_file(task, name, data)
 
 
 # -- a job that nothing disturbs --------------------------------------------------------------------------------
@@ -77,8 +79,7 @@ async def test_job_commit_says_what_counts_and_moves_nothing(place: Place, deliv
 async def test_task_attempts_write_where_hadoops_do(place: Place) -> None:
     job = await place.open_job(job_id="j")
     task = await place.open_task(job.spec, 3, 1)
-    async with task.open("part-0") as file:
-        await file.write(b"one")
+    await write_file(task, "part-0", b"one")
     assert f"_temporary/0/_temporary/attempt_j_m_000003_1-{task.nonce}/part-0" in place.all_files()
     await task.commit()
     assert place.files() == {"part-0": b"one"}
@@ -205,8 +206,7 @@ async def test_a_task_that_comes_while_a_driver_commits_moves_nothing(place: Pla
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, FILES)
     late = await place.open_task(job.spec, 1)
-    async with late.open("late") as file:
-        await file.write(b"x")
+    await write_file(late, "late", b"x")
     dying = FaultyStore(place.store.inner, [Fault(kind="crash_before", path="/decision")])
     with pytest.raises(SimulatedCrash):
         async with committer.attach_job(job.spec, storage_options={"store": dying}) as attached:
@@ -243,8 +243,7 @@ async def test_a_fault_at_any_call_of_a_task_is_told_truly(profile: str, kind: s
         try:
             async with committer.open_task(job.spec, task=0, storage_options={"store": faulty}) as task:
                 for name, data in FILES.items():
-                    async with task.open(name) as file:
-                        await file.write(data)
+                    await write_file(task, name, data)
         except (CommitterError, SimulatedCrash):
             committed = False
             await place.run_task(job, 0, FILES, 1)
@@ -344,3 +343,56 @@ async def test_operators_see_what_it_is(place: Place) -> None:
     await job.close()
     await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
     assert (place.files(), place.temporary()) == (FILES, set())
+
+
+# -- `file-v2` with `commit_attempts`: a job commit that is tried again, as Hadoop's algorithm 2 does -------------------
+
+
+@pytest.mark.parametrize(("committer_name", "tries"), [("file-v2", 3), ("manifest", 1)])
+async def test_a_job_commit_is_tried_as_often_as_said(committer_name: str, tries: int) -> None:
+    """Of Hadoop's committers `file-v2` alone does that, too. What a try wrote is what the next one goes on with."""
+    config = CommitterConfig.from_hadoop({"mapreduce.fileoutputcommitter.failures.attempts": "3"})
+    place = FileInMemory(committer_name, "local")
+    for failures in (tries - 1, tries):
+        job = await place.open_job(job_id=f"j{failures}", config=config)
+        await place.run_task(job, 0, {f"part-{failures}": b"x"})
+        place.faults(Fault(kind="forbidden", operation="put", path="/outcome", times=failures))
+        if failures < tries:
+            assert (await job.commit(tasks=1)).files_committed == 1
+            continue
+        with pytest.raises(CommitterError):
+            await job.commit(tasks=1)
+        assert (await place.recover(job.job_id)).success
+
+
+async def test_a_refusal_is_no_reason_to_try_again() -> None:
+    calls = []
+    for attempts in (1, 5):
+        place = FileInMemory("file-v2", "local")
+        job = await place.open_job(job_id="j", config=CommitterConfig(commit_attempts=attempts))
+        await place.run_task(job, 0, {"part-0": b"x", "part-1": b"x"})
+        place.remove("part-1")
+        with pytest.raises(PreflightError):
+            await job.commit()
+        calls.append(place.store.count())
+    assert calls[0] == calls[1]
+
+
+async def test_the_report_counts_what_the_last_try_did() -> None:
+    """Not what failed tries did before; the setup of the job counts in each."""
+    counters = []
+    for failures in (0, 1):
+        place = FileInMemory("file-v2", "local")
+        # Of the machine's time, how many digits it has would count: records hold it.
+        with use_runtime(VirtualRuntime()):
+            job = await place.open_job(job_id="j", config=CommitterConfig(io_concurrency=1, commit_attempts=2))
+            for task in range(3):
+                await place.run_task(job, task, {f"part-{task}": b"x"})
+            if failures:
+                place.faults(Fault(kind="forbidden", operation="status", path="/part-2"))
+            counters.append((await job.commit()).statistics.counters)
+    # A try's own calls differ by what the one before left: only what is counted of the job is compared.
+    of_job = [{name: n for name, n in each.items() if not name.startswith(("op_", "store_"))} for each in counters]
+    assert of_job[1] == of_job[0]
+    assert counters[1][names.OP_LOAD_MANIFEST] == 3
+    assert counters[1][names.JOB_STAGE_SETUP] == 1

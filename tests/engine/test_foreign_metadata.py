@@ -26,15 +26,10 @@ SUMMARIES = {
     "_symlink_format_manifest/manifest": b"s",
 }  # fmt: skip
 MARKERS = {"_committed_7": b"m", "_committed_vacuum7": b"m", "_started_7": b"m"}
-OWN = {
-    "_notes": b"n",
-    "_started_at.txt": b"n",
-    "_committed_by": b"n",
-    "_checkpoints/0": b"n",
-    ".hidden": b"n",
-    "_metadata_of_mine": b"n",
-    ".hidden.crc": b"n",
-}
+OWN = dict.fromkeys(
+    ("_notes", "_started_at.txt", "_committed_by", "_checkpoints/0", ".hidden", "_metadata_of_mine", ".hidden.crc"),
+    b"n",
+)
 DATA = {"p=1/old": b"old", "p=2/old": b"old", "root": b"old"}
 WHOLE = CommitterConfig(conflict_mode="replace", superseded_scope="destination")
 PARTITIONS = CommitterConfig(conflict_mode="replace", superseded_scope="directories")
@@ -113,8 +108,11 @@ async def test_a_checksum_in_another_page_than_its_file(flat: MemoryPlace) -> No
     assert flat.files() == {".x.crc": b"c", "new": b"new"}
 
 
+@pytest.mark.parametrize("rollback", [True, False])
 @pytest.mark.parametrize("config", [CommitterConfig(), WHOLE], ids=["append", "overwrite"])
-async def test_a_rollback_brings_summaries_back(place: Place, config: CommitterConfig) -> None:
+async def test_another_driver_removes_summaries_or_brings_them_back(
+    place: Place, config: CommitterConfig, rollback: bool
+) -> None:
     before = {**SUMMARIES, **DATA}
     fill(place, before)
     job = await place.open_job(job_id="job-1", config=config)
@@ -122,19 +120,9 @@ async def test_a_rollback_brings_summaries_back(place: Place, config: CommitterC
     place.faults(Fault(kind="forbidden", operation="put", path="outcome"))
     with pytest.raises(CommitterError):
         await job.commit()
-    await place.recover("job-1", rollback=True, force=True)
-    assert place.files() == before
-
-
-async def test_a_driver_that_dies_is_finished_by_another(place: Place) -> None:
-    fill(place, SUMMARIES, DATA)
-    job = await place.open_job(job_id="job-1")
-    await place.run_task(job, 0, {"p=3/new": b"new"})
-    place.faults(Fault(kind="forbidden", operation="put", path="outcome"))
-    with pytest.raises(CommitterError):
-        await job.commit()
-    await place.recover("job-1")
-    assert place.files() == {**DATA, "p=3/new": b"new"}
+    await place.recover("job-1", rollback=rollback, force=True)
+    after = {"p=3/new": b"new", **({} if config is WHOLE else DATA)}
+    assert place.files() == (before if rollback else after)
 
 
 async def test_appends_at_once_that_find_one_summary_all_commit(place: Place) -> None:
@@ -225,14 +213,7 @@ async def test_a_table_with_a_log_refuses_every_job(memory: MemoryPlace, writer:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "schema/schema-1.avsc",
-        "metadata/notes",
-        "_versions/0",
-        "_delta_log",
-        "p=1/_delta_log/0",
-        "ducklake-export-0.parquet",
-    ],
+    ["schema/schema-1.avsc", "metadata/notes", "_versions/0", "_delta_log", "p=1/_delta_log/0", "ducklake-0.parquet"],
 )
 async def test_names_that_only_look_like_a_log(memory: MemoryPlace, name: str) -> None:
     fill(memory, {name: b"x"})

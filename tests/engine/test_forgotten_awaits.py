@@ -22,7 +22,7 @@ from committer.api.task_files import BlockingTaskFile
 from committer.errors import CommitterError, JobStateError, TaskError
 from committer.flow.awaited import Calls
 from committer.testing.faults import Fault
-from tests.engine.places import DiskPlace, MemoryPlace, Place
+from tests.engine.places import DiskPlace, MemoryPlace, Place, write_file
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -118,8 +118,7 @@ async def test_a_write_that_was_never_awaited_fails_the_attempt(
         assert "open_blocking" in caught.value.next_step
         # As `next_step` says.
         async with job.task_attempt(task=0, attempt=1) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"x")
+            await write_file(task, "part-0", b"x")
             async with task.open_blocking("part-1") as blocking:
                 await asyncio.to_thread(pq.write_table, pa.table({"a": [1]}), blocking)
     assert place.files().keys() == {"part-0", "part-1"}
@@ -137,16 +136,15 @@ async def test_a_library_that_blocks_is_told_what_to_use(
 
 
 async def test_what_a_file_has_not_says_what_has_it(memory: MemoryPlace) -> None:
-    async with memory.open_job() as job, job.task_attempt(task=0) as task:
-        async with task.open("part-0") as file:
-            for name in ("flush", "seek", "writable", "fileno"):
-                assert not hasattr(file, name)
-                with pytest.raises(AttributeError, match="open_blocking"):
-                    getattr(file, name)
-            with pytest.raises(AttributeError, match=r"'writ'$"):
-                _ = file.writ
-            with pytest.raises(TypeError, match="async with"), file:
-                pass
+    async with memory.open_job() as job, job.task_attempt(task=0) as task, task.open("part-0") as file:
+        for name in ("flush", "seek", "writable", "fileno"):
+            assert not hasattr(file, name)
+            with pytest.raises(AttributeError, match="open_blocking"):
+                getattr(file, name)
+        with pytest.raises(AttributeError, match=r"'writ'$"):
+            _ = file.writ
+        with pytest.raises(TypeError, match="async with"), file:
+            pass
 
 
 async def test_calls_may_be_awaited_later_and_in_any_way(place: Place) -> None:
@@ -164,44 +162,11 @@ async def test_an_aborted_file_leaves_nothing_to_await(place: Place) -> None:
         async with task.open("part-0") as file:
             file.write(b"x")
             await file.abort()
-        async with task.open("part-1") as file:
-            await file.write(b"y")
+        await write_file(task, "part-1", b"y")
     assert place.files() == {"part-1": b"y"}
 
 
 # -- files that were never entered, or never closed ----------------------------------------------------------------
-
-
-async def test_a_file_that_was_opened_and_dropped_fails_the_attempt(place: Place) -> None:
-    async with place.open_job() as job:
-        with pytest.raises(TaskError, match="still open") as caught:
-            async with job.task_attempt(task=0) as task:
-                task.open("part-0")
-                gc.collect()
-        assert caught.value.path == "part-0"
-        assert "async with task.open" in caught.value.next_step
-    assert place.files() == {}
-
-
-async def test_a_blocking_file_that_was_never_closed_fails_the_attempt(place: Place) -> None:
-    async with place.open_job() as job:
-        with pytest.raises(TaskError, match="still open"):
-            async with job.task_attempt(task=0) as task:
-                await asyncio.to_thread(task.open_blocking("part-0").write, b"x")
-                gc.collect()
-        with pytest.raises(TaskError, match="still open"):
-            async with job.task_attempt(task=1) as task:
-                held = task.open_blocking("part-1")
-                await asyncio.to_thread(held.write, b"x")
-    assert place.files() == {}
-
-
-async def test_a_blocking_file_is_still_refused_on_the_loops_thread(place: Place) -> None:
-    with pytest.raises(TaskError, match="event loop's thread"):
-        async with place.open_job() as job, job.task_attempt(task=0) as task:
-            with task.open_blocking("part-0") as file:
-                pq.write_table(pa.table({"a": [1]}), file)
-    assert place.files() == {}
 
 
 LIBRARIES: dict[str, Callable[[io.RawIOBase], object]] = {
@@ -274,11 +239,10 @@ def test_the_blocking_api_keeps_what_was_not_closed_from_being_committed(tmp_pat
 
 def test_the_blocking_api_waits_for_attempts_that_were_not_ended(tmp_path: Path) -> None:
     place = DiskPlace(tmp_path)
-    with pytest.raises(JobStateError, match="still open"):
-        with sync.open_job(place.dest) as job:
-            task = job.task_attempt(0)
-            with task.open("part-0") as file:
-                file.write(b"x")
+    with pytest.raises(JobStateError, match="still open"), sync.open_job(place.dest) as job:
+        task = job.task_attempt(0)
+        with task.open("part-0") as file:
+            file.write(b"x")
     assert place.files() == {}
 
 
@@ -289,8 +253,7 @@ async def test_an_abort_that_was_never_awaited_does_not_end_in_a_commit(place: P
     async with place.open_job() as job:
         with pytest.raises(TaskError, match=r"abort\(\) .*was called without await") as caught:
             async with job.task_attempt(task=0) as task:
-                async with task.open("part-0") as file:
-                    await file.write(b"x")
+                await write_file(task, "part-0", b"x")
                 task.abort()
         assert "`await task.abort()`" in caught.value.next_step
         async with job.task_attempt(task=0, attempt=1) as task:
@@ -321,8 +284,7 @@ async def test_a_commit_with_arguments_that_was_never_awaited_is_not_done_withou
 async def test_a_commit_without_arguments_is_what_a_clean_exit_does(place: Place) -> None:
     async with place.open_job() as job:
         async with job.task_attempt(task=0) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"x")
+            await write_file(task, "part-0", b"x")
             task.commit()
         job.commit()
     assert place.files() == {"part-0": b"x"}
@@ -446,13 +408,6 @@ async def test_what_was_not_opened_says_how_to_open_it(memory: MemoryPlace, name
     assert memory.files() == {}
 
 
-@pytest.mark.parametrize("name", ["recover", "cleanup", "validate", "list_jobs", "load_record"])
-async def test_python_itself_speaks_of_an_operation_that_was_never_awaited(tmp_path: Path, name: str) -> None:
-    arguments = (str(tmp_path), "job-1") if name == "recover" else (str(tmp_path),)
-    with pytest.warns(RuntimeWarning, match=f"coroutine '{name}' was never awaited"):
-        _drop(getattr(committer, name), *arguments)
-
-
 def test_an_error_of_the_blocking_api_leaves_no_warning_behind(tmp_path: Path) -> None:
     with pytest.raises(CommitterError):
         sync.attach_job(str(tmp_path), job_id="none")
@@ -462,12 +417,11 @@ def test_an_error_of_the_blocking_api_leaves_no_warning_behind(tmp_path: Path) -
 async def test_a_blocking_file_whose_failed_write_was_swallowed_is_never_committed_with_a_hole(place: Place) -> None:
     job = await place.open_job()
     with pytest.raises(TaskError, match="could not be written"):
-        async with job.task_attempt(0) as task:
-            async with task.open_blocking("part-0") as file:
-                # On the loop's own thread it cannot hand over what it holds.
-                with suppress(TaskError):
-                    file.write(b"x" * (2 << 20))
-                file.write(b"the rest")
+        async with job.task_attempt(0) as task, task.open_blocking("part-0") as file:
+            # On the loop's own thread it cannot hand over what it holds.
+            with suppress(TaskError):
+                file.write(b"x" * (2 << 20))
+            file.write(b"the rest")
     assert (await job.plan([])).files == 0
     await job.abort()
     await job.close()

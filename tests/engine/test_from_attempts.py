@@ -14,7 +14,7 @@ from committer.errors import (
     TaskMissingError,
 )
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
-from tests.engine.places import MemoryPlace, Place, place_fixture
+from tests.engine.places import MemoryPlace, Place, place_fixture, write_file
 from tests.job_paths import in_job
 
 place = place_fixture("disk", "local", "gcs", "s3", delivery="message")
@@ -155,8 +155,7 @@ async def test_a_task_that_began_tells_that_fewer_were_counted(shown: Place) -> 
         await shown.run_task(job, task, {f"part-{task}": b"x"})
     await job.close()
     unfinished = await shown.open_task(job.spec, task=2)
-    async with unfinished.open("part-2") as file:
-        await file.write(b"x")
+    await write_file(unfinished, "part-2", b"x")
     for tasks, named in ((2, "task 2 began, and the job has tasks 0 to 1"), (3, "task 2 has no committed attempt")):
         with pytest.raises(TaskMissingError, match=named) as caught:
             await commit(shown, tasks)

@@ -92,9 +92,7 @@ async def test_old_files_that_are_noted_before_the_decision(profile: str, disk: 
 
 
 @pytest.mark.parametrize("profile", ["local", "gcs", "s3"])
-async def test_names_that_are_compared_before_the_decision(
-    profile: str, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_names_compared_before_the_decision(profile: str, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     make = Repeats.__init__
     monkeypatch.setattr(Repeats, "__init__", lambda self, **_more: make(self, block=2))
     monkeypatch.setattr(repeats, "_PARTITION_BLOCK_BYTES", 1)

@@ -14,7 +14,7 @@ from committer.errors import JobExistsError, JobNotFoundError, TaskError
 from committer.events import names
 from committer.records.manifest import TaskManifest
 from committer.records.success import SuccessData
-from tests.engine.places import Place
+from tests.engine.places import Place, write_file
 
 JOB_ID = "job_202601010000_0001"
 
@@ -46,8 +46,7 @@ async def test_one_job_from_setup_to_cleanup(place: Place) -> None:
     # 00 commits, then 01 replaces its record.
     for attempt, number in ((attempt_00, 0), (attempt_01, 1)):
         for name, data in files(0, number).items():
-            async with attempt.open(name) as file:
-                await file.write(data)
+            await write_file(attempt, name, data)
         await attempt.commit()
         record = await committer.load_record(str(layout.manifest(0)), storage_options=place.options)
         assert isinstance(record, TaskManifest)
@@ -56,8 +55,7 @@ async def test_one_job_from_setup_to_cleanup(place: Place) -> None:
         assert (record.jobId, record.jobAttemptNumber) == (job.spec.unique_id, 0)
 
     for name, data in files(1, 0).items():
-        async with attempt_10.open(name) as file:
-            await file.write(data)
+        await write_file(attempt_10, name, data)
     await attempt_10.commit()
 
     # A late abort of 11 by the driver leaves task 1's record alone.

@@ -10,15 +10,13 @@ import pytest
 import committer
 from committer import CommitterConfig, JobSpec, TaskCommit
 from committer.api.cleanup import Cleaning, clean_directory
-from committer.errors import (
-    CommitterError,
-    JobDecidedError,
-    JobNotFoundError,
-)
+from committer.errors import CommitterError, JobDecidedError, JobNotFoundError
 from committer.layout import DirectoryName
 from committer.paths import StorePath
+from committer.stages.load import load_records, planned_files
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.engine.places import Delivery, MemoryPlace, Place
+from tests.engine.places import Delivery, MemoryPlace, Place, write_file
+from tests.engine.test_forced_cleanup import revive
 from tests.job_paths import entries_at
 
 FILES = {"a=1/part-0": b"x"}
@@ -46,9 +44,7 @@ async def kept_while_committing(
 
 @BOTH
 @pytest.mark.parametrize("stop", ["decision", "part-0"])
-async def test_task_whose_saved_record_was_frozen_before_it_was_sent_again(
-    memory: MemoryPlace, delivery: Delivery, stop: str
-) -> None:
+async def test_record_frozen_before_it_was_sent_again(memory: MemoryPlace, delivery: Delivery, stop: str) -> None:
     """Its answer was lost, and a job commit counts the record: the task may not delete what it speaks of."""
     job = await memory.open_job(job_id="j", delivery=delivery)
     executor = FaultyStore(memory.space.store(), [Fault(kind="lost", operation="put", path="manifest.json")])
@@ -64,8 +60,7 @@ async def test_task_whose_saved_record_was_frozen_before_it_was_sent_again(
     async def run() -> CommitterError | None:
         try:
             async with committer.open_task(job.spec, task=0, storage_options={"store": executor}) as task:
-                async with task.open("a=1/part-0") as file:
-                    await file.write(b"x")
+                await write_file(task, "a=1/part-0", b"x")
         except CommitterError as error:
             return error
         return None
@@ -93,9 +88,7 @@ async def test_task_whose_saved_record_was_frozen_before_it_was_sent_again(
 
 @BOTH
 @pytest.mark.parametrize("by", ["recover", "cleanup"])
-async def test_records_that_arrived_after_the_removal_speak_of_nothing(
-    flat: MemoryPlace, delivery: Delivery, by: str
-) -> None:
+async def test_records_after_the_removal_speak_of_nothing(flat: MemoryPlace, delivery: Delivery, by: str) -> None:
     """Where directories are not real nothing refuses a delayed request, nor a task that outlives its job."""
     job = await flat.open_job(job_id="j", delivery=delivery)
     message = await flat.run_task(job, 0, FILES)
@@ -159,8 +152,7 @@ async def test_what_a_zombie_writes_after_the_cleanup_is_no_job(flat: MemoryPlac
     zombie = await flat.open_task(job.spec, 0)
     driver = await flat.attach_job("j")
     await job.abort()
-    async with zombie.open("part-0") as file:
-        await file.write(b"x")
+    await write_file(zombie, "part-0", b"x")
     assert flat.temporary()
     with pytest.raises(JobNotFoundError):
         await flat.attach_job("j")
@@ -207,9 +199,7 @@ async def test_a_setup_record_and_a_decision_that_come_when_their_job_is_over_ar
 
 
 @pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
-async def test_a_cleanup_of_a_directory_that_was_being_made_leaves_the_entry_of_the_job_that_it_became(
-    profile: str,
-) -> None:
+async def test_a_cleanup_of_a_directory_being_made_leaves_the_entry_of_its_job(profile: str) -> None:
     """The cleanup is slow after its listing. Without the entry a replacing job would not detect the other job."""
     place = MemoryPlace(profile)
     job = await place.open_job(job_id="j")
@@ -225,3 +215,53 @@ async def test_a_cleanup_of_a_directory_that_was_being_made_leaves_the_entry_of_
         await clean_directory(place.store.inner, StorePath.of(place.dest), name, CommitterConfig(), asked, [])
     assert entries_at(place, "j") == entries
     assert (await place.recover("j")).success
+
+
+# -- a job by listing rests on copies of what was listed: what tasks commit later changes nothing -----------------------
+
+
+FIRST = {"a/part-0": b"0"}
+MANY = [{f"a/part-{task}": b"x"} for task in range(5)]
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
+async def test_what_tasks_commit_while_their_job_commits_is_not_part_of_it(place: Place, dies: bool) -> None:
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, FIRST)
+    again, late = await place.open_task(job.spec, task=0, attempt=1), await place.open_task(job.spec, task=1)
+    for attempt, name in ((again, "a/part-0"), (late, "a/late")):
+        await write_file(attempt, name, b"late")
+
+    async def commit_late(call: Call) -> None:
+        if call.operation == "put" and call.path.name == "decision":
+            place.store.before_call = None
+            await again.commit()
+            await late.commit()
+
+    place.store.before_call = commit_late
+    if dies:
+        place.faults(Fault(kind="crash_after", operation="put", path="/decision"))
+        with pytest.raises(SimulatedCrash):
+            await job.commit()
+        revive(place)
+        assert (await place.recover("j")).files_committed == 1
+    else:
+        assert (await job.commit()).files_committed == 1
+    assert place.store.before_call is None
+    assert place.files() == FIRST
+    assert place.temporary() == set()
+
+
+async def test_a_recovery_reads_the_copies_of_many_records(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some side files hold several records, and the last one the rest."""
+    job = await place.open_job(job_id="j")
+    lengths = [(await place.run_task(job, number, files)).length for number, files in enumerate(MANY)]
+    monkeypatch.setattr(load_records, "BYTES_OF_COPIES", sum(lengths) // 2)
+    monkeypatch.setattr(planned_files, "BYTES_IN_A_RUN", lengths[0])
+    place.faults(Fault(kind="crash_after", operation="put", path="/decision"))
+    with pytest.raises(SimulatedCrash):
+        await job.commit()
+    revive(place)
+    assert 1 < len([name for name in place.all_files() if "/plan-" in name]) < len(MANY)
+    assert (await place.recover("j")).files_committed == len(MANY)
+    assert place.files() == {name: data for files in MANY for name, data in files.items()}

@@ -69,9 +69,7 @@ async def stop_before_the_outcome(disk: DiskPlace, config: CommitterConfig, file
 
 @pytest.mark.parametrize("leads_to", ["{inputs}", "{inputs}/lookup.csv", "{work}/part-0", "part-0", ".", "/nowhere"])
 @pytest.mark.parametrize("name", ["link", "a=1/link"])
-async def test_a_link_among_a_tasks_files_fails_the_task(
-    disk: DiskPlace, tmp_path: Path, leads_to: str, name: str
-) -> None:
+async def test_a_link_among_its_files_fails_a_task(disk: DiskPlace, tmp_path: Path, leads_to: str, name: str) -> None:
     fill(tmp_path, {"inputs/lookup.csv": "precious"})
     async with disk.open_job() as job:
         with pytest.raises(

@@ -144,8 +144,7 @@ async def test_pyarrow_reads_them(tmp_path: Path) -> None:
 
 
 def test_it_blocks_where_that_is_asked_for(tmp_path: Path) -> None:
-    with sync.open_job(tmp_path / "table") as job:
-        with job.task_attempt(task=0) as task, task.open("part-0") as file:
-            file.write(b"x")
+    with sync.open_job(tmp_path / "table") as job, job.task_attempt(task=0) as task, task.open("part-0") as file:
+        file.write(b"x")
     winners = sync.list_winners(tmp_path / "table")
     assert winners.paths == [f"{tmp_path}/table/part-0"]

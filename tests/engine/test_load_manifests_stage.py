@@ -56,9 +56,7 @@ async def test_many_records(monkeypatch: pytest.MonkeyPatch, profile: str, kept:
 
 
 @pytest.mark.parametrize(("kept", "reads"), [(1 << 30, 1), (60, 2)])
-async def test_what_is_kept_of_uploads_goes_by_their_parts(
-    kept: int, reads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_uploads_are_kept_by_their_parts(kept: int, reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """HADOOP-16570: the records of 20 files with 60 parts each are read twice where 60 entries may be kept, none on disk."""
     monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", kept)
     monkeypatch.setattr(load_records, "BYTES_ON_DISK", 0)

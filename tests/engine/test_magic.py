@@ -1,18 +1,36 @@
-"""A job whose files wait in uploads: what is seen when, what its records say, what becomes of old files."""
+"""A job whose files wait in uploads: what is seen when, records, old files, parts, refusals, and lost answers."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import Counter
+from itertools import count
 
+import msgspec
 import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import InvalidPathError, JobStateError, PreflightError, TargetExistsError, UnsupportedError
-from committer.stores.memory import MemoryStore
+from committer.errors import (
+    InvalidPathError,
+    JobNotFoundError,
+    JobRolledBackError,
+    JobStateError,
+    OutcomeUnknownError,
+    PreflightError,
+    StoreConflictError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StorePreconditionError,
+    TargetExistsError,
+    TaskError,
+)
+from committer.records.task_commit import digest_of
+from committer.stores.uploads import UploadPart
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, place_fixture
-from tests.engine.uploads import committing, pending
+from tests.engine.uploads import committing, peak_of_a_stream, pending
 from tests.job_paths import in_job, in_magic
 
 place = place_fixture("s3", delivery="message")
@@ -45,37 +63,12 @@ async def test_a_file_is_stamped_with_who_wrote_it(place: MemoryPlace) -> None:
     assert status.stamp == f"j/7/2/{message.nonce}"
 
 
-async def test_a_file_costs_four_calls_of_its_task_and_one_of_the_commit() -> None:
-    async def calls(files: int) -> int:
-        place = MemoryPlace("s3", delivery="message")
-        await committing(place, [f"f-{number}" for number in range(files)])
-        return len(place.store.calls)
-
-    # Begun, listed, the job looked at, sent; completed.
-    assert await calls(40) - await calls(20) == 20 * 5
-
-
 async def test_the_committer_follows_from_the_store_and_delivery_does_not(place: MemoryPlace) -> None:
     async with committer.open_job(place.dest, storage_options=place.options) as job:
         assert (job.spec.committer, job.spec.delivery) == ("magic", "listing")
         await job.commit([])
     async with MemoryPlace("local").open_job() as job:
         assert (job.spec.committer, job.spec.delivery) == ("manifest", "listing")
-
-
-async def test_magic_is_refused_where_there_are_no_uploads() -> None:
-    local = MemoryPlace("local")
-    with pytest.raises(UnsupportedError, match="withhold the completion of an upload"):
-        await local.open_job(committer="magic")
-    assert local.temporary() == set()
-
-
-async def test_delivery_by_listing_takes_the_last_commit_of_a_task(place: MemoryPlace) -> None:
-    async with place.open_job(delivery="listing") as job:
-        await place.run_task(job, 0, {"x": b"first", "only-first": b"1"}, attempt=0)
-        await place.run_task(job, 0, {"x": b"second"}, attempt=1)
-    assert place.files() == {"x": b"second"}
-    assert pending(place) == []
 
 
 @pytest.mark.parametrize("absolute", [False, True])
@@ -108,16 +101,16 @@ async def test_what_tells_of_a_file_elsewhere_must_fit_below_the_destination(pla
     dest, options = f"{place.dest}/{'d' * 880}", {"store": place.store}
     config = CommitterConfig(absolute_roots=("/r",))
     for delivery in ("message", "listing"):
-        async with committer.open_job(
-            dest, job_id="j", delivery=delivery, config=config, storage_options=options
-        ) as job:
-            async with job.task_attempt(0) as task:
-                if delivery == "message":
-                    async with task.open_absolute("/r/x") as file:
-                        await file.write(b"x")
-                    continue
-                with pytest.raises(InvalidPathError, match="until its job commits, the path is longer"):
-                    task.open_absolute("/r/y")
+        async with (
+            committer.open_job(dest, job_id="j", delivery=delivery, config=config, storage_options=options) as job,
+            job.task_attempt(0) as task,
+        ):
+            if delivery == "message":
+                async with task.open_absolute("/r/x") as file:
+                    await file.write(b"x")
+                continue
+            with pytest.raises(InvalidPathError, match="until its job commits, the path is longer"):
+                task.open_absolute("/r/y")
 
 
 async def test_a_record_that_the_store_cannot_hold_fails_its_task_and_leaves_nothing(place: MemoryPlace) -> None:
@@ -267,34 +260,320 @@ async def test_a_record_without_uploads_is_refused_before_the_decision(place: Me
             record = json.loads(message.inline)
             del record["files"][0]["u"]
             data = json.dumps(record).encode()
-            store = place.space.store()
-            path = job._context.layout.attempt_record(0, 0, message.nonce)
-            await store.put(path, data)
-            forged = type(message)(
-                **{
-                    **{name: getattr(message, name) for name in message.__struct_fields__},
-                    "digest": committer.records.task_commit.digest_of(data),
-                    "length": len(data),
-                    "inline": None,
-                }
-            )
-            await job.commit([forged])
+            await place.space.store().put(job._context.layout.attempt_record(0, 0, message.nonce), data)
+            forged = {"digest": digest_of(data), "length": len(data), "inline": None}
+            await job.commit([msgspec.structs.replace(message, **forged)])
     assert place.store.count("complete_upload") == 0
 
 
-def test_a_manifest_of_files_that_wait_in_no_upload_is_hadoops_to_the_letter() -> None:
-    from committer.records.manifest import FileEntry, TaskManifest, encode_task_manifest
-
-    data = encode_task_manifest(TaskManifest(files=[FileEntry(s="file:///a", d="file:///b", z=1)]))
-    assert set(json.loads(data)["files"][0]) == {"s", "d", "z"}
+# -- files that are sent part by part while they are written ------------------------------------------------------------
 
 
-async def test_the_space_is_found_by_name() -> None:
-    """Two stores of one bucket share its uploads, as two processes do."""
-    place = MemoryPlace("s3", delivery="message")
+def small_parts(**more: object) -> CommitterConfig:
+    return CommitterConfig(multipart_size=10, multipart_in_flight=3, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("size", "parts"), [(0, 1), (9, 1), (10, 1), (11, 2), (30, 3), (31, 4)])
+async def test_a_stream_is_cut_into_parts(size: int, parts: int, place: MemoryPlace) -> None:
+    data = bytes(range(size))
+    async with place.open_job(config=small_parts()) as job, job.task_attempt(0) as task:
+        async with task.open("x") as file:
+            for start in range(0, size, 7):
+                await file.write(data[start : start + 7])
+        assert file.tell() == size
+    assert place.files() == {"x": data}
+    assert place.store.count("put_part") == parts
+
+
+async def test_no_more_parts_are_under_way_than_allowed(place: MemoryPlace) -> None:
+    under_way = most = 0
+    inner = place.store.inner.put_part
+
+    async def slow(path, upload_id, number, data):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        for _turn in range(50):
+            await asyncio.sleep(0)
+        under_way -= 1
+        return await inner(path, upload_id, number, data)
+
+    place.store.inner.put_part = slow
+    async with place.open_job(config=small_parts()) as job, job.task_attempt(0) as task, task.open("x") as file:
+        await file.write(bytes(200))
+    assert most == 3
+    assert place.files() == {"x": bytes(200)}
+
+
+async def test_a_part_that_cannot_be_sent_fails_the_file_and_the_upload_is_ended(place: MemoryPlace) -> None:
+    async with place.open_job(config=small_parts()) as job:
+        place.faults(Fault(kind="forbidden", operation="put_part", times=None))
+        with pytest.raises(committer.CommitterError):
+            async with place.open_task(job.spec, 0) as task, task.open("x") as file:
+                for _ in range(20):
+                    await file.write(bytes(10))
+        assert pending(place) == []
+        await job.commit([])
+
+
+async def test_more_parts_than_the_store_takes_are_refused() -> None:
+    place = MemoryPlace("s3", max_parts=3)
+    with pytest.raises(TaskError, match="more than 3 parts of 10 bytes"):
+        async with place.open_job(config=small_parts()) as job, job.task_attempt(0) as task, task.open("x") as file:
+            await file.write(bytes(41))
+    assert pending(place) == []
+
+
+async def test_parts_are_as_long_as_the_store_asks_for() -> None:
+    place = MemoryPlace("s3", min_part_bytes=25)
+    async with place.open_job(config=small_parts()) as job, job.task_attempt(0) as task, task.open("x") as file:
+        await file.write(bytes(60))
+    assert place.store.count("put_part") == 3
+    assert place.files() == {"x": bytes(60)}
+
+
+async def test_a_long_stream_takes_the_memory_of_two_parts_and_those_under_way(place: MemoryPlace) -> None:
+    part = 1 << 20
+
+    async def forgetful(path, upload_id, number, data):
+        size = len(data)
+        for _turn in range(20):
+            await asyncio.sleep(0)
+        return UploadPart(number, "etag", size)
+
+    # The counting store keeps copies of its own.
+    store = place.store.inner
+    store.put_part = forgetful
+    config = CommitterConfig(multipart_size=part, multipart_in_flight=3)
+    job = await committer.open_job(place.dest, config=config, storage_options={"store": store})
+    task = await job.task_attempt(0)
+    peak = await peak_of_a_stream(task, bytes(part), 128)
+    await job.abort()
+    assert 3 * part < peak < (2 + 3) * part
+
+
+# -- jobs of uploads that are refused, taken back, or get no answer -----------------------------------------------------
+
+
+# -- refusals and rollback --------------------------------------------------------------------------------------------
+
+
+async def test_the_sixth_of_twelve_is_refused_five_are_deleted_and_seven_aborted(place: MemoryPlace) -> None:
+    names = [f"f{number:02d}" for number in range(12)]
+    before: list[Call] = []
+
+    async def another_program(call: Call) -> None:
+        if call.operation == "complete_upload" and call.path.name == "f05" and not before:
+            before.append(call)
+            place.write("f05", b"another job's")
+
+    place.store.before_call = another_program
+    with pytest.raises(TargetExistsError) as caught:
+        await committing(place, names, config=CommitterConfig(io_concurrency=1))
+    assert caught.value.outcome == "unchanged"
+    assert place.files() == {"f05": b"another job's"}
+    assert pending(place) == []
+    counts = Counter(call.operation for call in place.store.calls if "_temporary" not in call.path.path)
+    assert (counts["complete_upload"], counts["delete_file_if"], counts["abort_upload"]) == (6, 5, 7)
+    assert place.temporary() == set()
+
+
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [("put", "/decision"), ("put", "/superseded/_SUCCESS"), ("delete_file_if", "/_SUCCESS"), ("complete_upload", "/a")],
+)
+async def test_an_earlier_success_marker_outlives_a_request_to_delete_it_that_comes_late(
+    operation: str, path: str, place: MemoryPlace
+) -> None:
+    await committing(place, ["old"], job_id="earlier")
+    marker, plain = place.read("_SUCCESS"), place.space.store()
+    # Twice, as it is sent back by another way each time.
+    for kind in (operation, "complete_upload"):
+        before = (await plain.status(place.space.path("table/_SUCCESS"))).identity
+        assert before is not None
+        fault = Fault(kind="crash_after", operation=kind, path=path if kind == operation else "/a")
+        store = FaultyStore(place.space.store(), [fault])
+        with pytest.raises(SimulatedCrash):
+            async with committer.open_job(place.dest, job_id="j", storage_options={"store": store}) as job:
+                await job.commit([await place.run_task(job, 0, {"a": b"a"})])
+        await committer.recover(place.dest, "j", rollback=True, storage_options=place.options)
+        with pytest.raises(StorePreconditionError):
+            await plain.delete_file_if(place.space.path("table/_SUCCESS"), identity=before)
+        assert place.read("_SUCCESS").rstrip(b" ") == marker
+        assert place.files() == {"old": b"old"}
+        assert pending(place) == []
+        assert place.temporary() == set()
+
+
+async def test_what_stands_there_is_refused_before_anything_is_published(place: MemoryPlace) -> None:
+    place.write("x", b"old")
+    with pytest.raises(TargetExistsError, match="a file stands at x"):
+        await committing(place, ["x", "y"])
+    assert place.store.count("complete_upload") == 0
+    assert place.files() == {"x": b"old"}
+    assert pending(place) == []
+
+
+async def test_uploads_that_a_lifecycle_rule_ended_are_missed_before_the_decision(place: MemoryPlace) -> None:
+    with pytest.raises(PreflightError, match="a lifecycle rule"):
+        async with place.open_job() as job:
+            message = await place.run_task(job, 0, {"x": b"x"})
+            place.space.uploads.clear()
+            await job.commit([message])
+    assert place.files() == {}
+
+
+async def test_an_upload_that_is_gone_after_the_decision_is_unknown_and_can_be_taken_back(place: MemoryPlace) -> None:
+    async def rule(call: Call) -> None:
+        if call.operation == "complete_upload" and call.path.name == "b":
+            for upload in list(place.space.uploads):
+                place.space.uploads.abort(upload.path, upload.upload_id)
+
+    place.store.before_call = rule
+    job = await place.open_job(job_id="j", config=CommitterConfig(io_concurrency=1))
+    message = await place.run_task(job, 0, {"a": b"a", "b": b"b"})
+    with pytest.raises(OutcomeUnknownError, match="its upload is gone") as caught:
+        await job.commit([message])
+    assert "lifecycle rule" in caught.value.next_step
+    assert place.files() == {"a": b"a"}
+    with pytest.raises(OutcomeUnknownError):
+        await place.recover("j")
+    assert not (await place.recover("j", rollback=True)).success
+    assert place.files() == {}
+    assert place.temporary() == set()
+
+
+async def test_a_rollback_needs_no_word_that_the_driver_is_dead_and_stops_one_that_lives(place: MemoryPlace) -> None:
+    rolled_back = False
+
+    async def operator(call: Call) -> None:
+        nonlocal rolled_back
+        if call.operation == "complete_upload" and call.path.name == "b" and not rolled_back:
+            rolled_back = True
+            options = {"store": place.space.store()}
+            report = await committer.recover(place.dest, "j", rollback=True, storage_options=options)
+            assert not report.success
+
+    place.store.before_call = operator
+    with pytest.raises((JobRolledBackError, JobNotFoundError)):
+        await committing(place, ["a", "b", "c"], job_id="j", config=CommitterConfig(io_concurrency=1))
+    assert place.files() == {}
+    assert pending(place) == []
+
+
+async def test_a_rollback_that_stops_half_way_says_so(place: MemoryPlace) -> None:
+    dying = FaultyStore(place.space.store(), [Fault(kind="crash_after", operation="complete_upload", path="/a")])
+    job = await place.open_job(job_id="j")
+    message = await place.run_task(job, 0, {"a": b"a", "b": b"b"})
+    with pytest.raises(SimulatedCrash):
+        async with committer.attach_job(job.spec, storage_options={"store": dying}) as driver:
+            await driver.commit([message])
+    place.faults(Fault(kind="forbidden", operation="delete_file_if", path="/a"))
+    with pytest.raises(StorePermissionError) as caught:
+        await place.recover("j", rollback=True)
+    assert caught.value.outcome == "partial"
+    assert "rollback=True" in caught.value.next_step
+    await place.recover("j", rollback=True)
+    assert (place.files(), place.temporary(), pending(place)) == ({}, set(), [])
+
+
+async def test_a_rollback_leaves_what_others_put_in_a_files_place(place: MemoryPlace) -> None:
+    place.store.faults.append(Fault(kind="crash_before", operation="complete_upload", path="/table/c"))
+    with pytest.raises(SimulatedCrash):
+        await committing(place, ["a", "b", "c"], job_id="j", config=CommitterConfig(io_concurrency=1))
+    place.write("a", b"another job's")
+    await committer.recover(place.dest, "j", rollback=True, storage_options={"store": place.space.store()})
+    assert place.files() == {"a": b"another job's"}
+    assert pending(place) == []
+
+
+# -- answers that are lost --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answers_again", [False, True])
+async def test_a_completion_whose_answer_is_lost_is_found_done(answers_again: bool, place: MemoryPlace) -> None:
+    place.space.uploads.answers_again = answers_again
+    place.faults(Fault(kind="lost", operation="complete_upload"))
+    report = await committing(place, ["a", "b"])
+    assert report.files_committed == 2
+    assert place.store.count("complete_upload") == 2
+
+
+async def test_a_conflict_whose_upload_stays_is_tried_again(place: MemoryPlace) -> None:
+    conflicts = count()
+    inner = place.store.inner.complete_upload
+
+    async def conflicting(path, upload_id, parts, *, exclusive=False):
+        if next(conflicts) < 2:
+            raise StoreConflictError("injected", operation="complete_upload", path=path)
+        return await inner(path, upload_id, parts, exclusive=exclusive)
+
+    place.store.inner.complete_upload = conflicting
+    assert (await committing(place, ["a"])).success
+    assert place.files() == {"a": b"a"}
+
+
+async def test_a_conflict_that_cost_the_upload_takes_the_job_back(place: MemoryPlace) -> None:
+    inner = place.store.inner.complete_upload
+
+    async def conflicting(path, upload_id, parts, *, exclusive=False):
+        if path.name != "b" or not place.space.uploads.abort(path, upload_id):
+            return await inner(path, upload_id, parts, exclusive=exclusive)
+        # S3: after a 409 the upload may be gone, and its file has to be sent anew.
+        raise StoreConflictError("injected", operation="complete_upload", path=path)
+
+    place.store.inner.complete_upload = conflicting
+    with pytest.raises(TargetExistsError) as caught:
+        await committing(place, ["a", "b", "c"], config=CommitterConfig(io_concurrency=1))
+    assert caught.value.outcome == "unchanged"
+    assert place.files() == {}
+    assert pending(place) == []
+
+
+async def test_an_unanswered_beginning_of_a_file_fails_the_task_and_leaves_nothing(place: MemoryPlace) -> None:
     async with place.open_job() as job:
-        options = {"store": MemoryStore(place.space.name)}
-        async with committer.open_task(job.spec, task=0, storage_options=options) as task, task.open("x") as file:
+        place.faults(Fault(kind="unanswered", operation="create_upload"))
+        with pytest.raises(StoreOutcomeUnknownError):
+            await place.run_task(job, 0, {"a": b"a"})
+        message = await place.run_task(job, 0, {"a": b"a"}, attempt=1)
+        await job.commit([message], tasks=1)
+    assert place.files() == {"a": b"a"}
+    assert pending(place) == []
+
+
+async def test_a_list_that_cannot_be_written_fails_the_file_before_anything_is_sent(place: MemoryPlace) -> None:
+    async with place.open_job() as job:
+        place.faults(Fault(kind="forbidden", operation="put", path="/uploads/"))
+        with pytest.raises(committer.CommitterError):
+            await place.run_task(job, 0, {"a": b"a"})
+        assert place.store.count("put_part") == 0
+        assert pending(place) == []
+        await job.commit([])
+
+
+@pytest.mark.parametrize("failing", ["list", "record", "caller"])
+async def test_what_cannot_be_ended_hides_no_first_error(failing: str, place: MemoryPlace) -> None:
+    """A role that may send and not abort, for example; the job's end says what it leaves."""
+    where = {"list": "/uploads/", "record": "x.pending", "caller": "nowhere"}[failing]
+    job = await place.open_job(delivery="listing" if failing == "record" else "message")
+    task = await place.open_task(job.spec, 0)
+    place.faults(
+        Fault(kind="forbidden", operation="put", path=where), Fault(kind="forbidden", operation="abort_upload")
+    )
+    with pytest.raises((StorePermissionError, ValueError)) as caught:
+        async with task.open("x") as file:
             await file.write(b"x")
-        await job.commit([task.task_commit])
-    assert place.files() == {"x": b"x"}
+            if failing == "caller":
+                raise ValueError("the caller's own")
+    assert getattr(caught.value, "operation", "caller") == ("caller" if failing == "caller" else "put")
+    await task.abort()
+    await job.abort()
+    assert pending(place) == []
+
+
+async def test_a_copy_that_comes_when_its_job_is_over_is_cleaned_up_by_age(place: MemoryPlace) -> None:
+    place.write(in_job(place, "over", "drivers-1/superseded/_SUCCESS"), b"{}")
+    report = await committer.cleanup(place.dest, older_than=3600.0, storage_options=place.options)
+    assert report.kept == {"over": "it is younger"}
+    report = await committer.cleanup(place.dest, older_than=0.0, storage_options=place.options)
+    assert (report.removed, place.temporary()) == (["over"], set())

@@ -22,7 +22,7 @@ from committer import CommitterConfig, JobSpec
 from committer.errors import StorePermissionError, TaskError, UnsupportedError
 from committer.records.pending_set import decode_pending, decode_pending_set
 from committer.testing.faults import Fault
-from tests.engine.places import MemoryPlace, place_fixture
+from tests.engine.places import MemoryPlace, place_fixture, write_file
 from tests.engine.uploads import pending
 from tests.job_paths import in_magic
 
@@ -75,8 +75,7 @@ async def test_parts_then_marker_then_record(place: MemoryPlace) -> None:
     """A record stands for a file that is whole; Hadoop counts the marker's request in the record."""
     job = await place.open_job(job_id=JOB, config=CommitterConfig(multipart_size=10))
     task = await place.open_task(job.spec, 0)
-    async with task.open("x") as file:
-        await file.write(bytes(25))
+    await write_file(task, "x", bytes(25))
     calls = [call for call in place.store.calls if call.operation == "put_part" or "/__base/" in call.path.path]
     assert [(call.operation, call.path.name) for call in calls] == [
         *[("put_part", "x")] * 3,
@@ -105,8 +104,7 @@ async def test_what_hadoop_cannot_be_told_of_is_no_output(failing: str, place: M
         task = await place.open_task(job.spec, 0)
         place.faults(Fault(kind="forbidden", operation="put", path=lambda path: path.path.endswith(failing)))
         with pytest.raises(StorePermissionError):
-            async with task.open("x") as file:
-                await file.write(b"x")
+            await write_file(task, "x", b"x")
         assert pending(place) == []
         assert not any(name.endswith(".pending") for name in below_magic(place))
         with pytest.raises(TaskError, match="not written"):
@@ -154,9 +152,7 @@ async def test_a_store_that_lacks_something_refuses_the_committer(ability: str, 
 
 @pytest.mark.parametrize(("profile", "wrong"), [("s3", "manifest"), ("gcs", "magic"), ("hdfs", "magic")])
 @pytest.mark.parametrize("what", ["task", "job"])
-async def test_a_job_of_hadoops_goes_by_a_committer_that_its_store_can_serve(
-    what: str, profile: str, wrong: str
-) -> None:
+async def test_a_job_of_hadoops_has_a_committer_that_its_store_can_serve(what: str, profile: str, wrong: str) -> None:
     """Else its commit would be decided, and no recoverer could ever finish it."""
     place = MemoryPlace(profile)
     for directory in ("_temporary/J/00/manifests", "__magic_job-J/job-J/00"):

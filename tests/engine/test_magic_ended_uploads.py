@@ -10,8 +10,8 @@ import committer
 from committer import CommitterConfig
 from committer.errors import JobNotFoundError, StorePermissionError
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.engine.places import Delivery, MemoryPlace, place_fixture
-from tests.engine.uploads import committing, pending
+from tests.engine.places import Delivery, MemoryPlace, place_fixture, write_file
+from tests.engine.uploads import committing, end_job, pending
 from tests.job_paths import in_job, in_magic
 
 LONG_ID = "0b6d7c1e-5a4f-4c36-9a55-2b1d8f0c9e11"
@@ -28,23 +28,11 @@ async def test_uploads_of_an_attempt_that_lost_are_ended_with_the_job(place: Mem
     assert pending(place) == []
 
 
-async def test_an_aborted_file_is_no_part_of_the_attempt(place: MemoryPlace) -> None:
-    async with place.open_job() as job, job.task_attempt(0) as task:
-        async with task.open("gone") as file:
-            await file.write(b"half")
-            await file.abort()
-        assert pending(place) == []
-        async with task.open("kept") as file:
-            await file.write(b"whole")
-    assert place.files() == {"kept": b"whole"}
-
-
 async def test_an_attempt_that_fails_ends_its_uploads_those_never_closed_too(place: MemoryPlace) -> None:
     async with place.open_job() as job:
         with pytest.raises(ZeroDivisionError):
             async with place.open_task(job.spec, 0) as task:
-                async with task.open("closed") as file:
-                    await file.write(b"1")
+                await write_file(task, "closed", b"1")
                 await task.open("open").write(b"2")
                 raise ZeroDivisionError
         assert pending(place) == []
@@ -57,8 +45,7 @@ async def killed(place: MemoryPlace, spec: committer.JobSpec, *, operation: str 
     with pytest.raises(SimulatedCrash):
         async with committer.open_task(spec, task=0, storage_options={"store": store}) as task:
             for name in ("first", "second"):
-                async with task.open(name) as file:
-                    await file.write(b"x")
+                await write_file(task, name, b"x")
 
 
 async def test_uploads_of_a_killed_executor_are_ended_by_its_ids_alone(place: MemoryPlace) -> None:
@@ -76,21 +63,13 @@ async def test_uploads_of_a_killed_executor_are_ended_by_its_ids_alone(place: Me
 async def test_uploads_of_a_killed_executor_end_with_the_job(ending: str, place: MemoryPlace) -> None:
     job = await place.open_job(job_id="j")
     await killed(place, job.spec)
-    if ending == "commit":
-        await job.commit([])
-    elif ending == "abort":
-        await job.abort()
-    else:
-        await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
-    await job.close()
+    await end_job(place, job, ending)
     assert pending(place) == []
     assert place.temporary() == set()
 
 
 @pytest.mark.parametrize("ending", ["commit", "abort"])
-async def test_an_executor_that_outlives_its_job_sends_nothing_of_what_it_lists_then(
-    ending: str, place: MemoryPlace
-) -> None:
+async def test_an_executor_that_outlives_its_job_sends_nothing_it_lists_then(ending: str, place: MemoryPlace) -> None:
     job = await place.open_job(job_id="j")
 
     async def end(call: Call) -> None:
@@ -102,8 +81,7 @@ async def test_an_executor_that_outlives_its_job_sends_nothing_of_what_it_lists_
     store = FaultyStore(place.space.store(), faults, before_call=end)
     with pytest.raises(JobNotFoundError):
         async with committer.open_task(job.spec, task=0, storage_options={"store": store}) as task:
-            async with task.open("x") as file:
-                await file.write(b"x")
+            await write_file(task, "x", b"x")
     await job.close()
     assert store.count("put_part") == 0
     assert pending(place) == []
@@ -117,8 +95,7 @@ async def test_late_attempt_leaves_no_upload_to_the_job_that_has_its_id_by_now(p
     await first.close()
     async with place.open_job(job_id="j", delivery="listing") as second:
         with pytest.raises(JobNotFoundError):
-            async with late.open("late") as file:
-                await file.write(b"x")
+            await write_file(late, "late", b"x")
         await place.run_task(second, 0, {"new": b"y"})
         await second.commit(tasks=1)
     assert place.files() == {"new": b"y"}
@@ -168,9 +145,7 @@ async def test_an_id_that_another_job_may_have_in_its_names_tells_nothing(job_id
 
 
 @pytest.mark.parametrize("other_id", [f"again-{LONG_ID}", f"{LONG_ID}.2", f"{LONG_ID}-c2"])
-async def test_a_job_whose_id_holds_the_whole_id_of_another_keeps_its_uploads(
-    other_id: str, place: MemoryPlace
-) -> None:
+async def test_a_job_whose_id_holds_the_id_of_another_keeps_its_uploads(other_id: str, place: MemoryPlace) -> None:
     config = CommitterConfig(unique_names=True)
     async with place.open_job(job_id=other_id, config=config) as other:
         message = await place.run_task(other, 0, {"theirs.csv": b"t"})
@@ -185,9 +160,7 @@ async def test_a_job_whose_id_holds_the_whole_id_of_another_keeps_its_uploads(
 
 @pytest.mark.parametrize("other_id", [LONG_ID, f"{LONG_ID}.2", f"{LONG_ID}-c2"])
 @pytest.mark.parametrize("nested", ["theirs", "ours"])
-async def test_jobs_of_like_ids_at_two_destinations_keep_their_uploads(
-    nested: str, other_id: str, place: MemoryPlace
-) -> None:
+async def test_jobs_of_like_ids_elsewhere_keep_their_uploads(nested: str, other_id: str, place: MemoryPlace) -> None:
     config, below = CommitterConfig(unique_names=True), f"{place.dest}/a=1"
     here, there, name = (place.dest, below, "x.csv") if nested == "theirs" else (below, place.dest, "a=1/x.csv")
     options = place.options
@@ -258,9 +231,7 @@ async def test_a_job_that_lost_its_setup_record_is_cleaned_up_whole(
 
 
 @pytest.mark.parametrize("end", ["-c000.snappy.parquet", ".c001.csv.gz", "_00003.c000.parquet", "_123456.c000.parquet"])
-async def test_uploads_of_a_lost_executor_of_spark_are_found_by_the_names_that_spark_gives(
-    place: MemoryPlace, end: str
-) -> None:
+async def test_uploads_of_a_lost_executor_of_spark_are_found_by_their_names(place: MemoryPlace, end: str) -> None:
     """S3A began them, and no list names them."""
     async with place.open_job(job_id=LONG_ID) as job:
         path = place.space.path(f"table/p=1/part-00000-{LONG_ID}{end}")
@@ -276,19 +247,6 @@ async def test_what_tasks_of_s3a_left_beside_a_job_by_message_goes_with_it(endin
     for of in ("j", "other"):
         place.write(in_magic(place, of, "tasks/attempt/__base/p=1/part"), b"")
     message = await place.run_task(job, 0, {"x": b"1"})
-    if ending == "commit":
-        await job.commit([message])
-    elif ending == "abort":
-        await job.abort()
-    elif ending == "cleanup":
-        await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
-    else:
-        store = FaultyStore(place.space.store(), [Fault(kind="crash_after", operation="complete_upload")])
-        with pytest.raises(SimulatedCrash):
-            async with committer.attach_job(job.spec, storage_options={"store": store}) as dying:
-                await dying.commit([message])
-        assert any(name.startswith(in_magic(place, "j")) for name in place.all_files())
-        await committer.recover(place.dest, "j", storage_options=place.options)
-    await job.close()
+    await end_job(place, job, ending, [message])
     left = [name for name in place.all_files() if name.startswith("__magic")]
     assert left == [in_magic(place, "other", "tasks/attempt/__base/p=1/part")]

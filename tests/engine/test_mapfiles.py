@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from committer.testing.faults import Fault
-from tests.engine.places import EVERY_COMMITTER, Place, place_fixture
+from tests.engine.places import EVERY_COMMITTER, Place, place_fixture, write_file
 
 place = place_fixture(*EVERY_COMMITTER)
 
@@ -20,8 +20,7 @@ async def test_directories_of_a_map_file_keep_their_structure(place: Place, fail
     async with place.open_job() as job:
         if fails:
             lost = await place.open_task(job.spec, 0)
-            async with lost.open("part-r-00000/data") as file:
-                await file.write(b"half")
+            await write_file(lost, "part-r-00000/data", b"half")
             place.faults(Fault(kind="unanswered", operation="delete_directory", times=1))
             await lost.abort()
         for task in range(2):

@@ -78,9 +78,7 @@ async def follow(table: Path, *, rollback: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("rollback", [False, True])
-async def test_directory_that_makes_room_where_none_can_be_renamed(
-    tmp_path: Path, no_flag: None, rollback: bool
-) -> None:
+async def test_directory_that_makes_room_where_none_is_renamed(tmp_path: Path, no_flag: None, rollback: bool) -> None:
     write(tmp_path, "x/old")
     await die(tmp_path, Fault(kind="crash_before", operation="delete_directory", path="/x"), names=("x",))
     said = await follow(tmp_path, rollback=rollback)
@@ -90,9 +88,7 @@ async def test_directory_that_makes_room_where_none_can_be_renamed(
 
 
 @pytest.mark.parametrize("rollback", [False, True])
-async def test_file_that_is_replaced_where_there_are_no_hard_links(
-    tmp_path: Path, no_links: None, rollback: bool
-) -> None:
+async def test_file_replaced_where_there_are_no_hard_links(tmp_path: Path, no_links: None, rollback: bool) -> None:
     write(tmp_path, "x")
     await die(tmp_path, Fault(kind="crash_before", operation="rename_file", path="/x"))
     said = await follow(tmp_path, rollback=rollback)
@@ -122,9 +118,7 @@ async def test_rollback_that_died_before_it_put_old_files_back(tmp_path: Path, n
 
 @pytest.mark.parametrize("crash_at", ["intent", "decision"])
 @pytest.mark.parametrize("by", ["recover", "commit"])
-async def test_job_decided_by_another_process_than_set_it_up(
-    tmp_path: Path, no_links: None, by: str, crash_at: str
-) -> None:
+async def test_job_decided_by_another_process(tmp_path: Path, no_links: None, by: str, crash_at: str) -> None:
     """A file of an earlier job makes room; whether it can be kept by a link the deciding process has to find out."""
     write(tmp_path, "x")
     await die(
@@ -141,16 +135,15 @@ async def test_job_decided_by_another_process_than_set_it_up(
 
 
 @pytest.mark.parametrize(("replaces", "probes"), [(False, 0), (True, 1)])
-async def test_abilities_are_tried_once_and_only_where_the_commit_asks_for_them(
+async def test_abilities_are_tried_once_where_the_commit_needs_them(
     tmp_path: Path, replaces: bool, probes: int
 ) -> None:
     if replaces:
         write(tmp_path, "x")
     store = FaultyStore(LocalStore(threads=1))
     job = await committer.open_job(tmp_path, job_id="dead", config=REPLACE, storage_options={"store": store})
-    async with job.task_attempt(0) as task:
-        async with task.open("x") as file:
-            await file.write(b"new")
+    async with job.task_attempt(0) as task, task.open("x") as file:
+        await file.write(b"new")
     attached = FaultyStore(LocalStore(threads=1))
     async with committer.attach_job(job.spec, storage_options={"store": attached}) as another:
         await another.commit(tasks=1)

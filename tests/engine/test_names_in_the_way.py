@@ -10,8 +10,7 @@ import pytest
 
 from committer import CommitterConfig
 from committer.errors import TargetExistsError
-from committer.flow import repeats
-from committer.flow.repeats import HashFilter, Repeats
+from committer.flow.repeats import Repeats
 from committer.records.job_state import Decision, Fact, encode_record
 from committer.stages.check import in_the_way
 from committer.stages.decide import decide
@@ -114,9 +113,7 @@ async def test_names_beside_them_that_are_not_utf_8(
 
 
 @pytest.mark.parametrize("kind", ["gcs", "s3"])
-async def test_each_old_file_has_a_place_of_its_own_beside_a_directory_that_is_none(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_old_file_has_a_place_of_its_own(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     decided: list[Fact] = []
 
     def look(record: Decision) -> bytes:
@@ -133,28 +130,3 @@ async def test_each_old_file_has_a_place_of_its_own_beside_a_directory_that_is_n
     await job.commit(tasks=1)
     assert sorted(fact.aside for fact in decided if fact.kind != "directory") == [0, 1, 2]
     assert place.files() == NEW
-
-
-@pytest.mark.parametrize("block", [1, 2, 100])
-async def test_hashes_in_common(block: int) -> None:
-    async with Repeats(block=block) as ours, Repeats() as others:
-        await ours.add(["a", "b", "c"])
-        await others.add(["c", "d"])
-        await others.add(["a", "a"])
-        assert await ours.common(others) == {hash("a"), hash("c")}
-        assert await ours.lacking(others, most=9) == ({hash("d")}, 1)
-        assert await others.lacking(ours, most=9) == ({hash("b")}, 1)
-        await ours.add(["a"])
-        assert await ours.find() == {hash("a")}
-        assert block < repeats.BLOCK
-
-
-async def test_many_hashes_in_common_are_a_filter() -> None:
-    texts = [f"text {number}" for number in range(500)]
-    async with Repeats(block=50) as ours, Repeats(block=50) as others:
-        await ours.add(texts)
-        await others.add([*texts[::2], "other"])
-        found = await ours.common(others, kept=100)
-        assert isinstance(found, HashFilter)
-        assert all(hash(text) in found for text in texts[::2])
-        assert len(found) == 250

@@ -54,16 +54,6 @@ async def test_failed_stage_is_told(place: Place) -> None:
     assert "injected" in failed[0].message
 
 
-async def test_listener_that_raises_breaks_nothing(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    def raises(_event: JobEvent) -> None:
-        raise ZeroDivisionError
-
-    async with place.open_job(listeners=[raises]) as job:
-        await place.run_task(job, 0, {"part-0": b"x"})
-    assert place.files() == {"part-0": b"x"}
-    assert caplog.text.count("is dropped") == 1
-
-
 @pytest.mark.parametrize("which", ["commit", "recover"])
 async def test_heartbeat_although_nothing_completes(memory: MemoryPlace, which: str) -> None:
     runtime = VirtualRuntime()
@@ -134,27 +124,6 @@ async def test_two_jobs_at_once_keep_their_audit_apart(memory: MemoryPlace) -> N
     assert seen == {("one", True), ("two", True), ("three", True)}
 
 
-async def test_statistics_of_a_commit(place: Place) -> None:
-    async with place.open_job() as job:
-        await place.run_task(job, 0, {f"a={number}/part": b"x" * 10 for number in range(5)})
-        await place.run_task(job, 1, {})
-        report = await job.commit(tasks=2)
-    counters = report.statistics.counters
-    assert counters[names.COMMITTER_FILES_COMMITTED] == 5
-    assert counters[names.COMMITTER_BYTES_COMMITTED] == 50
-    assert counters[names.COMMITTER_TASKS_COMPLETED] == 2
-    assert counters[names.COMMIT_FILE_RENAME] >= 5
-    assert counters[names.JOB_STAGE_RENAME_FILES] == 1
-    assert counters[names.JOB_STAGE_LOAD_MANIFESTS] == 1
-    assert counters[names.OP_LOAD_MANIFEST] == 2
-    assert counters[names.JOB_STAGE_CLEANUP] == 1
-    assert report.statistics.meanstatistics[names.COMMITTER_TASK_FILE_COUNT].samples == 2
-    assert report.statistics.maximums[names.COMMITTER_TASK_FILE_COUNT] == 5
-    assert report.statistics.minimums[names.COMMITTER_TASK_FILE_COUNT] == 0
-    assert f"{names.COMMITTER_COMMIT_JOB}.failures" not in counters
-    assert report.duration_s >= 0
-
-
 async def test_stages_and_flow_start_no_thread(memory: MemoryPlace) -> None:
     # Threads of earlier tests may end meanwhile.
     before = set(threading.enumerate())
@@ -181,17 +150,6 @@ async def test_no_task_of_the_loop_is_left(place: Place) -> None:
             await place.run_task(job, 0, {"x": b""})
             raise ZeroDivisionError
     assert asyncio.all_tasks() == before
-
-
-async def test_lost_renames_are_counted(place: Place) -> None:
-    async with place.open_job() as job:
-        await place.run_task(job, 0, {f"part-{number}": b"x" for number in range(6)})
-        place.faults(Fault(kind="lost", operation="rename_file", path="/tasks/", times=3))
-        report = await job.commit()
-    assert report.renames_recovered == 3
-    assert report.statistics.counters[names.COMMIT_FILE_RENAME_RECOVERED] == 3
-    assert report.files_committed == 6
-    assert len(place.files()) == 6
 
 
 async def test_report_counts_one_call_only(place: Place) -> None:

@@ -12,10 +12,11 @@ import msgspec
 import pytest
 
 import committer
-from committer import CommitterConfig, JobSpec, StorePath, sync
+from committer import CommitterConfig, JobSpec, StorePath
 from committer.cli import main
 from committer.paths import Destination
 from committer.stores.memory import MemorySpace, MemoryStore
+from tests.engine.places import write_file
 
 NAMES = ["a b", "a%20b", "100%", "x#y?z=1&ü名+~", "a:b [x]{y}|'q'\t"]
 
@@ -49,8 +50,7 @@ async def _open(dest: Destination, job_id: str) -> JobSpec:
     spec = job.spec
     await job.close()
     async with committer.open_task(pickle.loads(pickle.dumps(spec)), task=0) as task:
-        async with task.open(f"{job_id}/part") as file:
-            await file.write(b"x")
+        await write_file(task, f"{job_id}/part", b"x")
     return msgspec.json.decode(msgspec.json.encode(spec), type=JobSpec)
 
 
@@ -78,26 +78,6 @@ async def test_functions_with_await(there: Path, form: str) -> None:
     assert (await committer.load_record(marker)).jobId == "recovered"  # type: ignore[union-attr]
     assert JobSpec.for_hadoop(dest, "job_1_0001").layout.destination == StorePath.of(there)
     assert sorted(os.listdir(there)) == ["_SUCCESS", "by-id", "by-spec", "recovered"]
-    assert beside(there) == [there.name]
-
-
-@FORMED
-def test_blocking_functions(there: Path, form: str) -> None:
-    dest = FORMS[form](there)
-    spec = asyncio.run(_open(dest, "by-spec"))
-    with sync.attach_job(spec) as job:
-        job.commit(tasks=1)
-    asyncio.run(_open(dest, "by-id"))
-    with sync.attach_job(dest, job_id="by-id") as job:
-        job.commit(tasks=1)
-    with sync.open_job(dest, job_id="whole") as job, job.task_attempt(0) as task, task.open("whole/part") as file:
-        file.write(b"x")
-    assert sync.recover(dest, "whole").files_committed == 1
-    assert sync.validate(dest).ok
-    assert sync.list_jobs(dest) == []
-    assert sync.cleanup(dest, older_than=0).removed == []
-    assert sync.load_record(FORMS[form](there / "_SUCCESS")).jobId == "whole"  # type: ignore[union-attr]
-    assert sorted(os.listdir(there)) == ["_SUCCESS", "by-id", "by-spec", "whole"]
     assert beside(there) == [there.name]
 
 
@@ -141,8 +121,7 @@ async def test_stores_that_are_no_disk(name: str, profile: str) -> None:
     for number, dest in enumerate([place, str(place)]):
         job = await committer.open_job(dest, job_id=f"j{number}", storage_options=options)
         async with committer.open_task(job.spec, task=0, storage_options=options) as task:
-            async with task.open(f"part-{number}") as file:
-                await file.write(b"x")
+            await write_file(task, f"part-{number}", b"x")
         await job.close()
         async with committer.attach_job(dest, job_id=f"j{number}", storage_options=options) as job:
             await job.commit(tasks=1)

@@ -57,14 +57,7 @@ async def every_state(place: Place) -> None:
     place.write(in_job(place, "unknown", "decision"), b"not json")
 
 
-STATES = {
-    "open": "open",
-    "committing": "committing",
-    "committed": "committed",
-    "aborted": "aborted",
-    "rolled-back": "rolled-back",
-    "unknown": "unknown",
-}
+STATES = {state: state for state in ("open", "committing", "committed", "aborted", "rolled-back", "unknown")}
 
 
 async def test_list_jobs_shows_every_state(place: Place) -> None:
@@ -423,16 +416,10 @@ async def test_load_record_of_everything(place: Place) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"x",
-        b"{}",
-        b"[]",
-        b"null",
-        b'{"type":"other"}',
+        b"", b"x", b"{}", b"[]", b"null", b'{"type":"other"}', b'{"name":"other/1"}',
         b'{"type":"committer.decision","version":2,"job_id":"j","decision":"commit","driver":"d","created":""}',
-        b'{"name":"other/1"}',
     ],
-)
+)  # fmt: skip
 async def test_load_record_of_what_is_none(place: Place, data: bytes) -> None:
     place.write("record", data)
     with pytest.raises(RecordError) as caught:

@@ -114,9 +114,7 @@ async def test_named_directories_are_replaced_and_no_others(place: MemoryPlace) 
         ("directory", "partitions", {"p=2/old", "top", "_meta/x"}),
     ],
 )
-async def test_what_the_caller_says_of_old_files_counts(
-    name: str, scope: str, left: set[str], place: MemoryPlace
-) -> None:
+async def test_what_callers_say_of_old_files_counts(name: str, scope: str, left: set[str], place: MemoryPlace) -> None:
     """Spark's save modes say it: an overwrite of single partitions must not take the whole destination."""
     config = CommitterConfig(conflict_mode="replace", superseded_scope=scope)  # type: ignore[arg-type]
     async with place.open_job(committer=name, config=config) as job:

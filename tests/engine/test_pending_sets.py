@@ -8,7 +8,6 @@ from hashlib import md5
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import committer
@@ -27,7 +26,7 @@ from committer.errors import (
 from committer.records.pending_set import decode_pending, decode_pending_set
 from committer.stores.uploads import UploadPart
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.engine.places import MemoryPlace, place_fixture
+from tests.engine.places import MemoryPlace, place_fixture, write_file
 from tests.engine.uploads import pending
 from tests.job_paths import in_magic
 
@@ -124,8 +123,7 @@ async def test_what_a_task_leaves_while_it_runs_and_once_it_committed(place: Mem
     job = await place.open_job(job_id=JOB, delivery="listing")
     task = await place.open_task(job.spec, 3, 1)
     for name, data in {"p=1/a b.csv": b"hello", "empty": b"", "odd.pending": b"x"}.items():
-        async with task.open(name) as file:
-            await file.write(data)
+        await write_file(task, name, data)
     base = f"{in_magic(place, JOB)}/tasks/attempt_{JOB}_m_000003_1/__base/{task.nonce}"
     written = {name.removeprefix(f"{base}/") for name in place.all_files() if name.startswith(base)}
     # A marker of that name would be taken for a record.
@@ -137,10 +135,7 @@ async def test_what_a_task_leaves_while_it_runs_and_once_it_committed(place: Mem
     message = await task.commit()
     assert not any("/tasks/" in name for name in left(place))
     record = decode_pending_set(place.read(in_magic(place, JOB, f"task_{JOB}_m_000003.pendingset")), source="set")
-    assert (record.jobId, {one.taskId for one in record.commits}) == (
-        job.spec.unique_id,
-        {f"attempt_{JOB}_m_000003_1"},
-    )
+    assert (record.jobId, {one.taskId for one in record.commits}) == (job.spec.unique_id, {f"attempt_{JOB}_m_000003_1"})
     assert sorted(one.destinationKey for one in record.commits) == [
         "table/empty",
         "table/odd.pending",
@@ -226,8 +221,7 @@ async def test_a_record_that_cannot_be_saved_ends_its_upload(place: MemoryPlace)
         task = await place.open_task(job.spec, 0)
         place.faults(Fault(kind="forbidden", operation="put", path="x.pending"))
         with pytest.raises(committer.errors.StoreError):
-            async with task.open("x") as file:
-                await file.write(b"x")
+            await write_file(task, "x", b"x")
         assert pending(place) == []
         with pytest.raises(committer.errors.TaskError, match="not written"):
             await task.commit()
@@ -238,8 +232,7 @@ async def test_an_aborted_attempt_leaves_nothing_and_no_other_run_is_touched(pla
     async with place.open_job(job_id=JOB, delivery="listing") as job:
         tasks = [await place.open_task(job.spec, 0) for _run in range(2)]
         for number, task in enumerate(tasks):
-            async with task.open(f"run-{number}") as file:
-                await file.write(b"x")
+            await write_file(task, f"run-{number}", b"x")
         await tasks[0].abort()
         assert pending(place) == ["run-1"]
         assert {name.rpartition("/")[2] for name in left(place) if "/tasks/" in name} == {"run-1", "run-1.pending"}
@@ -293,9 +286,7 @@ async def test_a_later_job_attempt_of_hadoops_is_the_one_that_counts(place: Memo
     assert (left(place), pending(place)) == (set(), [])
 
 
-async def test_what_a_later_job_attempt_of_hadoops_committed_is_counted(
-    place: MemoryPlace, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_commits_of_a_later_job_attempt_count(place: MemoryPlace, capsys: pytest.CaptureFixture[str]) -> None:
     for attempt, tasks in ((1, 3), (2, 2)):
         for task in range(tasks):
             place.write(f"{MAGIC}/job-{JOB}/{attempt:02d}/task_1_0001_m_{task:06d}.pendingset", b"{}")
@@ -355,15 +346,6 @@ async def test_an_earlier_job_attempt_leaves_no_upload_behind(ending: str, place
     assert visible(place) == ({"x2": b"x"} if ending == "commit" else {})
 
 
-async def test_tasks_of_both_and_all_of_it_looked_at_again(java: JavaJob, place: MemoryPlace) -> None:
-    java.spec = msgspec.structs.replace(java.spec, config=CommitterConfig(validate_output=True))
-    await java.run_task(0, {"java": b"j"})
-    await place.run_task(java.spec, 1, {"python": b"p"})
-    await java.commit(tasks=2)
-    assert visible(place) == {"java": b"j", "python": b"p"}
-    assert (left(place), pending(place)) == (set(), [])
-
-
 @pytest.mark.parametrize("kind", ["lost", "late", "unanswered"])
 async def test_etags_prove_a_file_whose_completion_had_no_answer(kind: Any, java: JavaJob, place: MemoryPlace) -> None:
     await java.run_task(0, {"x": b"x", "y": b"y"})
@@ -398,9 +380,7 @@ async def test_a_refusal_takes_back_what_hadoops_tasks_wrote(java: JavaJob, plac
     assert (left(place), pending(place)) == (set(), [])
 
 
-async def test_a_rollback_leaves_a_file_of_another_program_that_is_like_one_of_hadoops(
-    java: JavaJob, place: MemoryPlace
-) -> None:
+async def test_a_rollback_leaves_another_programs_file_that_is_like_hadoops(java: JavaJob, place: MemoryPlace) -> None:
     """Nothing but what they hold tells files of Hadoop's apart, and MapReduce gives them the same names every day."""
 
     async def another_program(call: Call) -> None:
@@ -538,9 +518,7 @@ async def test_the_id_of_a_hadoop_job_is_taken(java: JavaJob, place: MemoryPlace
     ],
     ids=str,
 )
-async def test_a_record_that_leads_elsewhere_is_refused(
-    members: dict[str, Any], java: JavaJob, place: MemoryPlace
-) -> None:
+async def test_a_record_of_elsewhere_is_refused(members: dict[str, Any], java: JavaJob, place: MemoryPlace) -> None:
     bad = await java.pending("x", b"x", JAVA_ATTEMPT.format(task=0, attempt=0), **members)
     path = place.space.path(bad["destinationKey"])
     if path.path != "/table":

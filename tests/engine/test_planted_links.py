@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,9 +13,10 @@ import pytest
 import committer
 from committer import CommitterConfig, Job
 from committer.api.cleanup import plan_cleanup
+from committer.cli import main
 from committer.errors import CommitterError, StoreLinkError
 from committer.testing.faults import Fault
-from tests.engine.places import DiskPlace
+from tests.engine.places import DiskPlace, write_file
 from tests.job_paths import in_job
 
 REPLACING = CommitterConfig(conflict_mode="replace")
@@ -62,15 +63,8 @@ def every_bit(directory: Path) -> dict[str, object]:
     for path in (directory, *directory.rglob("*")):
         own = path.lstat()
         content = path.read_bytes() if path.is_file() else None
-        found[str(path)] = (
-            own.st_mode,
-            own.st_ino,
-            own.st_nlink,
-            own.st_mtime_ns,
-            own.st_ctime_ns,
-            own.st_uid,
-            content,
-        )
+        kind, times = (own.st_mode, own.st_ino, own.st_nlink, own.st_uid), (own.st_mtime_ns, own.st_ctime_ns)
+        found[str(path)] = (*kind, *times, content)
     return found
 
 
@@ -308,26 +302,20 @@ async def test_a_task_does_not_write_through_a_link(disk: DiskPlace, tmp_path: P
     before: dict[str, Any] = {}
     with pytest.raises(CommitterError):
         async with job.task_attempt(task=0) as task:
-            async with task.open("a=1/first") as file:
-                await file.write(b"x")
+            await write_file(task, "a=1/first", b"x")
             intruder.plant(place)
             before = every_bit(intruder.outside)
-            async with task.open("a=1/second") as file:
-                await file.write(b"x")
+            await write_file(task, "a=1/second", b"x")
     assert every_bit(intruder.outside) == before
     await job.close()
 
 
-def test_the_command_line_keeps_it(disk: DiskPlace, tmp_path: Path) -> None:
-    import asyncio
-    import subprocess
-    import sys
-
-    async def make() -> None:
-        job, _messages = await open_job(disk, "listing")
-        await job.close()
-
-    asyncio.run(make())
+async def test_the_command_line_keeps_it(
+    disk: DiskPlace, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    job, _messages = await open_job(disk, "listing")
+    await job.close()
     home = tmp_path / "home"
     (home / "documents").mkdir(parents=True)
     (home / "documents/precious").write_bytes(b"x")
@@ -336,14 +324,7 @@ def test_the_command_line_keeps_it(disk: DiskPlace, tmp_path: Path) -> None:
     tasks.symlink_to(home)
     before = every_bit(home)
     for arguments in (["--older-than", "0s"], ["--job", "job-1"], ["--job", "job-1", "--force"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "committer.cli", "cleanup", disk.dest, *arguments, "--yes"],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={**os.environ, "COLUMNS": "500"},
-            check=False,
-        )
-        assert "tasks is a link" in done.stdout + done.stderr
+        await asyncio.to_thread(main, ["cleanup", disk.dest, *arguments, "--yes"])
+        assert "tasks is a link" in "".join(capsys.readouterr())
     assert every_bit(home) == before
     assert tasks.is_symlink()

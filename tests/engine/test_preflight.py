@@ -78,9 +78,7 @@ async def test_the_others_are_counted(place: Place) -> None:
     ],
 )
 @pytest.mark.parametrize("profile", ["local", "gcs"])
-async def test_names_that_the_store_takes_for_one(
-    profile: str, flags: dict[str, bool], first: str, second: str
-) -> None:
+async def test_names_the_store_takes_for_one(profile: str, flags: dict[str, bool], first: str, second: str) -> None:
     await refused(MemoryPlace(profile, **flags), {first: b"1"}, {second: b"2"})
     if (first, second) != ("A", "a/y"):
         # A store that does not fold takes both.

@@ -14,25 +14,13 @@ import pytest
 import committer
 from committer.errors import CommitterError, RecordError
 from committer.options.config import CommitterConfig
-from committer.records.job_state import (
-    Decision,
-    DecisionHead,
-    Intent,
-    JobOutcome,
-    JobSetup,
-    limit_of,
-)
+from committer.records.job_state import Decision, DecisionHead, Intent, JobOutcome, JobSetup, limit_of
 from committer.records.limits import LIMITS
 from committer.stages.state import own_records
 from committer.stores.local import LocalStore
 from tests.job_paths import in_job
 
-KINDS = {
-    "setup": JobSetup,
-    "intent": Intent,
-    "decision": Decision,
-    "outcome": JobOutcome,
-}
+KINDS = {"setup": JobSetup, "intent": Intent, "decision": Decision, "outcome": JobOutcome}
 
 
 def peak_of(call: Callable[[], object]) -> int:
@@ -124,9 +112,7 @@ async def test_a_pipe_in_the_place_of_a_record_holds_no_call(tmp_path: Path, nam
     assert not (tmp_path / "file").exists()
 
 
-async def test_a_job_whose_setup_record_could_not_be_read_is_not_set_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_job_is_set_up_whose_setup_record_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = CommitterConfig(conflict_mode="replace", superseded_directories=tuple(f"day={n}" for n in range(1000)))
     monkeypatch.setitem(LIMITS, "committer.setup", 10_000)  # type: ignore[arg-type]
     with pytest.raises(RecordError, match="setup record would have") as caught:

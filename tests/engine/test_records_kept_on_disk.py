@@ -32,8 +32,12 @@ def large(monkeypatch: pytest.MonkeyPatch, *, in_memory: int = 10, on_disk: int 
     monkeypatch.setattr(load_records, "BYTES_OF_COPIES", 1)
 
 
-async def prepared(profile: str, config: CommitterConfig | None = None) -> tuple[MemoryPlace, Any]:
+async def prepared(
+    profile: str, config: CommitterConfig | None = None, old: dict[str, bytes] | None = None
+) -> tuple[MemoryPlace, Any]:
     place = MemoryPlace(profile)
+    if old:
+        await place.run_job(old, job_id="before")
     job = await place.open_job(job_id="job-1", delivery="listing", config=config or CommitterConfig())
     for task in range(TASKS):
         written = {name: data for name, data in NEW.items() if name.rpartition("/")[2].startswith(f"part-{task}-")}
@@ -77,14 +81,7 @@ async def test_uploads_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_an_overwrite_reads_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
     large(monkeypatch)
-    config = CommitterConfig(existing_target="replace")
-    place = MemoryPlace("hdfs")
-    await place.run_job(dict.fromkeys(NEW, b"old"), job_id="before")
-    job = await place.open_job(job_id="job-1", delivery="listing", config=config)
-    for task in range(TASKS):
-        written = {name: data for name, data in NEW.items() if name.rpartition("/")[2].startswith(f"part-{task}-")}
-        await place.run_task(job, task, written)
-    place.store.calls.clear()
+    place, job = await prepared("hdfs", CommitterConfig(existing_target="replace"), dict.fromkeys(NEW, b"old"))
     await job.commit(tasks=TASKS)
     # No other pass reads.
     assert reads(place) == [1] * TASKS
@@ -103,9 +100,7 @@ async def test_what_the_disk_has_no_room_for_is_read_again(monkeypatch: pytest.M
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-async def test_a_full_disk_costs_reads_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_full_disk_costs_reads(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     large(monkeypatch)
 
     def full(**_arguments: Any) -> Any:

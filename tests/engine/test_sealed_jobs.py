@@ -14,6 +14,7 @@ from committer.errors import CommitterError, JobDecidedError
 from committer.paths import StorePath
 from committer.stages.load import load_records, planned_files
 from committer.testing.faults import Call, Fault, FaultKind
+from tests.engine.places import write_file
 from tests.neighbours.meeting import Connection, Party, Table, interrupted
 from tests.sweeps import Share
 
@@ -103,8 +104,7 @@ async def _prepared(table: Table, delivery: str, config: CommitterConfig, job_id
     for number, files in enumerate(WRITTEN):
         async with committer.open_task(job.spec, task=number, storage_options=table.options) as task:
             for name, data in files.items():
-                async with task.open(name) as file:
-                    await file.write(data)
+                await write_file(task, name, data)
         messages.append(task.task_commit)
         directories.append(task.directory)
     store = Connection(table.space)
@@ -129,9 +129,7 @@ def promotions(party: Party) -> set[str]:
 
 
 @cases
-async def test_directories_of_one_attempt_are_renamed_whole_and_sealed_first(
-    profile: str, delivery: str, of_a_large_job: bool
-) -> None:
+async def test_one_attempts_directories_are_sealed_first(profile: str, delivery: str, of_a_large_job: bool) -> None:
     run = await ordeal(profile, delivery)
     await run.party.commit()
     assert run.party.error is None
@@ -178,11 +176,7 @@ async def test_strays_all_the_time(profile: str, delivery: str) -> None:
 
 
 async def at_every_call(
-    profile: str,
-    delivery: str,
-    trouble: FaultKind,
-    share: Share,
-    then: Callable[[Ordeal, int], Awaitable[None]],
+    profile: str, delivery: str, trouble: FaultKind, share: Share, then: Callable[[Ordeal, int], Awaitable[None]]
 ) -> None:
     """Commits with one fault at each call of the share in turn, strays written before it; then what follows."""
     for number in share.counted():
@@ -283,9 +277,7 @@ async def test_rolled_back_while_the_driver_stands_still(profile: str, delivery:
 @cases
 @pytest.mark.parametrize("trouble", ["late", "again"])
 @pytest.mark.parametrize("end", ["recover", "roll back", "clean up"])
-async def test_a_late_rename_takes_nothing_of_another_setup(
-    profile: str, delivery: str, trouble: FaultKind, end: str
-) -> None:
+async def test_a_late_rename_spares_another_setup(profile: str, delivery: str, trouble: FaultKind, end: str) -> None:
     """Each rename of a directory arrives once more, or only then, when the id was set up anew and tasks committed."""
     for nth in count(0):
         run = await ordeal(profile, delivery)
@@ -344,15 +336,13 @@ async def test_an_attempt_that_lost_is_told_that_its_job_is_decided(profile: str
     told: list[CommitterError] = []
     options = run.table.options
     loser = await committer.open_task(run.spec, task=0, attempt=1, storage_options=options)
-    async with loser.open("p=1/part-lost") as file:
-        await file.write(b"lost")
+    await write_file(loser, "p=1/part-lost", b"lost")
 
     async def goes_on(call: Call) -> None:
         if call.operation == "rename_file" and not told:
             for name in ("p=1/part-more", "p=9/part-more"):
                 with pytest.raises(CommitterError) as caught:
-                    async with loser.open(name) as file:
-                        await file.write(b"lost")
+                    await write_file(loser, name, b"lost")
                     await loser.commit()
                 told.append(caught.value)
             with pytest.raises(CommitterError) as caught:

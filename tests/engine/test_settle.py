@@ -211,14 +211,6 @@ async def test_of_two_runs_whose_directories_stay_one_that_committed_counts(plac
     assert report.success
 
 
-async def test_a_job_that_was_taken_back_and_stays_leaves_the_id_free(place: Place) -> None:
-    stays = CommitterConfig(cleanup_skipped=True)
-    await died(place, Fault(kind="crash_before", operation="put", path="/outcome"), stays)
-    await place.recover("J", rollback=True, force=True)
-    assert await settle(place) is None
-    await place.run_job({"a": b"2"}, job_id="J")
-
-
 async def test_a_job_that_another_driver_begins_to_commit_is_not_removed(place: Place) -> None:
     """`settle` checked only the drivers whose intents existed earlier."""
     await died(place, Fault(kind="crash_before", operation="put", path="/decision"))

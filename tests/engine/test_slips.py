@@ -15,7 +15,7 @@ import committer
 from committer import CommitterConfig, Job, TaskAttempt, TaskCommit, sync
 from committer.errors import CommitterError, JobNotFoundError, JobStateError, RecordError, TaskError, TaskMissingError
 from committer.testing.faults import Fault, FaultKind
-from tests.engine.places import EVERY_COMMITTER, Delivery, DiskPlace, MemoryPlace, Place, place_fixture
+from tests.engine.places import EVERY_COMMITTER, Delivery, DiskPlace, MemoryPlace, Place, place_fixture, write_file
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 
@@ -33,8 +33,7 @@ class Row(NamedTuple):
 
 
 async def write(task: TaskAttempt, name: str) -> None:
-    async with task.open(name) as file:
-        await file.write(b"x")
+    await write_file(task, name, b"x")
 
 
 async def run(job: Job, number: int, *names: str, attempt: int = 0) -> TaskCommit:
@@ -334,9 +333,7 @@ async def test_a_slip_raises(row: Row, delivery: Delivery, place: Place) -> None
 
 @pytest.mark.parametrize("operation", ["open_writer", "write", "close_writer"])
 @pytest.mark.parametrize("kind", ["forbidden", "unanswered", "lost"])
-async def test_a_failure_of_a_file_that_the_caller_swallows(
-    kind: FaultKind, operation: str, memory: MemoryPlace
-) -> None:
+async def test_a_failure_that_the_caller_swallows(kind: FaultKind, operation: str, memory: MemoryPlace) -> None:
     with pytest.raises(TaskError, match="not written: 1 file, the first: part-0"):
         async with memory.open_job() as job, job.task_attempt(0) as task:
             await write(task, "part-1")
@@ -372,9 +369,7 @@ async def test_a_second_commit_of_the_same_tasks_returns_the_report(place: Place
         assert await job.commit([message], tasks=1) is report
 
 
-async def test_the_log_names_tasks_of_which_no_attempt_committed(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_log_names_tasks_without_a_commit(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     async with place.open_job() as job:
         await run(job, 0, "part-0")
         with suppress(ValueError):
@@ -385,16 +380,13 @@ async def test_the_log_names_tasks_of_which_no_attempt_committed(
 
 
 def test_threads_that_share_a_number(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match=OPEN), sync.open_job(tmp_path) as job:
-        with job.task_attempt(0) as first:
-            with first.open("part-0") as file:
-                file.write(b"x")
-            job.task_attempt(0)
+    with pytest.raises(TaskError, match=OPEN), sync.open_job(tmp_path) as job, job.task_attempt(0) as first:
+        with first.open("part-0") as file:
+            file.write(b"x")
+        job.task_attempt(0)
 
 
-async def test_the_log_names_a_work_path_at_which_nothing_was_written(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_log_names_a_work_path_without_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No error: a program may write no file when it has no rows."""
     disk = DiskPlace(tmp_path)
     async with disk.open_job() as job, job.task_attempt(0) as task:

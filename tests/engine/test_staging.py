@@ -30,9 +30,9 @@ from committer.errors import (
     TaskError,
     UnsupportedError,
 )
-from committer.testing.faults import Fault, SimulatedCrash
-from tests.engine.places import MemoryPlace, StagingPlace
-from tests.engine.uploads import peak_of_a_stream, pending
+from committer.testing.faults import Fault
+from tests.engine.places import MemoryPlace, StagingPlace, write_file
+from tests.engine.uploads import end_job, peak_of_a_stream, pending
 
 pytestmark = pytest.mark.parametrize("delivery", ["listing", "message"])
 
@@ -82,8 +82,7 @@ async def test_files_stay_on_the_disk_until_the_task_commits_and_unseen_until_th
 ) -> None:
     async with place.open_job(config=config()) as job:
         task = await place.open_task(job.spec, 0)
-        async with task.open("a=1/p-0.csv") as file:
-            await file.write(b"zero")
+        await write_file(task, "a=1/p-0.csv", b"zero")
         async with task.open("a=2/empty"):
             pass
         Path(task.work_path("b/by-path")).write_bytes(b"path")
@@ -119,17 +118,14 @@ async def test_two_attempts_of_a_task_keep_apart_and_one_wins(place: MemoryPlace
     async with place.open_job(config=config()) as job:
         first, second = await place.open_task(job.spec, 0, 0), await place.open_task(job.spec, 0, 1)
         for task in (first, second):
-            async with task.open("x") as file:
-                await file.write(b"attempt %d" % task.attempt)
+            await write_file(task, "x", b"attempt %d" % task.attempt)
         await first.commit()
         message = await second.commit()
         await job.commit([message], tasks=1)
     assert (place.files(), pending(place), kept(disk)) == ({"x": b"attempt 1"}, [], [])
 
 
-async def test_a_file_costs_one_look_as_it_is_opened_and_three_calls_when_sent(
-    place: MemoryPlace, config: Make
-) -> None:
+async def test_a_file_costs_one_look_when_opened_and_three_calls_when_sent(place: MemoryPlace, config: Make) -> None:
     async with place.open_job(config=config()) as job:
         await place.run_task(job, 0, {"a": b"a"})
 
@@ -189,8 +185,7 @@ async def test_a_commit_can_be_called_again_and_sends_what_is_missing(place: Mem
     async with place.open_job(config=config(io_concurrency=1)) as job:
         async with place.open_task(job.spec, 0) as task:
             for name in ("a", "b"):
-                async with task.open(name) as file:
-                    await file.write(name.encode())
+                await write_file(task, name, name.encode())
             place.faults(nth_call("create_upload", 1))
             with pytest.raises(StoreError):
                 await task.commit()
@@ -243,8 +238,7 @@ async def test_a_task_abort_sends_nothing_and_removes_its_files(place: MemoryPla
     async with place.open_job(config=config()) as job:
         with pytest.raises(ZeroDivisionError):
             async with place.open_task(job.spec, 0) as task:
-                async with task.open("x") as file:
-                    await file.write(b"x")
+                await write_file(task, "x", b"x")
                 raise ZeroDivisionError
         assert (sent(place), kept(disk)) == (0, [])
         await job.commit([], tasks=0)
@@ -257,8 +251,7 @@ async def test_an_aborted_file_is_not_sent(place: MemoryPlace, config: Make) -> 
             async with task.open("x") as file:
                 await file.write(b"x")
                 await file.abort()
-            async with task.open("y") as file:
-                await file.write(b"y")
+            await write_file(task, "y", b"y")
         await job.commit([task.task_commit])
     assert (place.files(), pending(place)) == ({"y": b"y"}, [])
 
@@ -266,14 +259,11 @@ async def test_an_aborted_file_is_not_sent(place: MemoryPlace, config: Make) -> 
 # -- attempts and jobs that end elsewhere -------------------------------------------------------------------------------
 
 
-async def test_an_abort_by_ids_removes_what_the_attempt_left_on_this_machine(
-    place: MemoryPlace, disk: Path, config: Make
-) -> None:
+async def test_an_abort_by_ids_removes_what_an_attempt_left_here(place: MemoryPlace, disk: Path, config: Make) -> None:
     job = await place.open_job(config=config())
     dead, alive = await place.open_task(job.spec, 0), await place.open_task(job.spec, 1)
     for task in (dead, alive):
-        async with task.open("x") as file:
-            await file.write(b"x")
+        await write_file(task, "x", b"x")
     await job.abort_task(0, 0)
     assert kept(disk) == ["1"]
     with pytest.raises(TaskError, match="not on the disk of this machine any more"):
@@ -293,40 +283,22 @@ async def test_a_job_that_is_over_leaves_nothing_of_dead_attempts_on_this_machin
     other = await place.open_job(job_id="other", config=config())
     for open_one in (job, other):
         task = await place.open_task(open_one.spec, 7)
-        async with task.open("x") as file:
-            await file.write(b"x")
+        await write_file(task, "x", b"x")
     # What their processes would remove, they never do: they were killed.
     message = await place.run_task(job, 0, {"y": b"y"})
     assert kept(disk) == ["1", "1"]
-    given = config()
-    if how == "commit":
-        await job.commit([message])
-    elif how == "abort":
-        await job.abort()
-    elif how == "cleanup":
-        await committer.cleanup(place.dest, job_id="j", config=given, storage_options=place.options)
-    else:
-        place.faults(Fault(kind="crash_after", operation="complete_upload"))
-        with pytest.raises(SimulatedCrash):
-            await job.commit([message])
-        await committer.recover(place.dest, "j", config=given, storage_options={"store": place.space.store()})
-        place.store.crashed = False
-        place.store.faults.clear()
+    await end_job(place, job, how, [message], config())
     assert kept(disk) == ["1"]
     await other.abort()
     assert kept(disk) == []
-    for opened in (job, other):
-        await opened.close()
+    await other.close()
 
 
-async def test_a_record_does_not_say_where_this_machine_is_cleaned_up(
-    place: MemoryPlace, disk: Path, config: Make
-) -> None:
+async def test_no_record_says_where_a_machine_is_cleaned_up(place: MemoryPlace, disk: Path, config: Make) -> None:
     """Only the caller names places outside the destination (G10)."""
     job = await place.open_job(job_id="j", config=config())
     task = await place.open_task(job.spec, 7)
-    async with task.open("x") as file:
-        await file.write(b"x")
+    await write_file(task, "x", b"x")
     await job.close()
     async with place.attach_job("j") as joined:
         assert joined.spec.config.staging_directories == ()
@@ -337,8 +309,7 @@ async def test_a_record_does_not_say_where_this_machine_is_cleaned_up(
 async def test_an_attempt_whose_job_is_over_says_so(place: MemoryPlace, config: Make) -> None:
     job = await place.open_job(config=config())
     task = await place.open_task(job.spec, 0)
-    async with task.open("x") as file:
-        await file.write(b"x")
+    await write_file(task, "x", b"x")
     await job.abort()
     with pytest.raises(JobNotFoundError):
         await task.commit()
@@ -459,8 +430,7 @@ async def test_unique_names(written: str, published: str, by_path: bool, place: 
                 path.parent.mkdir(exist_ok=True)
                 path.write_bytes(b"x")
             else:
-                async with task.open(written) as file:
-                    await file.write(b"x")
+                await write_file(task, written, b"x")
         await job.commit([task.task_commit])
     by_open = "part-j1-0-j1.csv" if written == "part-j1-0.csv" else published
     assert place.files() == {published if by_path else by_open: b"x"}
@@ -470,8 +440,7 @@ async def test_one_name_by_two_ways_is_refused(place: MemoryPlace, config: Make)
     async with place.open_job(config=config()) as job:
         with pytest.raises(TaskError, match="written twice"):
             async with place.open_task(job.spec, 0) as task:
-                async with task.open("x") as file:
-                    await file.write(b"opened")
+                await write_file(task, "x", b"opened")
                 (Path(task.work_path()) / "x").write_bytes(b"by path")
         await job.abort()
     assert place.all_files() == {}

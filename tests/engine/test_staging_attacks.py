@@ -19,8 +19,8 @@ from committer.committers.staging import places
 from committer.errors import CommitterError, ConfigurationError, StoreError, TargetExistsError, TaskError
 from committer.spark.modes import commit_config
 from committer.testing.faults import Fault, FaultKind
-from tests.engine.places import MemoryPlace, StagingPlace
-from tests.engine.uploads import pending
+from tests.engine.places import MemoryPlace, StagingPlace, write_file
+from tests.engine.uploads import end_job, pending
 
 Make = Callable[..., CommitterConfig]
 OLD = {"p=1/old": b"old", "p=2/old": b"old"}
@@ -91,52 +91,30 @@ async def test_fail_refuses_a_partition_whose_data_lies_deeper() -> None:
 # -- at once --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize(("level", "module", "look"), [(0, os.path, "isdir"), (1, os.path, "isdir"), (0, os, "lstat")])
 async def test_a_directory_that_another_process_removes_as_it_is_made_is_made_again(
-    level: int, place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
+    level: int, module: object, look: str, place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts of processes of one machine share it, and each removes it where it finds it empty."""
     job = await place.open_job(config=config())
     own = disk / f"committer-{os.geteuid()}"
     shared = [own, own / f"{job.spec.layout.unique_name}-{job.spec.setup}"][level]
-    shared.mkdir(parents=True, mode=0o700)
-    own.chmod(0o700)
-    looks, isdir = 0, os.path.isdir
+    if look == "isdir":
+        shared.mkdir(parents=True, mode=0o700)
+        own.chmod(0o700)
+    looks, really = 0, getattr(module, look)
 
-    def removed_before(path: str) -> bool:
+    def removed_before(path: str) -> object:
         nonlocal looks
         if os.fspath(path) == str(shared):
             looks += 1
             if looks == 1:
                 shared.rmdir()
-        return isdir(path)
+        return really(path)
 
-    monkeypatch.setattr(os.path, "isdir", removed_before)
+    monkeypatch.setattr(module, look, removed_before)
     await place.run_task(job, 0, {"a": b"1"})
-    assert looks
-    await job.commit()
-    assert place.files() == {"a": b"1"}
-
-
-async def test_a_directory_that_another_process_removes_right_after_it_was_made_is_made_again(
-    place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is gone when it is looked whose it is, and is no other user's for that."""
-    job = await place.open_job(config=config())
-    own = disk / f"committer-{os.geteuid()}"
-    looks, lstat = 0, os.lstat
-
-    def removed_before(path: str) -> os.stat_result:
-        nonlocal looks
-        if os.fspath(path) == str(own):
-            looks += 1
-            if looks == 1:
-                own.rmdir()
-        return lstat(path)
-
-    monkeypatch.setattr(os, "lstat", removed_before)
-    await place.run_task(job, 0, {"a": b"1"})
-    assert looks > 1
+    assert looks > (look == "lstat")
     await job.commit()
     assert place.files() == {"a": b"1"}
 
@@ -155,8 +133,7 @@ async def test_files_can_be_opened_at_once(
         async with place.open_task(job.spec, 0) as task:
 
             async def write(name: str) -> None:
-                async with task.open(name) as file:
-                    await file.write(name.encode())
+                await write_file(task, name, name.encode())
 
             await asyncio.gather(*(write(f"f{number}") for number in range(20)))
         await job.commit(tasks=1)
@@ -279,7 +256,7 @@ async def test_an_attempt_that_is_aborted_while_it_commits_does_not_commit_a_par
     assert set(place.files()) in ({"a", "b"}, set())
 
 
-async def test_an_attempt_that_was_aborted_and_makes_its_directory_anew_does_not_commit_a_part(
+async def test_an_aborted_attempt_that_makes_its_directory_anew_commits_no_part(
     place: MemoryPlace, config: Make
 ) -> None:
     """Java's local file system, and others, make every directory above a file they create."""
@@ -315,23 +292,10 @@ def no_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_driver_needs_no_disk(how: str, place: MemoryPlace, disk: Path, config: Make) -> None:
     """Its tasks ran elsewhere."""
     job = await place.open_job(job_id="j", config=config())
-    await place.run_task(job, 0, {"x": b"x"})
+    message = await place.run_task(job, 0, {"x": b"x"})
     await job.close()
-    if how == "recover":
-        place.faults(Fault(kind="unavailable", operation="complete_upload", times=None))
-        async with place.attach_job("j", config=config()) as joined:
-            with pytest.raises(CommitterError):
-                await joined.commit(tasks=1)
-        place.store.faults.clear()
-        assert (await place.recover("j")).success
-    elif how == "cleanup":
-        await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
-    else:
-        async with place.attach_job("j") as joined:
-            if how == "commit":
-                assert (await joined.commit(tasks=1)).success
-            else:
-                await joined.abort()
+    await end_job(place, await place.attach_job("j"), how, [message])
+    assert place.files() == ({"x": b"x"} if how in ("commit", "recover") else {})
 
 
 @pytest.mark.usefixtures("no_temporary_directory")
@@ -346,8 +310,7 @@ async def test_a_task_without_a_disk_says_so(place: MemoryPlace) -> None:
 async def test_an_abort_that_fails_leaves_nothing_on_the_disk(place: MemoryPlace, disk: Path, config: Make) -> None:
     job = await place.open_job(config=config())
     task = await place.open_task(job.spec, 0)
-    async with task.open("x") as file:
-        await file.write(b"x")
+    await write_file(task, "x", b"x")
     place.faults(Fault(kind="forbidden", operation="delete_directory", times=None))
     with pytest.raises(StoreError):
         await task.abort()
@@ -389,16 +352,13 @@ async def test_any_directory_of_a_machine_will_do(name: str, place: MemoryPlace,
         (tmp_path / "x").mkdir()
     async with place.open_job(config=CommitterConfig(staging_directories=(directory,))) as job:
         async with place.open_task(job.spec, 0) as task:
-            async with task.open("opened") as file:
-                await file.write(b"x")
+            await write_file(task, "opened", b"x")
             Path(task.work_path("p/by-path")).write_bytes(b"y")
         await job.commit(tasks=1)
     assert place.files() == {"opened": b"x", "p/by-path": b"y"}
 
 
-async def test_a_readable_directory_of_this_user_is_closed_or_refused(
-    place: MemoryPlace, disk: Path, config: Make
-) -> None:
+async def test_a_readable_own_directory_is_closed_or_refused(place: MemoryPlace, disk: Path, config: Make) -> None:
     own = disk / f"committer-{os.geteuid()}"
     own.mkdir(parents=True)
     own.chmod(0o755)

@@ -26,7 +26,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Decision, encode_record
 from committer.records.pending_uploads import ListedUpload, UploadList, encode_upload_list
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.engine.places import MemoryPlace
+from tests.engine.places import MemoryPlace, write_file
 from tests.engine.stocator_place import ATTEMPT, PROFILES, StocatorPlace
 from tests.job_paths import in_job
 
@@ -44,8 +44,7 @@ async def _killed(place: StocatorPlace, spec: JobSpec, task: int, attempt: int, 
     with pytest.raises(SimulatedCrash):
         async with committer.open_task(spec, task=task, attempt=attempt, storage_options={"store": dying}) as writer:
             for name, data in files.items():
-                async with writer.open(name) as file:
-                    await file.write(data)
+                await write_file(writer, name, data)
             dying.crashed = True
             raise SimulatedCrash
 
@@ -70,9 +69,8 @@ async def test_success_lists_the_winners_and_nothing_is_moved(place: StocatorPla
 async def test_names_hold_the_attempt_as_stocators_do(place: StocatorPlace) -> None:
     """``part-00000-<uuid>-attempt_<id>.csv``: the attempt's id before the first period; then this run's nonce."""
     job = await place.open_job(job_id="job_202611230000_0001")
-    async with job.task_attempt(task=3, attempt=1) as task:
-        async with task.open("a=1/part-0.snappy.parquet") as file:
-            await file.write(b"x")
+    async with job.task_attempt(task=3, attempt=1) as task, task.open("a=1/part-0.snappy.parquet") as file:
+        await file.write(b"x")
     expected = f"a=1/part-0-attempt_202611230000_0001_m_000003_1-{task.nonce}.snappy.parquet"
     assert set(place.objects()) == {expected}
     await job.commit()
@@ -109,9 +107,8 @@ async def test_a_file_outside_the_destination_goes_there(place: StocatorPlace) -
     root = f"{place.dest.rpartition('/')[0]}/elsewhere"
     config = CommitterConfig(absolute_roots=(root,))
     job = await place.open_job(job_id="j", config=config)
-    async with job.task_attempt(task=0) as task:
-        async with task.open_absolute(f"{root}/part-0") as file:
-            await file.write(b"out")
+    async with job.task_attempt(task=0) as task, task.open_absolute(f"{root}/part-0") as file:
+        await file.write(b"out")
     await _killed_outside(place, job, root)
     report = await job.commit()
     [uri] = report.filenames
@@ -150,9 +147,7 @@ async def test_a_second_job_leaves_the_files_of_the_first_and_its_success_names_
     assert place.files() == {"part-1": b"x"}
 
 
-async def test_a_zombie_that_goes_on_after_its_job_leaves_a_file_that_no_reader_of_success_reads(
-    place: StocatorPlace,
-) -> None:
+async def test_a_zombie_leaves_a_file_that_no_reader_of_success_reads(place: StocatorPlace) -> None:
     job = await place.open_job(job_id="j")
     zombie = await place.open_task(job.spec, 0, 1)
     file = zombie.open("part-0")
@@ -243,17 +238,6 @@ async def test_an_abort_deletes_the_objects_of_its_own_job_only(place: StocatorP
     assert place.temporary() == set()
 
 
-async def test_an_attempt_that_fails_deletes_what_it_wrote(place: StocatorPlace) -> None:
-    job = await place.open_job(job_id="j")
-    with pytest.raises(ZeroDivisionError):
-        async with place.open_task(job.spec, 0) as task:
-            async with task.open("part-0") as file:
-                await file.write(b"x")
-            raise ZeroDivisionError
-    assert place.objects() == {}
-    await job.abort()
-
-
 async def test_an_attempt_is_aborted_by_its_ids(place: StocatorPlace) -> None:
     job = await place.open_job(job_id="j")
     await _killed(place, job.spec, 0, 0, FILES)
@@ -264,15 +248,6 @@ async def test_an_attempt_is_aborted_by_its_ids(place: StocatorPlace) -> None:
     assert (place.files(), place.losers()) == (FILES, set())
 
 
-async def test_a_dead_job_is_cleaned_up_with_its_objects(place: StocatorPlace) -> None:
-    job = await place.open_job(job_id="j")
-    await place.run_task(job, 0, FILES)
-    await _killed(place, job.spec, 1, 0, FILES)
-    await job.close()
-    await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
-    assert (place.objects(), place.temporary()) == ({}, set())
-
-
 async def test_a_file_whose_put_failed_does_not_come_with_those_of_the_next_attempt(place: StocatorPlace) -> None:
     """The answer to its put was lost: it exists, although its writer said that it failed."""
     job = await place.open_job(job_id="j")
@@ -280,8 +255,7 @@ async def test_a_file_whose_put_failed_does_not_come_with_those_of_the_next_atte
         async with place.open_task(job.spec, 0) as task:
             place.faults(Fault(kind="lost", operation="close_writer"))
             with pytest.raises(StoreOutcomeUnknownError):
-                async with task.open("given-up") as file:
-                    await file.write(b"x")
+                await write_file(task, "given-up", b"x")
             assert len(place.objects()) == 1
     async with place.open_task(job.spec, 0, attempt=1) as task, task.open("part-0") as file:
         await file.write(b"x")
@@ -305,9 +279,7 @@ async def test_an_upload_that_a_killed_writer_of_a_long_file_left_is_ended() -> 
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-async def test_a_list_of_an_earlier_job_of_the_id_that_comes_late_costs_no_committed_file(
-    place: StocatorPlace, end: str
-) -> None:
+async def test_a_late_list_of_an_earlier_job_of_the_id_costs_no_committed_file(place: StocatorPlace, end: str) -> None:
     """The store takes late writes: the list of a winner arrives in the directory of the next job of its id."""
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, {"part-0": b"won"})
@@ -328,9 +300,7 @@ async def test_a_list_of_an_earlier_job_of_the_id_that_comes_late_costs_no_commi
 
 
 @pytest.mark.parametrize("how", ["abort", "recover", "cleanup"])
-async def test_a_decision_against_a_committed_job_that_comes_late_costs_no_committed_file(
-    place: StocatorPlace, how: str
-) -> None:
+async def test_a_late_decision_against_a_committed_job_costs_no_committed_file(place: StocatorPlace, how: str) -> None:
     """With the list of a winner, which comes late, too: the job's own driver goes on with what it finds there."""
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, {"part-0": b"won"})
@@ -404,20 +374,6 @@ async def test_a_decided_job_is_taken_back(place: StocatorPlace) -> None:
         await job.commit(tasks=1)
 
 
-async def test_a_decided_job_that_is_given_up_keeps_what_its_decision_names(place: StocatorPlace) -> None:
-    job = await place.open_job(job_id="j")
-    await place.run_task(job, 0, FILES)
-    await _killed(place, job.spec, 0, 1, FILES)
-    place.faults(Fault(kind="crash_before", operation="put", path="/outcome"))
-    with pytest.raises(SimulatedCrash):
-        await job.commit(tasks=1)
-    place.store.crashed = False
-    won = {name for name in place.objects() if "_m_000000_0-" in name}
-    await committer.cleanup(place.dest, job_id="j", force=True, storage_options=place.options)
-    assert set(place.objects()) == won
-    assert place.temporary() == set()
-
-
 async def test_success_that_was_not_written_names_every_winner_when_it_is(place: StocatorPlace) -> None:
     job = await place.open_job(job_id="j")
     many = {f"part-{number}": b"x" for number in range(120)}
@@ -474,9 +430,7 @@ async def test_no_program_writes_by_a_path(place: StocatorPlace) -> None:
     await job.abort()
 
 
-async def test_more_files_than_success_names_are_refused_before_the_decision(
-    place: StocatorPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_more_files_than_success_names_are_refused(place: StocatorPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DirectForms, "filenames_limit", 1)
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, FILES)
@@ -496,8 +450,7 @@ async def test_a_task_that_comes_when_the_job_is_decided_writes_nothing(place: S
         if call.operation == "put" and call.path.name == "outcome":
             place.store.before_call = None
             with pytest.raises(CommitterError):
-                async with late.open("part-0") as file:
-                    await file.write(b"late")
+                await write_file(late, "part-0", b"late")
 
     place.store.before_call = at_the_outcome
     await job.commit(tasks=1)

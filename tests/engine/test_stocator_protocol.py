@@ -24,8 +24,6 @@ _NOT_SHARED = {
     # They skip the cleanup, which is refused.
     "test_abort_of_a_committed_job_does_nothing",
     "test_abort_with_cleanup_skipped_leaves_a_record",
-    # It runs the store's own committer.
-    "test_the_same_code_gives_the_same_on_every_store",
     # They look for the lists of uploads that an aborted attempt leaves to no one.
     "test_abort_task_by_ids_alone",
     # Several jobs, one after the other: `_SUCCESS` names the files of the last.
@@ -33,7 +31,6 @@ _NOT_SHARED = {
     "test_earlier_marker_stays_until_the_decision",
     "test_abort_task_of_an_own_attempt_takes_it_out_of_the_commit",
     "test_recover_task_gives_the_message_anew",
-    "test_lost_answers_to_a_task_commit_do_not_lose_the_task",
     "test_jobs_of_both_deliveries_side_by_side",
 }
 _SHARED = [

@@ -7,16 +7,23 @@ does not count.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Literal, get_args
 
+import msgspec
 import pytest
 
 import committer
+from committer.committers.context import open_context
+from committer.committers.stocator import losing_runs
 from committer.errors import CommitterError, JobNotFoundError, JobStateError
 from committer.flow.runtime import use_runtime
+from committer.records.job_state import Decision, JobOutcome, decode_record, encode_record
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
+from tests.engine.places import write_file
 from tests.engine.stocator_place import PROFILES, StocatorPlace
+from tests.job_paths import in_job
 from tests.sweeps import Share
 
 WON = {"a=1/part-0": b"won", "part-1": b"won too"}
@@ -33,8 +40,7 @@ async def _write(
 ) -> committer.TaskCommit:
     async with committer.open_task(spec, task=0, attempt=attempt, storage_options={"store": store}) as task:
         for name, data in files.items():
-            async with task.open(name) as file:
-                await file.write(data)
+            await write_file(task, name, data)
     return task.task_commit
 
 
@@ -94,9 +100,7 @@ class Run:
 @EVERY_PROFILE
 @EVERY_KIND
 @pytest.mark.parametrize("how", get_args(End))
-async def test_a_driver_that_is_hit_at_any_call_is_followed_by_another(
-    profile: str, how: End, kind: FaultKind, share: Share
-) -> None:
+async def test_a_hit_driver_is_followed_by_another(profile: str, how: End, kind: FaultKind, share: Share) -> None:
     seen = set[bool]()
     with use_runtime(VirtualRuntime()):
         for number in share.counted():
@@ -126,9 +130,7 @@ async def test_a_driver_that_is_hit_at_any_call_is_followed_by_another(
 
 @EVERY_PROFILE
 @EVERY_KIND
-async def test_a_task_that_is_hit_at_any_call_counts_as_a_whole_or_not_at_all(
-    profile: str, kind: FaultKind, share: Share
-) -> None:
+async def test_a_task_that_is_hit_counts_as_a_whole_or_not_at_all(profile: str, kind: FaultKind, share: Share) -> None:
     with use_runtime(VirtualRuntime()):
         for number in share.counted():
             run = Run()
@@ -149,9 +151,7 @@ async def test_a_task_that_is_hit_at_any_call_counts_as_a_whole_or_not_at_all(
 
 @EVERY_PROFILE
 @pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
-async def test_a_cleanup_that_dies_at_any_call_is_followed_by_another(
-    profile: str, kind: FaultKind, share: Share
-) -> None:
+async def test_a_dead_cleanup_is_followed_by_another(profile: str, kind: FaultKind, share: Share) -> None:
     """Of a job that was aborted, and of one that committed: what counts stays, what does not goes."""
     for decided in (False, True):
         for number in share.counted():
@@ -184,3 +184,104 @@ async def test_a_cleanup_that_dies_at_any_call_is_followed_by_another(
             assert run.place.losers() == set(), store.log()
             assert run.place.temporary() == set()
         assert number > 15
+
+
+# -- which objects of `stocator` a cleanup takes for losers', by what stands of the job: none where that is not k -------
+
+
+DECISION, OUTCOME, SETUP = "decision", "outcome", "setup"
+
+
+async def _decided() -> tuple[StocatorPlace, committer.Job]:
+    """A job whose driver died when it had decided: of task 0 two runs of attempt 1, of which one won, and an attempt 0."""
+    place = StocatorPlace("s3", delivery="message")
+    job = await place.open_job(job_id="j")
+    for attempt in (0, 1):
+        dying = FaultyStore(place.store.inner, [Fault(kind="crash_before", operation="put", path="/attempts/")])
+        with pytest.raises(SimulatedCrash):
+            async with committer.open_task(job.spec, task=0, attempt=attempt, storage_options={"store": dying}) as task:
+                await write_file(task, "part-0", b"lost")
+    message = await place.run_task(job, 0, {"part-0": b"won"}, attempt=1)
+    place.faults(Fault(kind="crash_before", operation="put", path="/outcome"))
+    with pytest.raises(SimulatedCrash):
+        await job.commit([message], tasks=1)
+    place.store.crashed = False
+    return place, job
+
+
+async def _lost(place: StocatorPlace, job: committer.Job) -> list[bytes]:
+    """The contents of the objects that a cleanup would delete now."""
+    context = await open_context(job.spec, place.store, owned=False)
+    runs = await context.forms.upload_lists(context)
+    assert len(runs) == 3
+    lost = {run.name for run in await losing_runs(context, runs)}
+    statuses = await context.forms.outside(context)
+    objects = [place.read(status.path.relative_to(context.layout.destination)) for status in statuses]
+    assert len(objects) == len(lost)
+    return sorted(objects)
+
+
+def _change(name: str, kind: type, **fields: object) -> Callable[[StocatorPlace], None]:
+    def change(place: StocatorPlace) -> None:
+        path = in_job(place, "j", name)
+        record = decode_record(place.read(path), kind, source=name)
+        place.write(path, encode_record(msgspec.structs.replace(record, **fields)))
+
+    return change
+
+
+def _end(outcome: str, **fields: object) -> Callable[[StocatorPlace], None]:
+    def end(place: StocatorPlace) -> None:
+        record = JobOutcome(job_id="j", outcome=outcome, driver="d", created="2026-01-01T00:00:00+00:00", **fields)  # type: ignore[arg-type]
+        place.write(in_job(place, "j", OUTCOME), encode_record(record))
+
+    return end
+
+
+ABORTED = _change(DECISION, Decision, decision="abort", winners=[])
+ALL_LOST, TWO_LOST, NONE_LOST = [b"lost", b"lost", b"won"], [b"lost", b"lost"], list[bytes]()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param([], TWO_LOST, id="decided to commit"),
+        pytest.param([_end("committed")], TWO_LOST, id="committed"),
+        pytest.param([_end("rolled-back")], ALL_LOST, id="rolled back"),
+        pytest.param([ABORTED], ALL_LOST, id="aborted"),
+        pytest.param([lambda place: place.remove(in_job(place, "j", DECISION))], NONE_LOST, id="undecided"),
+        pytest.param(
+            [_end("committed"), lambda place: place.remove(in_job(place, "j", DECISION))],
+            NONE_LOST,
+            id="its decision is gone",
+        ),
+        pytest.param([ABORTED, _end("committed")], NONE_LOST, id="an abort that came late"),
+        pytest.param(
+            [ABORTED, lambda place: place.remove(in_job(place, "j", SETUP))],
+            NONE_LOST,
+            id="an abort of a job that is gone",
+        ),
+        pytest.param(
+            [lambda place: place.write(in_job(place, "j", DECISION), b"damaged")],
+            NONE_LOST,
+            id="a decision that cannot be read",
+        ),
+        pytest.param(
+            [lambda place: place.write(in_job(place, "j", SETUP), b"damaged")],
+            NONE_LOST,
+            id="a setup that cannot be read",
+        ),
+    ],
+)
+async def test_what_is_taken_for_lost(changes: list[Callable[[StocatorPlace], None]], expected: list[bytes]) -> None:
+    place, job = await _decided()
+    for change in changes:
+        change(place)
+    assert await _lost(place, job) == expected
+
+
+async def test_of_an_attempt_that_ran_twice_neither_has_lost_where_its_record_is_gone() -> None:
+    place, job = await _decided()
+    for name in [name for name in place.all_files() if "/attempts/" in name]:
+        place.remove(name)
+    assert await _lost(place, job) == [b"lost"]

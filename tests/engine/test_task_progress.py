@@ -104,9 +104,7 @@ async def test_nothing_is_listed_without_a_listener(memory: MemoryPlace, runtime
     await job.close()
 
 
-async def test_nothing_is_listed_once_the_last_listener_was_dropped(
-    memory: MemoryPlace, runtime: VirtualRuntime
-) -> None:
+async def test_nothing_is_listed_once_the_last_listener_is_gone(memory: MemoryPlace, runtime: VirtualRuntime) -> None:
     def refuses(event: JobEvent) -> None:
         raise ValueError(event.kind)
 

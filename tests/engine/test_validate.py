@@ -106,18 +106,11 @@ async def test_hidden_files_of_the_job_count(place: Place) -> None:
     assert len(report.missing) == 1
 
 
-async def test_what_jobs_keep_for_themselves_is_no_output(place: Place) -> None:
-    await place.run_job({"part-0": b"x"}, config=CommitterConfig(cleanup_skipped=True))
-    place.write(in_job(place, "other", "00/tasks/attempt/part-1"), b"y")
-    place.write("__magic_job-other/job-other/00/tasks/attempt/__base/part-2", b"")
-    report = await validate(place)
-    assert (report.ok, report.files, report.extra) == (True, 1, [])
-
-
-async def test_what_jobs_keep_in_directories_below_is_no_output(place: Place) -> None:
-    await place.run_job({"p=1/part-0": b"x"})
-    place.write("p=1/_temporary/other/00/tasks/attempt/part-1", b"y")
-    place.write("p=1/__magic_job-other/job-other/00/tasks/attempt/__base/part-2", b"")
+@pytest.mark.parametrize("below", ["", "p=1/"])
+async def test_what_jobs_keep_for_themselves_is_no_output(place: Place, below: str) -> None:
+    await place.run_job({f"{below}part-0": b"x"}, config=CommitterConfig(cleanup_skipped=True))
+    place.write(below + in_job(place, "other", "00/tasks/attempt/part-1"), b"y")
+    place.write(f"{below}__magic_job-other/job-other/00/tasks/attempt/__base/part-2", b"")
     report = await validate(place)
     assert (report.ok, report.files, report.extra) == (True, 1, [])
 
@@ -175,12 +168,6 @@ async def test_javas_marker_without_lengths(place: Place) -> None:
 # -- validate_output: the same before `_SUCCESS` -----------------------------------------------------------------
 
 VALIDATING = CommitterConfig(validate_output=True)
-
-
-async def test_validated_commit(place: Place) -> None:
-    report = await place.run_job({f"p={n % 2}/part-{n}": b"x" * n for n in range(10)}, config=VALIDATING)
-    assert report.files_committed == 10
-    assert "job_stage_optional_validate_output" in report.statistics.counters
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut", "rewritten", "directory"])
@@ -254,9 +241,7 @@ async def test_a_report_names_some_and_counts_all(place: Place, monkeypatch: pyt
     assert all("/p=9/extra-" in uri for uri in report.extra)
 
 
-async def test_extra_files_that_go_while_they_are_looked_at_are_not_told_of(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_extra_files_that_go_meanwhile_are_not_told_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a report names: those that the second listing of the tree shows no more say that others may be gone."""
     monkeypatch.setattr(validation, "MOST_NAMED", 3)
     await place.run_job({"p=1/part-0": b"x"})

@@ -36,7 +36,6 @@ _SHARED = (
     shared.test_full_lifecycle_shows_nothing_before_job_commit,
     shared.test_job_commit_that_fails_once_and_is_retried,
     shared.test_job_commit_without_task_commit_publishes_nothing,
-    shared.test_leaving_the_block_commits,
     shared.test_lifecycle_facts_that_engines_ask_for,
     shared.test_no_outputs,
     shared.test_of_two_attempts_that_run_side_by_side_the_last_commit_wins,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Sequence
+
+import pytest
 
 import committer
-from committer import TaskAttempt
+from committer import CommitterConfig, Job, TaskAttempt, TaskCommit
+from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace
 
 
@@ -19,6 +23,25 @@ async def committing(place: MemoryPlace, names: list[str], **arguments: object) 
     async with place.open_job(**arguments) as job:
         message = await place.run_task(job, 0, {name: name.encode() for name in names})
         return await job.commit([message], tasks=1)
+
+
+async def end_job(
+    place: MemoryPlace, job: Job, how: str, messages: Sequence[TaskCommit] = (), config: CommitterConfig | None = None
+) -> None:
+    """Ends a job by `commit`, `abort` or `cleanup`, or by `recover` once a driver died that had published one file."""
+    if how == "commit":
+        await job.commit(messages)
+    elif how == "abort":
+        await job.abort()
+    elif how == "cleanup":
+        await committer.cleanup(place.dest, job_id=job.job_id, config=config, storage_options=place.options)
+    else:
+        dying = FaultyStore(place.space.store(), [Fault(kind="crash_after", operation="complete_upload")])
+        with pytest.raises(SimulatedCrash):
+            async with committer.attach_job(job.spec, config=config, storage_options={"store": dying}) as driver:
+                await driver.commit(messages)
+        await place.recover(job.job_id, config=config)
+    await job.close()
 
 
 async def peak_of_a_stream(task: TaskAttempt, chunk: bytes, times: int) -> int:

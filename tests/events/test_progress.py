@@ -126,9 +126,7 @@ async def test_a_heartbeat_every_ten_seconds_though_nothing_completes() -> None:
             assert [event.kind for event in events] == ["stage_started"]
             await runtime.advance(25.2)
             assert [(event.kind, event.at_s) for event in events[1:]] == [
-                ("heartbeat", 10.0),
-                ("heartbeat", 20.0),
-                ("heartbeat", 30.0),
+                ("heartbeat", at) for at in (10.0, 20.0, 30.0)
             ]
             assert events[-1].stage == "rename"
             assert (len(asyncio.all_tasks()), threading.active_count()) == (tasks, threads)
@@ -175,13 +173,7 @@ async def test_a_listener_that_raises_is_logged_once_and_dropped(caplog: pytest.
             with progress.stage("load"):
                 await runtime.advance(3)
     assert calls == 1
-    assert [event.kind for event in events] == [
-        "stage_started",
-        "heartbeat",
-        "heartbeat",
-        "heartbeat",
-        "stage_completed",
-    ]
+    assert [event.kind for event in events] == ["stage_started", *["heartbeat"] * 3, "stage_completed"]
     assert len(caplog.records) == 1
     assert "job" in caplog.text
 

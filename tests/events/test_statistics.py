@@ -89,10 +89,9 @@ async def test_durations_are_whole_milliseconds() -> None:
 async def test_a_failure_counts_twice_and_is_timed_apart(error: BaseException) -> None:
     runtime = VirtualRuntime()
     statistics = Statistics(runtime)
-    with pytest.raises(type(error)):
-        with statistics.timed("op_delete"):
-            await runtime.sleep(0.25)
-            raise error
+    with pytest.raises(type(error)), statistics.timed("op_delete"):
+        await runtime.sleep(0.25)
+        raise error
     assert statistics.snapshot() == IOStatistics(
         counters={"op_delete": 1, "op_delete.failures": 1},
         minimums={"op_delete.failures.min": 250},

@@ -59,9 +59,7 @@ async def test_no_more_than_the_disk_may_hold() -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-async def test_a_full_disk_ends_it_with_a_warning(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_full_disk_ends_it_and_warns(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def full(**_arguments: Any) -> Any:
         return open("/dev/full", "r+b", buffering=0)
 
@@ -75,7 +73,7 @@ async def test_a_full_disk_ends_it_with_a_warning(
     assert "No space left on device" in caplog.text
 
 
-async def test_what_the_disk_changed_is_not_given_back(
+async def test_no_changed_bytes_are_given_back(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pread = os.pread

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from committer.errors import StoreThrottledError
 from committer.flow.pacing import Pacer
 from committer.testing.virtual_time import VirtualRuntime
 from tests.flow.grants import Grants, one_loop, turns
@@ -24,66 +20,6 @@ async def test_unlimited_permits_never_wait() -> None:
         assert await grants.take() == 0.0
     assert grants.pacer.rate is None
     assert grants.pacer.granted == {"read": 0, "write": 1000, "delete": 0}
-    assert grants.pacer.in_use == 0
-
-
-async def test_never_more_in_flight_than_the_concurrency() -> None:
-    runtime = VirtualRuntime()
-    grants = Grants(Pacer("e", concurrency=7, runtime=runtime))
-    await asyncio.gather(*(grants.take(hold=1.0) for _ in range(70)))
-    assert grants.most_held == 7
-    assert runtime.monotonic() == pytest.approx(10.0)
-    assert grants.pacer.in_use == grants.pacer.waiting == 0
-
-
-calls = st.lists(
-    st.tuples(
-        st.floats(0, 20),  # when it comes
-        st.floats(0, 5),  # how long the call takes
-        st.floats(0, 1),  # how much of the burst it takes
-    ),
-    min_size=1,
-    max_size=60,
-)
-
-
-@one_loop
-@given(rate=st.floats(0.3, 500), burst=st.integers(1, 150), concurrency=st.integers(1, 20), calls=calls)
-@example(rate=1000.0, burst=100, concurrency=200, calls=[(0.0, 0.0, 0.0)] * 150)
-async def test_the_rate_is_never_exceeded(
-    rate: float, burst: int, concurrency: int, calls: list[tuple[float, float, float]]
-) -> None:
-    grants = Grants(Pacer("e", concurrency=concurrency, rate=rate, burst=burst, runtime=VirtualRuntime()))
-    effective = max(1.0, min(burst, rate))
-    await asyncio.gather(
-        *(grants.take(max(1, int(effective * share)), after=after, hold=hold) for after, hold, share in calls)
-    )
-    assert len(grants.given) == len(calls)
-    grants.check(rate, effective)
-    assert grants.most_held <= concurrency
-
-
-@one_loop
-@given(
-    rate=st.floats(20, 500),
-    calls=st.lists(st.tuples(st.floats(0, 30), st.sampled_from(["ok"] * 4 + ["throttle", "retry-after"])), max_size=80),
-)
-async def test_the_rate_is_never_exceeded_while_it_adapts(rate: float, calls: list[tuple[float, str]]) -> None:
-    runtime = VirtualRuntime()
-    grants = Grants(Pacer("e", concurrency=8, rate=rate, burst=10, runtime=runtime))
-
-    async def call(after: float, ending: str) -> None:
-        await runtime.sleep(after)
-        try:
-            async with grants.pacer.permit():
-                grants.given.append((runtime.monotonic(), 1))
-                if ending != "ok":
-                    raise StoreThrottledError("slow down", retry_after_s=1.0 if ending == "retry-after" else None)
-        except StoreThrottledError:
-            pass
-
-    await asyncio.gather(*(call(after, ending) for after, ending in calls))
-    grants.check(rate, 10)
     assert grants.pacer.in_use == 0
 
 
@@ -118,26 +54,6 @@ async def test_the_full_rate_is_reached() -> None:
     grants = Grants(Pacer("e", concurrency=64, rate=500.0, runtime=runtime))
     await asyncio.gather(*(grants.take(hold=0.02) for _ in range(1600)))
     assert runtime.monotonic() == pytest.approx(3.0, rel=0.02)
-
-
-async def test_a_large_acquire_is_served_in_its_turn() -> None:
-    runtime = VirtualRuntime()
-    grants = Grants(Pacer("e", concurrency=100, rate=100.0, burst=50, runtime=runtime))
-    stop = False
-
-    async def stream() -> None:
-        while not stop:
-            await grants.take(name="small")
-
-    streams = [asyncio.create_task(stream()) for _ in range(20)]
-    await runtime.sleep(1.0)
-    asked = runtime.monotonic()
-    await grants.take(50, name="large")
-    # 20 small ones were ahead of it, and its own 50 tokens take half a second.
-    assert runtime.monotonic() - asked <= 0.75
-    stop = True
-    await asyncio.gather(*streams)
-    grants.check(100.0, 50)
 
 
 async def test_more_than_the_burst_is_taken_in_helpings_while_others_wait() -> None:
@@ -209,19 +125,6 @@ async def test_a_claim_that_is_cancelled_when_granted_gives_the_slot_back() -> N
     assert pacer.in_use == 0
 
 
-async def test_everyone_cancelled_leaves_an_empty_queue_and_no_timer() -> None:
-    runtime = VirtualRuntime(auto_advance=False)
-    grants = Grants(Pacer("e", concurrency=5, rate=1.0, burst=1, runtime=runtime))
-    tasks = [asyncio.create_task(grants.take()) for _ in range(20)]
-    await runtime.settle()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    assert grants.pacer.waiting == grants.pacer.in_use == 0
-    await runtime.advance(5)
-    assert await grants.take() == 0.0
-
-
 @pytest.mark.parametrize(
     "limits", [{"concurrency": 0}, {"concurrency": 1, "rate": 0.0}, {"concurrency": 1, "rate": -1.0},
                {"concurrency": 1, "rate": float("inf")}, {"concurrency": 1, "burst": 0}]
@@ -229,13 +132,6 @@ async def test_everyone_cancelled_leaves_an_empty_queue_and_no_timer() -> None:
 async def test_limits_that_make_no_sense(limits: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"concurrency|rate|burst"):
         Pacer("e", **limits)  # type: ignore[arg-type]
-
-
-async def test_no_thread_is_started() -> None:
-    threads = threading.active_count()
-    grants = Grants(Pacer("e", concurrency=2, rate=100.0, runtime=VirtualRuntime()))
-    await asyncio.gather(*(grants.take(hold=0.1) for _ in range(200)))
-    assert threading.active_count() == threads
 
 
 async def test_on_the_real_clock() -> None:

@@ -183,11 +183,7 @@ async def test_a_pause_lets_nothing_pass(pauses: list[tuple[float, float]]) -> N
         assert not [at for at in granted if begun < at < until - A_LITTLE]
 
 
-@given(
-    seconds=st.floats(0.5, 100),
-    rate=st.floats(1, 1000),
-    burst=st.integers(1, 100),
-)
+@given(seconds=st.floats(0.5, 100), rate=st.floats(1, 1000), burst=st.integers(1, 100))
 async def test_a_pause_saves_up_no_burst(seconds: float, rate: float, burst: int) -> None:
     runtime = VirtualRuntime()
     pacer = Pacer("e", concurrency=1000, rate=rate, burst=burst, runtime=runtime)

@@ -7,12 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from committer.errors import (
-    StoreNotFoundError,
-    StoreOutcomeUnknownError,
-    StoreThrottledError,
-    StoreUnavailableError,
-)
+from committer.errors import StoreNotFoundError, StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
 from committer.flow.pacing import DEFAULT_PAUSE_S, LONGEST_PAUSE_S, STORM_S, Pacer
 from committer.testing.virtual_time import VirtualRuntime
 from tests.flow.grants import Grants, one_loop, refused, turns

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from committer.errors import CommitterError, RecordError
-from committer.flow.repeats import BLOCK, Repeats
+from committer.flow.repeats import BLOCK, HashFilter, Repeats
 
 pytestmark = pytest.mark.every_loop
 
@@ -85,3 +85,28 @@ async def test_nothing_is_left_on_disk(tmp_path: Path) -> None:
 def test_a_block_that_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="block"):
         Repeats(block=0)
+
+
+@pytest.mark.parametrize("block", [1, 2, 100])
+async def test_hashes_in_common(block: int) -> None:
+    async with Repeats(block=block) as ours, Repeats() as others:
+        await ours.add(["a", "b", "c"])
+        await others.add(["c", "d"])
+        await others.add(["a", "a"])
+        assert await ours.common(others) == {hash("a"), hash("c")}
+        assert await ours.lacking(others, most=9) == ({hash("d")}, 1)
+        assert await others.lacking(ours, most=9) == ({hash("b")}, 1)
+        await ours.add(["a"])
+        assert await ours.find() == {hash("a")}
+        assert block < BLOCK
+
+
+async def test_many_hashes_in_common_are_a_filter() -> None:
+    texts = [f"text {number}" for number in range(500)]
+    async with Repeats(block=50) as ours, Repeats(block=50) as others:
+        await ours.add(texts)
+        await others.add([*texts[::2], "other"])
+        found = await ours.common(others, kept=100)
+        assert isinstance(found, HashFilter)
+        assert all(hash(text) in found for text in texts[::2])
+        assert len(found) == 250

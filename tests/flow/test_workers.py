@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from committer.errors import CommitterError, MultipleError, StoreOutcomeUnknownError
 from committer.flow.workers import run_workers
-from committer.testing.virtual_time import VirtualRuntime
 
 pytestmark = pytest.mark.every_loop
 
@@ -90,22 +88,6 @@ async def test_all_workers_are_used(kind: str) -> None:
 
     async with asyncio.timeout(5):
         assert await run_workers(Source(10).of(kind), work, workers=5) == 10
-
-
-@both_kinds
-async def test_items_are_pulled_lazily(kind: str) -> None:
-    source = Source(1000)
-    release = asyncio.Event()
-
-    async def work(item: int) -> None:
-        await release.wait()
-
-    running = asyncio.create_task(run_workers(source.of(kind), work, workers=4))
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert source.pulled <= 5
-    release.set()
-    assert await running == 1000
 
 
 @both_kinds
@@ -357,18 +339,6 @@ async def test_workers_nest() -> None:
 
     assert await run_workers(range(6), outer, workers=3) == 6
     assert len(set(seen)) == 30
-
-
-async def test_no_thread_is_started() -> None:
-    threads = threading.active_count()
-    runtime = VirtualRuntime()
-
-    async def work(item: int) -> None:
-        await runtime.sleep(1)
-        assert threading.active_count() == threads
-
-    await run_workers(range(200), work, workers=20)
-    assert runtime.monotonic() == 10.0
 
 
 class Crash(BaseException):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
@@ -41,10 +41,6 @@ async def commit(party: Party, pool: TablePool) -> Party:
     except committer.CommitterError as error:
         party.error = error
     return party
-
-
-def published_by(stores: Iterable[Connection]) -> int:
-    return sum(store.count("rename_file") + store.count("complete_upload") for store in stores)
 
 
 @pytest.mark.parametrize("delivery", ["listing", "message"])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from itertools import count
 
+import msgspec
 import pytest
 
 import committer
 from committer.errors import CommitterError
 from committer.stages.publish import publish_elsewhere as chunks
 from committer.testing.faults import Fault, SimulatedCrash
-from tests.neighbours.meeting import Connection, Table
+from tests.neighbours.meeting import Connection, Party, Table
 from tests.processes.test_overtaken_drivers import (
     CONFIGS,
     FENCING,
@@ -53,11 +54,15 @@ async def decided(profile: str, mode: str, delivery: str = "listing") -> tuple[T
     return table, Worker(pool.chunk, Connection(table.space))
 
 
-async def at_every_call(profile: str, mode: str, what: What, check: Callable[[Table, Worker, int], None]) -> set[str]:
-    """Runs the worker once for each of its calls; says what its accounts said."""
+Check = Callable[[Table, Worker, int], Awaitable[None]]
+
+
+async def at_every_call(profile: str, mode: str, what: What, check: Check, *faults: Fault) -> set[str]:
+    """Runs the worker once for each of its calls, with `what` before that; returns what its accounts said."""
     said = set()
     for number in count(1):
         table, worker = await decided(profile, mode)
+        worker.store.faults += [msgspec.structs.replace(fault) for fault in faults]
 
         async def happen(table: Table = table, worker: Worker = worker) -> None:
             await what(table, worker)
@@ -65,7 +70,7 @@ async def at_every_call(profile: str, mode: str, what: What, check: Callable[[Ta
         await worker.run(number, happen)
         assert worker.account is not None
         said.add(worker.account.problem)
-        check(table, worker, number)
+        await check(table, worker, number)
         if number > worker.store.count():
             break
     return said
@@ -83,7 +88,7 @@ async def roll_back(table: Table, _worker: Worker) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("profile", EVERYWHERE)
 async def test_recovered_while_a_worker_stands_still(profile: str, mode: str) -> None:
-    def check(table: Table, worker: Worker, number: int) -> None:
+    async def check(table: Table, worker: Worker, number: int) -> None:
         assert is_complete(table, mode), (number, worker.account, table.temporary())
 
     said = await at_every_call(profile, mode, recover, check)
@@ -95,7 +100,7 @@ async def test_recovered_while_a_worker_stands_still(profile: str, mode: str) ->
 @pytest.mark.parametrize("mode", ["append", "replace"])
 @pytest.mark.parametrize("profile", FENCED)
 async def test_rolled_back_while_a_worker_stands_still(profile: str, mode: str) -> None:
-    def check(table: Table, worker: Worker, number: int) -> None:
+    async def check(table: Table, worker: Worker, number: int) -> None:
         assert is_untouched(table), (number, worker.account, table.files(), table.temporary())
 
     said = await at_every_call(profile, mode, roll_back, check)
@@ -105,17 +110,11 @@ async def test_rolled_back_while_a_worker_stands_still(profile: str, mode: str) 
 @pytest.mark.parametrize("profile", [name for name in FENCED if name.values[0] in FENCING])
 async def test_rolled_back_while_a_worker_whose_rename_failed_stands_still(profile: str) -> None:
     """It makes the directory of its target again, and there is nothing to rename into it any more."""
-    for number in count(1):
-        table, worker = await decided(profile, "append")
-        worker.store.faults.append(Fault(kind="unanswered", operation="rename_file"))
 
-        async def happen(table: Table = table, worker: Worker = worker) -> None:
-            await roll_back(table, worker)
-
-        await worker.run(number, happen)
+    async def check(table: Table, worker: Worker, number: int) -> None:
         assert is_untouched(table), (number, worker.account, table.files(), table.temporary())
-        if number > worker.store.count():
-            break
+
+    await at_every_call(profile, "append", roll_back, check, Fault(kind="unanswered", operation="rename_file"))
 
 
 @pytest.mark.parametrize("profile", EVERYWHERE)
@@ -128,7 +127,7 @@ async def test_a_later_job_replaced_its_files_while_a_worker_stood_still(profile
         await party.commit()
         assert party.error is None, party.error
 
-    def check(table: Table, worker: Worker, number: int) -> None:
+    async def check(table: Table, worker: Worker, number: int) -> None:
         assert {name: table.files()[name] for name in later} == later, (number, worker.account)
         assert table.files().keys() == complete("append").keys() - {"p=1/old", "p=1/same"}, number
         assert table.temporary() == set(), number
@@ -146,7 +145,7 @@ async def test_the_id_was_set_up_anew_while_a_worker_stood_still(profile: str) -
         await party.commit()
         assert party.error is None, party.error
 
-    def check(table: Table, worker: Worker, number: int) -> None:
+    async def check(table: Table, worker: Worker, number: int) -> None:
         assert table.files() == {**OLD, **new}, (number, worker.account)
         assert table.temporary() == set(), number
 
@@ -155,24 +154,18 @@ async def test_the_id_was_set_up_anew_while_a_worker_stood_still(profile: str) -
 
 @pytest.mark.parametrize("profile", FENCED)
 async def test_the_id_was_set_up_anew_and_is_open_while_a_worker_goes_on(profile: str) -> None:
-    new = {"p=0/new-0": b"anew"}
+    new, parties = {"p=0/new-0": b"anew"}, list[Party]()
 
     async def what(table: Table, worker: Worker) -> None:
         await roll_back(table, worker)
-        worker.party = await table.job("job", new)  # type: ignore[attr-defined]
+        parties.append(await table.job("job", new))
 
-    for number in count(1):
-        table, worker = await decided(profile, "append")
-
-        async def happen(table: Table = table, worker: Worker = worker) -> None:
-            await what(table, worker)
-
-        await worker.run(number, happen)
+    async def check(table: Table, worker: Worker, number: int) -> None:
         assert table.files() == OLD, (number, worker.account)
-        await worker.party.commit()  # type: ignore[attr-defined]
+        await parties[-1].commit()
         assert table.files() == {**OLD, **new}, number
-        if number > worker.store.count():
-            break
+
+    await at_every_call(profile, "append", what, check)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -184,19 +177,13 @@ async def test_two_workers_with_one_chunk(profile: str, mode: str) -> None:
         assert other.account is not None
         assert other.account.is_of(worker.chunk), other.account
 
-    for number in count(1):
-        table, worker = await decided(profile, mode)
-
-        async def happen(table: Table = table, worker: Worker = worker) -> None:
-            await what(table, worker)
-
-        await worker.run(number, happen)
+    async def check(table: Table, worker: Worker, number: int) -> None:
         assert worker.account is not None
         assert worker.account.is_of(worker.chunk), (number, worker.account)
         await recover(table, worker)
         assert is_complete(table, mode), number
-        if number > worker.store.count():
-            break
+
+    await at_every_call(profile, mode, what, check)
 
 
 async def test_a_chunk_of_an_aborted_try_finds_another_decision() -> None:

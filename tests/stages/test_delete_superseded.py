@@ -68,12 +68,8 @@ class Refusing(MemoryStore):
 
 async def test_what_a_call_did_not_delete_goes_by_itself() -> None:
     table, party = await replacing()
-    errors = {
-        "old-1": StoreOutcomeUnknownError,
-        "old-2": StoreUnavailableError,
-        "old-3": StorePermissionError,
-        "old-4": StoreError,
-    }
+    kinds = (StoreOutcomeUnknownError, StoreUnavailableError, StorePermissionError, StoreError)
+    errors = {f"old-{number}": kind for number, kind in enumerate(kinds, 1)}
     store = FaultyStore(Refusing(table.space, errors))
     driver = await committer.attach_job(party.driver.spec, storage_options={"store": store})
     await driver.commit()

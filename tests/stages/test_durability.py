@@ -11,6 +11,7 @@ from committer import CommitterConfig, JobSpec, StorePath
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.local import LocalStore
 from committer.testing.faults import FaultyStore
+from tests.engine.places import write_file
 from tests.job_paths import in_job
 
 
@@ -64,8 +65,7 @@ async def run_job(destination: Path, durability: Literal["none", "fsync"]) -> li
     config = CommitterConfig(durability=durability)
     async with committer.open_job(destination, job_id="J", config=config, storage_options=options) as job:
         async with job.task_attempt(0) as task:
-            async with task.open("a=1/b=2/part-0") as file:
-                await file.write(b"x")
+            await write_file(task, "a=1/b=2/part-0", b"x")
             foreign = Path(task.work_path("a=1/foreign"))
             foreign.write_bytes(b"y")
         await job.commit(tasks=1)
@@ -108,8 +108,7 @@ async def test_attempt_of_a_job_that_hadoop_set_up_forces_the_names_above(tmp_pa
     (tmp_path / "t/_temporary/job_1_0001/00/manifests").mkdir(parents=True)
     disk = RecordingDisk(tmp_path)
     async with committer.open_task(spec, task=0, attempt=0, storage_options={"store": disk}) as task:
-        async with task.open("part-0") as file:
-            await file.write(b"x")
+        await write_file(task, "part-0", b"x")
     record = first(disk.forced, "record", "manifest.json")
     temporary = "directory t/_temporary"
     chain = ["directory .", "directory t", temporary, f"{temporary}/job_1_0001", f"{temporary}/job_1_0001/00"]

@@ -49,9 +49,7 @@ async def test_no_list_is_read_where_nothing_is_pending() -> None:
         assert [one async for one in with_listed(spilled, [ROOT / "run-1"], read, workers=1)] == []
 
 
-async def test_the_uploads_of_a_job_end_a_few_at_a_time_and_no_others(
-    place: MemoryPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_uploads_of_a_job_end_a_few_at_a_time(place: MemoryPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of executors that were killed, known by their names, beside those of another program."""
     monkeypatch.setattr(abort_uploads, "_AT_ONCE", 3)
     job_id = "0b6d7c1e-5a4f-4c36-9a55-2b1d8f0c9e11"

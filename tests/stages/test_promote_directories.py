@@ -11,12 +11,11 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.paths import StorePath
 from committer.stages.load.planned_files import PlannedFile
 from committer.stages.load.promotions import Promotion, find_promotions, note_owners
-from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Fault, FaultyStore
+from tests.engine.places import write_file
 
 PROMOTING = CommitterConfig(promote_directories=True)
 
@@ -70,35 +69,8 @@ async def commit_promoting(dest: object, store: object, *, name: str = "p=1/part
     async with committer.open_job(dest, config=PROMOTING, storage_options=options) as job:
         async with job.task_attempt(0) as task:
             for number in range(6):
-                async with task.open(f"{name}-{number}") as file:
-                    await file.write(b"%d" % number)
+                await write_file(task, f"{name}-{number}", b"%d" % number)
         return await job.commit(tasks=1)
-
-
-async def test_promotion_publishes_by_one_directory_rename(tmp_path: Path) -> None:
-    store = FaultyStore(LocalStore())
-    report = await commit_promoting(tmp_path / "t", store)
-    assert report.files_committed == 6
-    assert sorted(path.name for path in (tmp_path / "t/p=1").iterdir()) == [f"part-{n}" for n in range(6)]
-    renames = [call for call in store.calls if call.operation == "rename_file" and "p=1" in str(call.path)]
-    assert renames == []
-    assert not (tmp_path / "t/_temporary").exists()
-
-
-async def test_aborted_file_does_not_come_with_its_directory(tmp_path: Path) -> None:
-    async with committer.open_job(tmp_path / "t", config=PROMOTING) as job:
-        async with job.task_attempt(0) as task:
-            for number in range(6):
-                async with task.open(f"p=1/part-{number}") as file:
-                    await file.write(b"x")
-            async with task.open("p=1/bad") as file:
-                await file.write(b"half")
-                await file.abort()
-            # An abort deletes the file; one that dies before it can leaves it, as here.
-            Path(task.directory.path, "p=1", "stray").write_bytes(b"stray")
-        report = await job.commit()
-    assert report.files_committed == 6
-    assert sorted(path.name for path in (tmp_path / "t/p=1").iterdir()) == [f"part-{n}" for n in range(6)]
 
 
 async def test_lost_answer_to_a_promotion_is_resolved_file_by_file() -> None:
@@ -147,23 +119,12 @@ async def test_the_choice_among_many_directories_lets_others_run() -> None:
     assert turns >= 4 * len(directories) // 1000
 
 
-async def test_what_a_promotion_says_of_itself() -> None:
-    files = planned(*[f"a:y=1/m={m}/f{n}" for m in range(2) for n in range(3)])
-    [promotion] = await promotions(files, [], {"y=1"})
-    assert promotion.source == "a/y=1"
-    assert (promotion.count, promotion.directories) == (6, ["y=1", "y=1/m=0", "y=1/m=1"])
-    assert StorePath.of("/t") / promotion.directory == StorePath.of("/t/y=1")
-
-
 @pytest.mark.parametrize("stray", ["link", "link to a directory", "pipe", "checksum of nothing", "directory"])
-async def test_what_a_listing_of_files_would_not_show_keeps_a_directory_from_being_promoted(
-    tmp_path: Path, stray: str
-) -> None:
+async def test_what_a_listing_does_not_show_keeps_a_directory_from_being_promoted(tmp_path: Path, stray: str) -> None:
     async with committer.open_job(tmp_path / "t", config=PROMOTING) as job:
         async with job.task_attempt(0) as task:
             for number in range(6):
-                async with task.open(f"p=1/q=1/part-{number}") as file:
-                    await file.write(b"x")
+                await write_file(task, f"p=1/q=1/part-{number}", b"x")
             directory = Path(task.directory.path, "p=1/q=1")
             # Java's checksum of a committed file is dropped where the file is renamed alone.
             (directory / ".part-0.crc").write_bytes(b"crc\0")
@@ -184,8 +145,7 @@ async def test_checksums_come_along_with_the_files_they_belong_to(tmp_path: Path
     async with committer.open_job(tmp_path / "t", config=PROMOTING) as job:
         async with job.task_attempt(0) as task:
             for number in range(4):
-                async with task.open(f"p=1/part-{number}") as file:
-                    await file.write(b"x")
+                await write_file(task, f"p=1/part-{number}", b"x")
             Path(task.directory.path, "p=1", ".part-0.crc").write_bytes(b"crc\0")
         await job.commit()
     assert sorted(os.listdir(tmp_path / "t/p=1")) == [".part-0.crc", *(f"part-{number}" for number in range(4))]

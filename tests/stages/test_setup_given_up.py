@@ -142,10 +142,7 @@ async def test_refused_call_leaves_nothing(space: MemorySpace, operation: str) -
 @pytest.mark.parametrize("profile", ["local", "s3"])
 async def test_lost_response_to_the_setup_record_then_a_refusal_leaves_nothing(profile: Literal["local", "s3"]) -> None:
     space = MemoryStore.space(f"setup-{next(_numbers)}", profile)
-    faults = [
-        Fault(kind="lost", operation="put", path="/setup"),
-        Fault(kind="forbidden", path="/opened"),
-    ]
+    faults = [Fault(kind="lost", operation="put", path="/setup"), Fault(kind="forbidden", path="/opened")]
     store = FaultyStore(space.store(), faults)
     with use_runtime(Impatient(1)), pytest.raises(StorePermissionError):
         await committer.open_job(space.path("out"), job_id="J", storage_options={"store": store})

@@ -280,8 +280,8 @@ class Rules:
             known.listed = True
             intent = any(one.startswith(INTENT) for one in found)
             known.seen = known.seen._replace(anything=bool(found), intent=intent)
-            # A driver that carries a decision out looks for `setup` alone: where another driver has just kept the outcome,
-            # names that are taken, and then the fence, bar what it still sends.
+            # A driver that carries a decision out looks for `setup` alone. Where another driver has just kept the
+            # outcome, names that are taken, and then the fence, bar what it still sends.
             goes_on = known.seen.decision == "commit" and "setup" in found
             for record in RECORDS:
                 if record == "kept" and goes_on:
