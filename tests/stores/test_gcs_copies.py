@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-import committer
-from committer import CommitterConfig
 from committer.errors import (
     StoreError,
     StoreExistsError,
@@ -27,7 +25,6 @@ from committer_testing.emulators.gcs.objects import StoredObject
 from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
 
 SOURCE, TARGET = ROOT / "source", ROOT / "target"
-FILES = {f"p={number}/part-{number:05}": b"x" * number for number in range(6)}
 
 
 emulator, store, channel = bucket_fixtures(Settings(has_move=False))
@@ -291,21 +288,6 @@ async def test_a_rename_that_is_done_is_told_as_unknown(store: GcsStore, known: 
 
 
 # --- Jobs ---------------------------------------------------------------------------------------------------------
-
-
-async def test_jobs_that_replace_what_was_there(emulator: GcsEmulator) -> None:
-    dest, options = ROOT / "table", {"endpoint": emulator.url}
-    for data, config in ((b"old", CommitterConfig()), (b"new", CommitterConfig(existing_target="replace"))):
-        async with committer.open_job(dest.uri, config=config, storage_options=options) as job:
-            async with job.task_attempt(task=0, attempt=0) as task:
-                for name, content in FILES.items():
-                    async with task.open(name) as file:
-                        await file.write(data + content)
-            report = await job.commit(tasks=1)
-        assert (report.files_committed, report.renames_recovered) == (len(FILES), 0)
-    found = await BucketChannel(emulator, dest).files()
-    assert found.pop("_SUCCESS")
-    assert found == {name: b"new" + content for name, content in FILES.items()}
 
 
 @pytest.mark.parametrize(
