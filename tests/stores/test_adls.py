@@ -68,7 +68,9 @@ def channel(emulator: AdlsEmulator) -> AccountChannel:
 # --- What goes over the wire --------------------------------------------------------------------------------------
 
 
-async def test_calls_that_are_one_request(store: AdlsStore, emulator: AdlsEmulator) -> None:
+async def test_calls_that_are_one_request_and_a_small_file_which_is_two(
+    store: AdlsStore, emulator: AdlsEmulator
+) -> None:
     status = await store.put(ROOT / "record", b"data", exclusive=True)
     await store.rename_file(ROOT / "record", ROOT / "renamed", identity=status.identity)
     await store.make_directory(ROOT / "a/b", parents=True)
@@ -76,14 +78,11 @@ async def test_calls_that_are_one_request(store: AdlsStore, emulator: AdlsEmulat
     assert status.identity is not None
     await store.delete_file_if(ROOT / "renamed", identity=status.identity)
     assert requests(emulator) == ["put-blob", "rename", "create-directory", "get-status", "delete"]
-
-
-async def test_a_small_file_is_two_requests_and_an_empty_one_is_one(store: AdlsStore, emulator: AdlsEmulator) -> None:
     writer = await store.open_writer(ROOT / "small")
     await writer.write(b"data")
     await writer.close()
     await (await store.open_writer(ROOT / "empty")).close()
-    assert requests(emulator) == ["create-file", "append", "create-file"]
+    assert requests(emulator)[5:] == ["create-file", "append", "create-file"]
 
 
 async def test_a_large_file_goes_by_the_chunk(
@@ -120,21 +119,20 @@ async def test_no_change_is_ever_sent_again_by_itself(store: AdlsStore, emulator
     assert status.identity is not None
     emulator.conduct.faults.append(Fault("reset-after", operation=operation))
     emulator.conduct.log.clear()
-    expected = StoreUnavailableError if operation == "append" else StoreOutcomeUnknownError
-    with pytest.raises(expected) as caught:
-        match operation:
-            case "rename":
-                await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
-            case "put-blob":
-                await store.put(ROOT / "new", b"2", exclusive=True)
-            case "delete":
-                await store.delete_file_if(ROOT / "file", identity=status.identity)
-            case "create-directory":
-                await store.make_directory(ROOT / "d", parents=True)
-            case "append":
-                await (await store.open_writer(ROOT / "new")).write(bytes(9 << 20))
-            case _:
-                await store.open_writer(ROOT / "new")
+
+    async def append() -> None:
+        await (await store.open_writer(ROOT / "new")).write(bytes(9 << 20))
+
+    changes = {
+        "rename": lambda: store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity),
+        "put-blob": lambda: store.put(ROOT / "new", b"2", exclusive=True),
+        "delete": lambda: store.delete_file_if(ROOT / "file", identity=str(status.identity)),
+        "create-directory": lambda: store.make_directory(ROOT / "d", parents=True),
+        "append": append,
+        "create-file": lambda: store.open_writer(ROOT / "new"),
+    }
+    with pytest.raises(StoreUnavailableError if operation == "append" else StoreOutcomeUnknownError) as caught:
+        await changes[operation]()
     assert caught.value.outcome == ("unchanged" if operation == "append" else "unknown")
     assert requests(emulator, operation) == [operation]
 
@@ -187,26 +185,18 @@ async def test_no_server_listens() -> None:
 async def test_a_rename_refused_after_it_was_done(store: AdlsStore, emulator: AdlsEmulator) -> None:
     """A front end of the service sent it twice: its second try found no source."""
     status = await store.put(ROOT / "file", b"1")
-    emulator.conduct.faults.append(
-        Fault("error-after", operation="rename", status=404, code="SourcePathNotFound", count=1)
-    )
-    with pytest.raises(StoreNotFoundError) as caught:
-        await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
-    assert (caught.value.path, caught.value.outcome) == (str(ROOT / "file"), "unknown")
+    await store.make_directory(ROOT / "d", parents=False)
+    done = Fault("error-after", operation="rename", status=404, code="SourcePathNotFound", count=1)
+    emulator.conduct.faults.append(done)
     # Asked for once more it is not done either, and that it was is as sure as before.
-    with pytest.raises(StoreNotFoundError) as caught:
-        await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
-    assert (caught.value.path, caught.value.outcome) == (str(ROOT / "file"), "unknown")
+    for _ in range(2):
+        with pytest.raises(StoreNotFoundError) as caught:
+            await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
+        assert (caught.value.path, caught.value.outcome) == (str(ROOT / "file"), "unknown")
     with pytest.raises(StoreNotFoundError) as caught:
         await store.rename_file(ROOT / "file", ROOT / "another", identity=status.identity)
     assert caught.value.outcome == "unchanged"
-
-
-async def test_a_directory_rename_refused_after_it_was_done(store: AdlsStore, emulator: AdlsEmulator) -> None:
-    await store.make_directory(ROOT / "d", parents=False)
-    emulator.conduct.faults.append(
-        Fault("error-after", operation="rename", status=404, code="SourcePathNotFound", count=1)
-    )
+    done.hits = 0
     with pytest.raises(StoreOutcomeUnknownError):
         await store.rename_directory(ROOT / "d", ROOT / "e")
 
@@ -559,17 +549,6 @@ async def test_a_hundred_thousand_entries() -> None:
 
 
 # --- Loops --------------------------------------------------------------------------------------------------------
-
-
-async def test_one_store_on_several_loops(store: AdlsStore, emulator: AdlsEmulator, channel: AccountChannel) -> None:
-    async def use(name: str) -> None:
-        await store.put(ROOT / name, b"1")
-        await store.close()
-
-    await store.put(ROOT / "here", b"1")
-    await asyncio.to_thread(asyncio.run, use("there"))
-    await store.put(ROOT / "here again", b"1")
-    assert set(await channel.files()) == {"here", "there", "here again"}
 
 
 async def test_a_session_of_the_users_own(emulator: AdlsEmulator, channel: AccountChannel) -> None:

@@ -61,14 +61,9 @@ async def works(store: AdlsStore) -> None:
 # --- Options ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_connection_string_with_a_key(emulator: AdlsEmulator) -> None:
-    text = connection_string(emulator, f"AccountKey={KEY}")
-    await works(AdlsStore.open_for(ROOT, {"connection_string": text}))
-
-
-async def test_a_connection_string_with_a_signature(emulator: AdlsEmulator) -> None:
-    text = connection_string(emulator, f"SharedAccessSignature={signature(emulator)}")
-    await works(AdlsStore.open_for(ROOT, {"connection_string": text}))
+async def test_a_connection_string_with_a_key_or_a_signature(emulator: AdlsEmulator) -> None:
+    for secret in (f"AccountKey={KEY}", f"SharedAccessSignature={signature(emulator)}"):
+        await works(AdlsStore.open_for(ROOT, {"connection_string": connection_string(emulator, secret)}))
 
 
 async def test_references(emulator: AdlsEmulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +15,8 @@ from committer.errors import (
     StorePermissionError,
     StoreThrottledError,
     StoreUnavailableError,
-    UnsupportedError,
 )
 from committer.flow.runtime import use_runtime
-from committer.paths import StorePath
-from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
@@ -157,16 +153,6 @@ async def test_something_can_happen_right_before_a_call(space: MemorySpace) -> N
     with pytest.raises(StoreExistsError):
         await store.put(space.path("file"), b"mine", exclusive=True)
     assert space.files() == {"/file": b"theirs"}
-
-
-async def test_abilities_are_those_of_the_inner_store() -> None:
-    plain = MemoryStore.space(f"faults-{next(_numbers)}", "s3")
-    store = FaultyStore(plain.store())
-    assert store.capabilities == plain.capabilities
-    with pytest.raises(UnsupportedError):
-        await store.link_file(plain.path("a"), plain.path("b"))
-    with pytest.raises(UnsupportedError):
-        store.local_path(plain.path("a"))
 
 
 def test_a_crash_is_no_exception() -> None:
@@ -352,27 +338,3 @@ async def test_listings_of_uploads_and_parts_are_one_call_each() -> None:
                 seen.append(part)
         assert len(seen) == 2
     assert not store.under_way
-
-
-async def test_abilities_that_the_inner_store_lacks(tmp_path: Path) -> None:
-    store = FaultyStore(LocalStore())
-    path = StorePath.of(tmp_path / "f")
-    for use in (
-        store.delete_file_if(path, identity="any"),
-        store.delete_files([path]),
-        store.delete_files_if({path: "any"}),
-        store.create_upload(path, stamp="s"),
-        store.put_part(path, "any", 1, b""),
-        store.complete_upload(path, "any", []),
-        store.abort_upload(path, "any"),
-        store.put_block(path, "any", b"x"),
-        store.put_block_list(path, [], stamp="s"),
-        store.list_uncommitted_blocks(path),
-    ):
-        with pytest.raises(UnsupportedError):
-            await use
-    for listing in (lambda: store.list_uploads(path), lambda: store.list_parts(path, "any")):
-        with pytest.raises(UnsupportedError):
-            await anext(listing())
-    assert store.calls == []
-    await store.close()
