@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,18 @@ def bucket_fixtures(settings: Settings | None = None) -> tuple[Any, Any, Any]:
 def store_on(emulator: GcsEmulator, **options: object) -> GcsStore:
     """A store; without a token unless told otherwise."""
     return GcsStore.open_for(ROOT, {"endpoint": emulator.url, **options})
+
+
+@asynccontextmanager
+async def serve_store(settings: Settings | None = None) -> AsyncIterator[tuple[GcsStore, GcsEmulator]]:
+    """A store on a service of its own with an empty bucket."""
+    async with serve(settings) as emulator:
+        emulator.make_bucket("data")
+        store = store_on(emulator)
+        try:
+            yield store, emulator
+        finally:
+            await store.close()
 
 
 def user_file(directory: Path, emulator: GcsEmulator) -> Path:

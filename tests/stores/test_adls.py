@@ -34,20 +34,24 @@ from committer.stores.adls import AdlsStore
 from committer.stores.adls import writer as adls_writer
 from committer.stores.paced import PacedStore
 from committer.stores.registry import open_store
-from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
+from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings
 from committer_testing.emulators.adls.nodes import Node
-from tests.stores.adls_account import ROOT, AccountChannel, make, put_files, requests, store_on
+from tests.stores.adls_account import (
+    ROOT,
+    AccountChannel,
+    account_fixture,
+    make,
+    requests,
+    serve_store,
+    store_on,
+)
 
 pytestmark = pytest.mark.every_loop
 
 one_loop = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[AdlsEmulator]:
-    async with serve() as emulator:
-        put_files(emulator)
-        yield emulator
+emulator = account_fixture()
 
 
 @pytest.fixture
@@ -448,18 +452,15 @@ async def test_a_close_that_was_not_done(store: AdlsStore, emulator: AdlsEmulato
 
 @pytest.mark.parametrize("told", [True, False])
 async def test_a_flat_account_is_refused(told: bool) -> None:
-    async with serve(Settings(hierarchical=False)) as emulator:
-        put_files(emulator)
+    async with serve_store(Settings(hierarchical=False)) as (store, emulator):
         if not told:
             # As with a signature for a directory, which may not ask for the filesystem's properties.
             emulator.conduct.faults.append(
                 Fault("error", operation="get-filesystem-properties", status=403, code="AuthorizationFailure")
             )
-        store = store_on(emulator)
         with pytest.raises(UnsupportedError, match="no hierarchical namespace") as caught:
             await store.probe(ROOT)
         assert "block-list" in caught.value.next_step
-        await store.close()
 
 
 async def test_an_account_that_may_not_be_asked(store: AdlsStore, emulator: AdlsEmulator) -> None:
@@ -473,13 +474,10 @@ async def test_an_account_that_may_not_be_asked(store: AdlsStore, emulator: Adls
 
 
 async def test_an_account_that_changes_etags_is_refused() -> None:
-    async with serve(Settings(etag_through_rename="changed")) as emulator:
-        put_files(emulator)
-        store = store_on(emulator)
+    async with serve_store(Settings(etag_through_rename="changed")) as (store, emulator):
         with pytest.raises(UnsupportedError, match="identity"):
             await store.probe(ROOT)
         assert await AccountChannel(emulator).files() == {}
-        await store.close()
 
 
 async def test_a_container_that_is_not_there(emulator: AdlsEmulator) -> None:
@@ -534,18 +532,15 @@ async def test_rights_that_are_missing_for_both_ways_to_put(store: AdlsStore, em
 
 @one_loop
 async def test_a_hundred_thousand_entries() -> None:
-    async with serve() as emulator:
-        put_files(emulator)
+    async with serve_store() as (store, emulator):
         directory = emulator.namespace.get("data", ROOT.path[1:])
         for number in range(100_000):
             directory.add(f"{number:06}", Node(f'"0x{number:X}"', directory=False))
-        store = store_on(emulator)
         found = {status.path.name async for status in store.list(ROOT)}
         assert (len(found), min(found), max(found)) == (100_000, "000000", "099999")
         assert await store.delete_directory(ROOT, recursive=True)
         assert emulator.namespace.find("data", ROOT.path[1:]) is None
         assert (requests(emulator).count("list"), requests(emulator).count("delete")) == (20, 20)
-        await store.close()
 
 
 # --- Loops --------------------------------------------------------------------------------------------------------

@@ -33,17 +33,13 @@ from committer.stores.http import redact
 from committer.stores.registry import open_store
 from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
 from tests.emulators.tls import certificate_in
-from tests.stores.adls_account import ROOT, put_files, signature, store_on
+from tests.stores.adls_account import ROOT, account_fixture, put_files, signature, store_on
 
 KEY = base64.b64encode(b"the canary of all account keys").decode()
 TOKEN = "eyJhbGciOiJub25lIn0.eyJhdWQiOiJjYW5hcnkifQ.c2lnbmVkY2FuYXJ5"
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[AdlsEmulator]:
-    async with serve(Settings(key=KEY)) as emulator:
-        put_files(emulator)
-        yield emulator
+emulator = account_fixture(Settings(key=KEY))
 
 
 def connection_string(emulator: AdlsEmulator, secret: str) -> str:

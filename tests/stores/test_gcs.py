@@ -29,10 +29,10 @@ from committer.stores.gcs import writer as gcs_writer
 from committer.stores.gcs.put import Checksum
 from committer.stores.http import Answer, HttpClient
 from committer.stores.memory.store import PROFILES
-from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings
 from committer_testing.emulators.gcs.namespace import Draft
 from committer_testing.emulators.gcs.preconditions import Preconditions
-from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
+from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, serve_store, store_on
 
 CHUNK = 256 * 1024
 
@@ -353,13 +353,11 @@ async def test_findings(emulator: GcsEmulator) -> None:
     emulator.namespace.buckets["data"].configured["retentionPolicy"] = {"retentionPeriod": "60"}
     assert {one.name: one.verdict for one in await store.findings(ROOT)}["kept objects"] == "failed"
     await store.close()
-    async with serve(Settings(denied=frozenset({"storage.objects.move", "storage.buckets.get"}))) as other:
-        other.make_bucket("data")
-        store = store_on(other)
+    denied = frozenset({"storage.objects.move", "storage.buckets.get"})
+    async with serve_store(Settings(denied=denied)) as (store, _emulator):
         asked = {one.name: one for one in await store.findings(ROOT)}
         assert (asked["permissions"].verdict, asked["kept objects"].verdict) == ("failed", "skipped")
         assert "storage.objects.move" in asked["permissions"].found
-        await store.close()
 
 
 async def test_answer_to_a_change_that_cannot_be_read_leaves_its_outcome_open(
