@@ -93,16 +93,6 @@ def test_what_is_lost_with_the_directory_that_jobs_of_hadoops_share(run: Run, la
     assert rows(run, lake) == {}
 
 
-@pytest.mark.parametrize("state", ["begun", "decided", "unfinished"])
-def test_the_command_that_is_named_settles_the_job(run: Run, lake: Lake, state: str) -> None:
-    getattr(lake, state)()
-    program, *words = shlex.split(str(rows(run, lake)[state]["next_step"]))
-    assert program == "committer"
-    assert run(*words, "--yes").code == 0
-    assert len(lake.files()) == 3
-    assert rows(run, lake) == {}
-
-
 def test_an_outcome_that_is_kept_for_a_stream_is_not_what_remains(run: Run, lake: Lake) -> None:
     lake.committed("batch", config=CommitterConfig(outcome_kept=True))
     row = rows(run, lake)["batch"]
@@ -214,12 +204,6 @@ def test_names_that_no_job_has(run: Run, lake: Lake) -> None:
     assert (row["owner"], row["next_step"]) == ("unknown", "")
     assert run("cleanup", lake.path, "--job", "not a job", "--force", "--yes").code == 2
     assert (lake.temporary / "not a job").exists()
-
-
-def test_a_destination_with_a_space_is_quoted_in_commands(run: Run, tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "my lake")
-    lake.decided()
-    assert f"committer recover '{lake.path}' decided" in run("jobs", lake.path).out
 
 
 def test_a_link_in_the_place_of_a_job_is_shown_and_not_followed(run: Run, lake: Lake, tmp_path: Path) -> None:
