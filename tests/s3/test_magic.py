@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -18,16 +17,6 @@ from tests.s3.bucket import BucketChannel, options_for
 from tests.s3.servers import Server
 
 
-@pytest.fixture
-def channel(server: Server, root: StorePath) -> BucketChannel:
-    return BucketChannel(server.client, root)
-
-
-@pytest.fixture
-def options(server: Server) -> dict[str, object]:
-    return options_for(server)
-
-
 async def commit(root: StorePath, options: dict[str, object], files: dict[str, bytes], **more: Any) -> Any:
     """Commits a job of one task."""
     async with committer.open_job(root, storage_options=options, **more) as job:
@@ -36,22 +25,6 @@ async def commit(root: StorePath, options: dict[str, object], files: dict[str, b
                 async with task.open(name) as file:
                     await file.write(data)
         return await job.commit(tasks=1)
-
-
-async def test_workers_that_give_nothing_back_need_no_other_code_here(
-    root: StorePath, channel: BucketChannel, options: dict[str, object]
-) -> None:
-    async with committer.open_job(root, storage_options=options) as job:
-        for number in range(3):
-            async with committer.open_task(job.spec, task=number, storage_options=options) as task:
-                async with task.open(f"day={number % 2}/part-{number}") as file:
-                    await file.write(b"%d" % number)
-        report = await job.commit()
-    assert (report.success, report.files_committed, report.bytes_committed) == (True, 3, 3)
-    found = await channel.files()
-    found.pop("_SUCCESS")
-    assert found == {f"day={number % 2}/part-{number}": b"%d" % number for number in range(3)}
-    assert await channel.uploads() == []
 
 
 async def test_a_long_stream_takes_the_memory_of_two_parts_and_those_under_way(
@@ -65,19 +38,6 @@ async def test_a_long_stream_takes_the_memory_of_two_parts_and_those_under_way(
             await file.write(chunk)
         peak = await peak_of_a_stream(task, chunk, 80)
     assert 3 * part < peak < (2 + 3) * part
-
-
-async def test_a_blocking_file(root: StorePath, channel: BucketChannel, options: dict[str, object]) -> None:
-    async with committer.open_job(root, storage_options=options) as job, job.task_attempt(0) as task:
-        file = task.open_blocking("x")
-
-        def write() -> None:
-            with file:
-                for _ in range(3):
-                    file.write(bytes(1 << 20))
-
-        await asyncio.to_thread(write)
-    assert (await channel.files())["x"] == bytes(3 << 20)
 
 
 async def test_a_target_that_appears_takes_the_job_back(
@@ -151,18 +111,6 @@ async def test_a_server_that_keeps_no_file_beside_a_directory_of_its_name_takes_
         await commit(root, options, {"x": b"new", "y": b"new"}, config=CommitterConfig(existing_target="replace"))
     assert caught.value.outcome == "unchanged"
     assert (await channel.files(), await channel.uploads()) == ({"x/old": b"old"}, [])
-
-
-async def test_an_aborted_job_leaves_nothing(
-    root: StorePath, channel: BucketChannel, options: dict[str, object]
-) -> None:
-    with pytest.raises(ZeroDivisionError):
-        async with committer.open_job(root, storage_options=options) as job:
-            async with job.task_attempt(0) as task, task.open("x") as file:
-                await file.write(b"x")
-            raise ZeroDivisionError
-    assert await channel.files() == {}
-    assert await channel.uploads() == []
 
 
 async def test_an_old_file_that_no_record_may_name_is_refused_before_the_decision(
