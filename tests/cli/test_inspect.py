@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 from pathlib import Path
 
 import pytest
 
 import committer
 from committer.cli.text import Exit
-from tests.cli.conftest import JAVA, Lake, Run
+from tests.cli.conftest import JAVA, Lake, Run, typed
 from tests.job_paths import INTENT
 
 TRAP_MARKER = {
@@ -239,8 +238,8 @@ def test_a_directory_is_told_which_records_lie_in_it(run: Run, lake: Lake) -> No
     names = ", ".join(sorted(path.name for path in job.iterdir() if path.is_file()))
     assert f"such as {names}: " in result.json["error"]["next_step"]
     for command in result.json["error"]["commands"]:
-        assert run(*shlex.split(command)[1:]).code == 0
+        assert run(*typed(command)).code == 0
     for empty in (lake.path, job / "00"):
         commands = run("inspect", empty, "--output", "json").json["error"]["commands"]
         assert commands == [f"committer jobs {lake.path}"]
-        assert run(*shlex.split(commands[0])[1:]).code == 0
+        assert run(*typed(commands[0])).code == 0
