@@ -83,7 +83,9 @@ async def test_another_mode_is_not(local: LocalStore, mine: Path, tmp_path: Path
 
 @ROOT
 @pytest.mark.parametrize(("user", "group"), [(7, 0), (0, 7)])
-async def test_another_owner_or_group_is_not(local: LocalStore, mine: Path, tmp_path: Path, user: int, group: int) -> None:
+async def test_another_owner_or_group_is_not(
+    local: LocalStore, mine: Path, tmp_path: Path, user: int, group: int
+) -> None:
     os.chown(mine, user, group)
     assert not await alike(local, mine, tmp_path)
 
