@@ -78,11 +78,6 @@ def test_every_page_has_one_place_in_the_site() -> None:
     assert sorted(placed) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
-# Words that hide who acts, and private ones for which the field has a term.
-_UNPLAIN = re.compile(
-    r"\b(somebody|someone|nobody|anybody|everybody|whoever|the house|(let|letting) in|trouble at|say aloud)\b",
-    re.IGNORECASE,
-)
 _PROSE = [
     *sorted(DOCS.rglob("*.md")),
     *(
@@ -97,43 +92,6 @@ _PROSE = [
         )
     ),
 ]
-
-
-@pytest.mark.parametrize("page", _PROSE, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_pages_name_who_acts_in_standard_terms(page: Path) -> None:
-    prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert not [line for line in prose.splitlines() if _UNPLAIN.search(line)]
-
-
-_MODULES = [*PACKAGE.rglob("*.py"), *(DOCS.parent / "testing").rglob("*.py")]
-
-
-def test_modules_name_who_acts_in_standard_terms() -> None:
-    """Comments, docstrings and messages. `"nobody"` is what the command line says of an orphan."""
-    texts = {file: file.read_text(encoding="utf-8").replace('"nobody"', "") for file in _MODULES}
-    assert len(texts) > 100
-    assert not {str(file): lines for file, text in texts.items() if (lines := _lines_with(_UNPLAIN, text))}
-
-
-def _lines_with(pattern: re.Pattern[str], text: str) -> list[str]:
-    return [line for line in text.splitlines() if pattern.search(line)] if pattern.search(text) else []
-
-
-# In names of tests too, whose words underscores join.
-_NAMELESS = re.compile(
-    r"(?<![a-z])(somebody|someone|nobody|anybody|everybody|whoever|litter)(?![a-z])|(let|letting) in\b|trouble at\b",
-    re.IGNORECASE,
-)
-_SCRIPTS = [
-    file for folder in ("tests", "benchmarks", "examples", "scripts") for file in (DOCS.parent / folder).rglob("*.py")
-]
-
-
-def test_tests_and_examples_name_who_acts() -> None:
-    texts = {file: file.read_text(encoding="utf-8").replace('"nobody"', "") for file in _SCRIPTS}
-    del texts[Path(__file__)]
-    assert texts
-    assert not {str(file): lines for file, text in texts.items() if (lines := _lines_with(_NAMELESS, text))}
 
 
 _IN_THE_REPOSITORY = re.compile(

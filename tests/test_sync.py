@@ -24,7 +24,6 @@ from committer.errors import (
     JobExistsError,
     JobNotFoundError,
     StorePermissionError,
-    TargetExistsError,
     TaskError,
 )
 from committer.events import JobEvent
@@ -154,39 +153,27 @@ def test_an_exception_aborts(tmp_path: Path) -> None:
     assert job.report is None
 
 
-def test_an_aborted_file_is_no_output(tmp_path: Path) -> None:
-    with sync.open_job(tmp_path) as job, job.task_attempt(0) as task:
-        write(task, "kept")
-        with task.open("aborted") as file:
-            file.write(b"half")
-            file.abort()
-    assert visible(tmp_path) == {"kept": b"x"}
-
-
-def test_work_paths(tmp_path: Path) -> None:
-    with sync.open_job(tmp_path) as job, job.task_attempt(0) as task:
-        Path(task.work_path("a=1/b.txt")).write_text("by hand")
-    assert visible(tmp_path) == {"a=1/b.txt": b"by hand"}
-
-
-def test_large_writes_arrive_whole(tmp_path: Path) -> None:
-    block = os.urandom(700_001)
-    with sync.open_job(tmp_path) as job, job.task_attempt(0) as task, task.open_blocking("big") as file:
-        for _ in range(4):
-            file.write(block)
-        file.flush()
-        assert file.tell() == 4 * len(block)
-    assert visible(tmp_path) == {"big": block * 4}
-
-
-def test_parquet_through_open_blocking(tmp_path: Path) -> None:
+def test_every_way_to_write_a_file(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table({"number": range(100_000), "text": [str(n) for n in range(100_000)]})
+    block = os.urandom(700_001)
     with sync.open_job(tmp_path) as job, job.task_attempt(0) as task:
-        with task.open_blocking("part-0.parquet") as file:
-            parquet.write_table(table, file)
+        with task.open("aborted") as file:
+            file.write(b"half")
+            file.abort()
+        Path(task.work_path("a=1/b.txt")).write_text("by hand")
+        with task.open_blocking("big") as blocking:
+            for _ in range(4):
+                blocking.write(block)
+            blocking.flush()
+            assert blocking.tell() == 4 * len(block)
+        with task.open_blocking("part-0.parquet") as blocking:
+            parquet.write_table(table, blocking)
+    found = visible(tmp_path)
     assert parquet.read_table(tmp_path / "part-0.parquet").equals(table)
+    assert found.pop("part-0.parquet")
+    assert found == {"a=1/b.txt": b"by hand", "big": block * 4}
 
 
 def test_errors_come_as_they_are(tmp_path: Path) -> None:
@@ -205,25 +192,6 @@ def test_errors_come_as_they_are(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="older_than"):
         sync.cleanup(tmp_path)
     assert sync.cleanup(tmp_path, job_id="one").removed == ["one"]
-
-
-def test_a_commit_refused_on_leaving_is_raised_and_aborted(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"old")
-    with pytest.raises(TargetExistsError):
-        with sync.open_job(tmp_path) as job, job.task_attempt(0) as task:
-            write(task, "a")
-    assert visible(tmp_path) == {"a": b"old"}
-    assert sync.list_jobs(tmp_path) == []
-
-
-def test_a_file_that_cannot_be_opened_fails_the_attempt(tmp_path: Path) -> None:
-    store = FaultyStore(LocalStore(), [Fault(kind="forbidden", operation="open_writer")])
-    with sync.open_job(tmp_path, storage_options={"store": store}) as job:
-        with pytest.raises(TaskError, match="not written: 1 file, the first: a"), job.task_attempt(0) as task:
-            with pytest.raises(StorePermissionError):
-                task.open("a")
-            write(task, "b")
-    assert visible(tmp_path) == {}
 
 
 def test_a_forgotten_file_is_never_finished(tmp_path: Path) -> None:
@@ -254,15 +222,6 @@ async def test_inside_a_running_loop(tmp_path: Path) -> None:
     assert visible(tmp_path) == {"a": b"x", "b": b"y"}
 
 
-async def test_the_loop_of_the_caller_goes_on_when_a_thread_waits(tmp_path: Path) -> None:
-    def work() -> None:
-        with sync.open_job(tmp_path) as job, job.task_attempt(0) as task:
-            write(task, "a")
-
-    await asyncio.to_thread(work)
-    assert visible(tmp_path) == {"a": b"x"}
-
-
 def test_eight_threads_on_one_job(tmp_path: Path) -> None:
     together = threading.Barrier(8)
 
@@ -277,20 +236,6 @@ def test_eight_threads_on_one_job(tmp_path: Path) -> None:
         assert list(pool.map(lambda number: work(job, number), range(8))) == [3] * 8
         assert job.commit(tasks=8).files_committed == 24
     assert len(visible(tmp_path)) == 24
-
-
-def test_eight_threads_on_eight_jobs(tmp_path: Path) -> None:
-    together = threading.Barrier(8)
-
-    def work(number: int) -> None:
-        together.wait(10)
-        with sync.open_job(tmp_path, config=CommitterConfig(mark_successful_jobs=False)) as job:
-            with job.task_attempt(0) as task:
-                write(task, f"job={number}/part")
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
-    assert len(visible(tmp_path)) == 8
 
 
 def test_eight_threads_on_one_attempt(tmp_path: Path) -> None:
@@ -332,21 +277,6 @@ def test_context_variables_of_the_caller_hold(tmp_path: Path) -> None:
         assert len(other.job_id) == 36
     job.abort()
     job.close()
-
-
-def test_iterators_are_drawn_on_the_thread_of_the_caller(tmp_path: Path) -> None:
-    drawn: list[int] = []
-
-    def messages(job: sync.Job) -> Iterator[TaskCommit]:
-        drawn.append(threading.get_ident())
-        for number in range(2):
-            with sync.open_task(job.spec, task=number) as task:
-                write(task, f"part-{number}")
-            yield task.task_commit
-
-    with sync.open_job(tmp_path, delivery="message") as job:
-        assert job.commit(messages(job)).files_committed == 2
-    assert drawn == [threading.get_ident()]
 
 
 def test_a_listener_may_not_wait_for_its_own_thread(tmp_path: Path) -> None:
@@ -570,12 +500,14 @@ def test_the_wait_for_unwinding_ends(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_messages_are_read_on_the_thread_that_commits(tmp_path: Path) -> None:
     """What yields them waits for tasks, which need the loop: it must not run there."""
+    drawn: list[int] = []
 
     class Results:
         def __init__(self, futures: list[Future[TaskCommit]]) -> None:
             self._futures = futures
 
         def __iter__(self) -> Iterator[TaskCommit]:
+            drawn.append(threading.get_ident())
             for future in as_completed(self._futures):
                 yield future.result()
 
@@ -587,3 +519,4 @@ def test_messages_are_read_on_the_thread_that_commits(tmp_path: Path) -> None:
     with sync.open_job(tmp_path, delivery="message") as job, ThreadPoolExecutor(3) as threads:
         results = Results([threads.submit(work, number) for number in range(3)])
         assert job.commit(results).files_committed == 3
+    assert drawn == [threading.get_ident()]

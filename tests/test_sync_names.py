@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import pickle
 import re
@@ -84,19 +83,6 @@ def _documented() -> dict[str, str]:
 def test_docstrings_show_calls_without_await(name: str, text: str) -> None:
     assert text
     assert not re.search(r"\bawait \w|\basync (with|for)\b|committer\.(?!sync)\w+\(", text)
-
-
-def test_no_docstring_is_written_twice() -> None:
-    def docstrings(*files: Path) -> list[str]:
-        trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
-        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        found = [ast.get_docstring(node) for tree in trees for node in ast.walk(tree) if isinstance(node, kinds)]
-        return [text for text in found if text]
-
-    package = Path(committer.__file__).parent
-    others = [*package.glob("*.py"), *(package / "operations").glob("*.py"), package / "committers" / "results.py"]
-    elsewhere = {line for text in docstrings(*others) for line in text.splitlines() if len(line) > 60}
-    assert not [text for text in docstrings(*(package / "sync").glob("*.py")) if elsewhere & set(text.splitlines())]
 
 
 def test_publish_chunk_can_be_pickled() -> None:

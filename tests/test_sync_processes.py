@@ -58,42 +58,39 @@ def test_exit_after_use(tmp_path: Path) -> None:
     assert visible(tmp_path / "out") == ["a"]
 
 
-def test_exit_without_use(tmp_path: Path) -> None:
-    assert run(tmp_path, "print('at the end')") == ["at", "the", "end"]
-
-
-def test_exit_with_everything_left_open(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
-        job = sync.open_job(ROOT)
-        own, other = job.task_attempt(0), sync.open_task(job.spec, task=1)
-        files = [own.open("a"), other.open("b")]
-        for file in files:
-            file.write(b"half")
-        """,
-    )
-    assert visible(tmp_path / "out") == []
-    assert len(committer_jobs(tmp_path)) == 1
-
-
-def committer_jobs(tmp_path: Path) -> list[str]:
-    return os.listdir(tmp_path / "out" / "_temporary")
-
-
-def test_what_is_left_open_is_freed_at_exit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", ["by names", "by a generator"])
+def test_exit_with_everything_left_open(tmp_path: Path, held: str) -> None:
+    """It is freed, and decides nothing."""
     printed = run(
         tmp_path,
-        """
+        f"""
+        close = LocalStore.close
+
         async def loud(self):
             print("freed")
+            await close(self)
 
         LocalStore.close = loud
-        job = sync.open_job(ROOT)
-        task = sync.open_task(job.spec, task=0)
+
+        def steps():
+            with sync.open_job(ROOT) as job, job.task_attempt(0) as task, task.open("a") as file:
+                file.write(b"half")
+                yield
+
+        if {held == "by a generator"}:
+            waiting = steps()
+            next(waiting)
+        else:
+            job = sync.open_job(ROOT)
+            own, other = job.task_attempt(0), sync.open_task(job.spec, task=1)
+            files = [own.open("a"), other.open("b")]
+            for file in files:
+                file.write(b"half")
         """,
     )
-    assert printed == ["freed", "freed"]
+    assert printed == ["freed"] * (1 if held == "by a generator" else 2)
+    assert visible(tmp_path / "out") == []
+    assert len(os.listdir(tmp_path / "out" / "_temporary")) == 1
 
 
 def test_exit_while_a_daemon_thread_waits(tmp_path: Path) -> None:
@@ -162,23 +159,6 @@ def test_exit_handlers_come_too_late(tmp_path: Path, used_before: bool) -> None:
         """,
     )
     assert printed == (["True", "True"] if used_before else ["True"])
-
-
-def test_a_generator_left_half_way(tmp_path: Path) -> None:
-    """Its block is left by the interpreter's end, which decides nothing."""
-    run(
-        tmp_path,
-        """
-        def steps():
-            with sync.open_job(ROOT) as job, job.task_attempt(0) as task, task.open("a") as file:
-                file.write(b"half")
-                yield
-
-        waiting = steps()
-        next(waiting)
-        """,
-    )
-    assert len(committer_jobs(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("used", ["before", "after"])

@@ -61,6 +61,11 @@ def channel(server: Azurite, root: StorePath) -> ContainerChannel:
 
 
 @pytest.fixture
+def options(server: Azurite) -> dict[str, object]:
+    return server.options()
+
+
+@pytest.fixture
 async def store(server: Azurite, root: StorePath) -> AsyncIterator[AzureBlobStore]:
     store = AzureBlobStore.open_for(root, server.options())
     yield store

@@ -6,10 +6,20 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import committer
 from committer.paths import StorePath
 from tests.azure_blob.azurite import CONTAINER, Azurite
 
 T = TypeVar("T")
+
+
+async def write_task(job: committer.Job, files: dict[str, bytes]) -> committer.TaskCommit | None:
+    """Commits one task of a job."""
+    async with job.task_attempt(0) as task:
+        for name, data in files.items():
+            async with task.open(name) as file:
+                await file.write(data)
+    return task.task_commit
 
 
 class ContainerChannel:

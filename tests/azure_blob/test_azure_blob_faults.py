@@ -26,7 +26,7 @@ from committer.stores.base import Store
 from committer.stores.registry import open_store
 from committer.stores.upload_ends import finish_block_list
 from tests.azure_blob.azurite import ACCOUNT, CONTAINER, KEY, KEY_IS_IN, Azurite
-from tests.azure_blob.container import ContainerChannel
+from tests.azure_blob.container import ContainerChannel, write_task
 from tests.s3.proxy import Proxy, Trouble
 
 HOST = "lakeaccount.blob.core.windows.net"
@@ -125,10 +125,7 @@ async def test_a_job_that_is_throttled_commits(
     root: StorePath, options: dict[str, object], proxy: Proxy, channel: ContainerChannel
 ) -> None:
     async with committer.open_job(root, storage_options=options) as job:
-        async with job.task_attempt(0) as task:
-            for number in range(8):
-                async with task.open(f"part-{number}") as file:
-                    await file.write(b"x")
+        await write_task(job, {f"part-{number}": b"x" for number in range(8)})
         proxy.seen.clear()
         busy = {"x-ms-error-code": "ServerBusy", "Retry-After": "0"}
         proxy.troubles.append(Trouble("answer", query="comp=blocklist", status=503, headers=busy, times=5))

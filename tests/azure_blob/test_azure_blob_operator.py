@@ -16,7 +16,7 @@ from committer.committers.block_list import BlockListAction
 from committer.paths import StorePath
 from committer.testing.faults import SimulatedCrash
 from tests.azure_blob.azurite import ACCOUNT, KEY_IS_IN, Azurite
-from tests.azure_blob.container import ContainerChannel
+from tests.azure_blob.container import ContainerChannel, write_task
 from tests.processes.harness import environment
 from tests.spark.cluster import QUICK_JAVA
 
@@ -54,8 +54,7 @@ def test_a_job_whose_driver_died_is_shown_and_recovered(
 
     async def die() -> None:
         job = await committer.open_job(root, job_id="j", storage_options=server.options())
-        async with job.task_attempt(0) as task, task.open("x") as file:
-            await file.write(b"x")
+        await write_task(job, {"x": b"x"})
         with monkeypatch.context() as patched, pytest.raises(SimulatedCrash):
             patched.setattr(BlockListAction, "publish", crash)
             await job.commit(tasks=1)

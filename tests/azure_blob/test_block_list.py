@@ -19,7 +19,7 @@ from committer.stores.azure_blob import AzureBlobStore
 from committer.testing.faults import Call, FaultyStore
 from tests.azure_blob import block_driver
 from tests.azure_blob.azurite import Azurite
-from tests.azure_blob.container import ContainerChannel
+from tests.azure_blob.container import ContainerChannel, write_task
 from tests.processes.harness import TIMEOUT_S, environment
 
 FILES = 40
@@ -27,18 +27,10 @@ MOMENTS = 20
 TRAPS = ["a b=1/p q.csv", "100%/p.csv", "a+b/c+d", "é/ü-Ω.csv", "t=12:30:00/p", "x=%20/%2F", "'q'&<>/p"]
 
 
-@pytest.fixture
-def options(server: Azurite) -> dict[str, object]:
-    return server.options()
-
-
 async def commit(root: StorePath, options: dict[str, object], files: dict[str, bytes], **more: Any) -> Any:
     """Commits a job of one task."""
     async with committer.open_job(root, storage_options=options, **more) as job:
-        async with job.task_attempt(0) as task:
-            for name, data in files.items():
-                async with task.open(name) as file:
-                    await file.write(data)
+        await write_task(job, files)
         return await job.commit(tasks=1)
 
 
@@ -76,23 +68,6 @@ async def test_nothing_is_seen_before_the_commit_and_the_winner_of_two_attempts_
     assert found == {"x": b"".join(b"1%d" % block * 500 for block in range(3))}
     assert (await channel.properties("x")).metadata["committerattempt"].startswith(f"{job.job_id}/0/1/")
     assert await channel.waiting() == {}
-
-
-async def test_a_job_commit_makes_one_call_a_file(root: StorePath, options: dict[str, object]) -> None:
-    async def calls(files: int) -> int:
-        store = FaultyStore(AzureBlobStore.open_for(root, options))
-        job = await committer.open_job(root / f"{files}", storage_options={"store": store})
-        async with job.task_attempt(0) as task:
-            for number in range(files):
-                async with task.open(f"{number}") as file:
-                    await file.write(b"x")
-        before = len(store.calls)
-        await job.commit(tasks=1)
-        await job.close()
-        await store.close()
-        return len(store.calls) - before
-
-    assert await calls(30) - await calls(10) == 20
 
 
 async def test_a_target_that_appears_takes_the_job_back(
@@ -135,10 +110,7 @@ async def test_blocks_that_another_job_dropped_are_missed_before_the_decision(
     """A job that replaced other files already could not be taken back."""
     config = CommitterConfig(existing_target="replace")
     async with committer.open_job(root, config=config, storage_options=options, job_id="later") as job:
-        async with job.task_attempt(0) as task:
-            for name in ("x", "y"):
-                async with task.open(name) as file:
-                    await file.write(b"later")
+        await write_task(job, dict.fromkeys("xy", b"later"))
         await commit(root, options, {"x": b"earlier"}, job_id="earlier")
         with pytest.raises(PreflightError, match="blocks of x are gone"):
             await job.commit(tasks=1)
@@ -178,8 +150,7 @@ async def test_an_aborted_job_leaves_no_file_and_blocks_that_nothing_shows(
 ) -> None:
     with pytest.raises(ZeroDivisionError):
         async with committer.open_job(root, storage_options=options) as job:
-            async with job.task_attempt(0) as task, task.open("x") as file:
-                await file.write(b"x")
+            await write_task(job, {"x": b"x"})
             raise ZeroDivisionError
     assert await channel.files() == {}
     # The service drops them after a week, or with the next file of that name.

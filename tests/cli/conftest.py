@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,19 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         return Result(code, out, err)
 
     return call
+
+
+def rows(run: Run, dest: object) -> dict[str, dict[str, Any]]:
+    """What `committer jobs` shows of each job."""
+    shown = run("jobs", dest, "--output", "json")
+    assert shown.code == 0, shown.err
+    return {row["job_id"]: row for row in shown.json["jobs"]}
+
+
+def typed(shown: object, tasks: int = 3) -> list[str]:
+    """A command as an operator types it who knows how many tasks there are."""
+    _, *words = shlex.split(str(shown))
+    return [str(tasks) if word == "N" else word for word in words]
 
 
 def shell(*words: object, stdin: str | None = None, **environment: str) -> Result:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from committer.advice import call
 from committer.cli.text import as_commands, commands_of, pieces_of, reach_by, sentence_of
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
-from tests.cli.conftest import Lake, Run
+from tests.cli.conftest import Lake, Run, typed
 from tests.engine.spoiled import SPOILED, visible
 
 
@@ -66,11 +65,10 @@ def test_the_command_that_an_error_shows_works_as_typed(
     refused = run(name, spaced.path, *arguments, "--output", "json", *([] if name == "plan" else ["--yes"]))
     assert refused.code not in (0, 2) or "task commits by message" in refused.err
     shown = refused.json["error"]["commands"]
-    _, *typed = shlex.split(shown[number])
     # Only how many tasks there are is left to the operator.
-    typed = ["3" if word == "N" else word for word in typed]
-    assert run(*typed).code in (1, 2), "it asks first, or says at once what is not to be"
-    assert run(*typed, "--yes").code == code
+    followed = typed(shown[number])
+    assert run(*followed).code in (1, 2), "it asks first, or says at once what is not to be"
+    assert run(*followed, "--yes").code == code
     assert len(spaced.files()) == files
 
 
@@ -85,7 +83,7 @@ def test_what_stands_before_a_command_is_said_too(run: Run, tmp_path: Path, name
     error = refused.json["error"]
     if case.mend is not None:
         case.mend(table, error["next_step"])
-    assert run(*shlex.split(error["commands"][case.way])[1:], "--yes").code == 0
+    assert run(*typed(error["commands"][case.way]), "--yes").code == 0
     assert visible(table) == case.files
     assert not (table / "_temporary").exists()
 
@@ -95,7 +93,7 @@ def test_every_command_names_the_destination_as_it_was_typed(run: Run, tmp_path:
         asyncio.run(SPOILED["one source gone"].spoil(tmp_path / "table"))
         commands = run("recover", place, "j", "--yes", "--output", "json").json["error"]["commands"]
         assert commands == [f"committer recover {place} j", f"committer recover {place} j --rollback"]
-        assert run(*shlex.split(commands[-1])[1:], "--yes").code == 0
+        assert run(*typed(commands[-1]), "--yes").code == 0
 
 
 def test_choices_and_storage_options_are_said_again(run: Run, tmp_path: Path) -> None:
@@ -116,7 +114,7 @@ def test_choices_and_storage_options_are_said_again(run: Run, tmp_path: Path) ->
     refused = run("recover", lake.path, "j", "--yes", "--output", "json")
     assert refused.code == 2
     [shown] = refused.json["error"]["commands"]
-    assert run(*shlex.split(shown)[1:], "--yes").code == 0
+    assert run(*typed(shown), "--yes").code == 0
     assert Path(f"{root}/part-0").read_bytes() == b"0"
     lake.open("k")
     again = run("recover", lake.path, "k", "-o", f"absolute_roots={root}", "--output", "json").json["error"]["commands"]

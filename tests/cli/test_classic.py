@@ -88,12 +88,6 @@ def test_the_newest_job_attempt_is_committed(run: Run, shared: Lake, job_id: str
     assert shared.files() == ["part-0002_m_000000"]
 
 
-@pytest.mark.parametrize("command", ["plan", "commit", "recover", "abort"])
-def test_a_job_that_is_not_there_is_none_of_these(run: Run, shared: Lake, command: str) -> None:
-    result = run(command, shared.path, "job_202401010000_0009")
-    assert (result.code, "FileOutputCommitter" in result.err) == (4, False)
-
-
 def test_jobs_names_the_command_that_says_how(run: Run, shared: Lake) -> None:
     [row] = run("jobs", shared.path, "--output", "json").json["jobs"]
     assert "the output of 3 committed tasks of job_202401010000_0002 and 1 more" in row["attention"]

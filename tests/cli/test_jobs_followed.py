@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,22 +13,9 @@ from committer.paths import StorePath
 from committer.stores.base import FileStatus
 from committer.stores.memory.store import MemoryStore
 from committer.testing.faults import Fault, SimulatedCrash
-from tests.cli.conftest import JAVA_JOB, Lake, Run
+from tests.cli.conftest import JAVA_JOB, Lake, Run, rows, typed
 from tests.engine.places import MemoryPlace, Place, make_place
 from tests.job_paths import has_in_job, in_job
-
-
-def rows(run: Run, dest: object) -> dict[str, dict[str, object]]:
-    shown = run("jobs", dest, "--output", "json")
-    assert shown.code == 0, shown.err
-    return {row["job_id"]: row for row in shown.json["jobs"]}
-
-
-def typed(shown: object, tasks: int = 3) -> list[str]:
-    """A command as an operator types it who knows how many tasks there are."""
-    _, *words = shlex.split(str(shown))
-    return [str(tasks) if word == "N" else word for word in words]
-
 
 # -- jobs of Hadoop's ---------------------------------------------------------------------------------------------------
 
@@ -40,7 +26,6 @@ def test_a_job_of_hadoops_may_be_alive(run: Run, lake: Lake, number: int, files:
     row = rows(run, lake.path)[JAVA_JOB]
     assert row["next_step"] == ""
     shown = row["if_dead"]
-    assert isinstance(shown, list)
     assert [words.split()[1:2] for words in shown] == [["commit"], ["abort"]]
     assert "perhaps alive" in run("jobs", lake.path).out
     assert run(*typed(shown[0], 6), "--yes").code == 1, "a task is missing"
@@ -89,7 +74,6 @@ def test_pending_sets_of_hadoops_magic_committer(run: Run, record: str) -> None:
     name = f"{layout.task_id(0)}.pendingset" if record == "own" else record
     place.write(f"__magic_job-j/job-j/00/{name}", b"{}")
     shown = rows(run, place.dest)["j"]["if_dead"]
-    assert isinstance(shown, list)
     assert shown[-1].split()[1] == ("cleanup" if record == "own" else "abort")
     assert (len(shown) == 1) == (record == "own")
     # It stands among the output.
@@ -117,7 +101,7 @@ def test_a_job_that_lost_its_setup_record_is_removed(
     asyncio.run(leave())
     place.remove(in_job(place, "j", "setup"))
     row = rows(run, place.dest)["j"]
-    assert (row["state"], "it is over" in str(row["attention"])) == ("unknown", True)
+    assert (row["state"], "it is over" in row["attention"]) == ("unknown", True)
     assert run(*typed(row["next_step"]), "--yes").code == 0
     assert rows(run, place.dest) == {}
     assert place.temporary() == set()
@@ -142,8 +126,8 @@ def test_what_a_cleanup_left_that_died_is_removed(run: Run, kind: str) -> None:
     row = rows(run, place.dest)["j"]
     renames = kind in ("local", "adls")
     assert row["state"] == ("unknown" if renames else "aborted")
-    assert ("being removed" if renames else "not cleaned up") in str(row["attention"])
-    assert run(*typed(str(row["next_step"])), "--yes").code == 0
+    assert ("being removed" if renames else "not cleaned up") in row["attention"]
+    assert run(*typed(row["next_step"]), "--yes").code == 0
     assert rows(run, place.dest) == {}
     assert place.temporary() == set()
 
@@ -152,8 +136,8 @@ def test_what_a_cleanup_left_that_died_is_removed(run: Run, kind: str) -> None:
 def test_what_another_committer_left_may_be_alive(run: Run, lake: Lake, name: str) -> None:
     (lake.temporary / name / "_temporary" / "attempt").mkdir(parents=True)
     row = rows(run, lake.path)[name]
-    assert (row["next_step"], "alive" in str(row["attention"])) == ("", True)
-    [shown] = row["if_dead"]  # type: ignore[misc]
+    assert (row["next_step"], "alive" in row["attention"]) == ("", True)
+    [shown] = row["if_dead"]
     assert run(*typed(shown), "--yes").code == 0
     assert not (lake.temporary / name).exists()
 
@@ -243,6 +227,6 @@ def test_an_emptied_directory_beside_a_kept_outcome_is_nothing(run: Run, kept: M
 def test_a_kept_outcome_that_cannot_be_read(run: Run, kept: MemoryPlace) -> None:
     kept.write(in_job(kept, "j", "kept"), b"{")
     row = rows(run, kept.dest)["j"]
-    assert (row["owner"], "cannot be read" in str(row["attention"])) == ("committer", True)
+    assert (row["owner"], "cannot be read" in row["attention"]) == ("committer", True)
     assert run(*typed(row["next_step"]), "--yes").code == 0
     assert not has_in_job(kept, "j", "kept")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 
 import committer
 from committer.records.job_state import Intent, encode_record
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, typed
 from tests.engine.places import Place, make_place
 from tests.engine.test_advice import calls_in, follow
 from tests.job_paths import INTENT, in_job
@@ -84,7 +83,7 @@ def test_the_error_names_what_ends_the_job(run: Run, tmp_path: Path, kind: str, 
     assert refused.code == 1, refused.err
     error = refused.json["error"]
     assert error["outcome"] == "unchanged"
-    ends = [shlex.split(one)[1:] for one in error["commands"] if "--rollback" in one or "abort" in one]
+    ends = [typed(one) for one in error["commands"] if "--rollback" in one or "abort" in one]
     assert ends, error["next_step"]
     assert run(*ends[-1], "--yes").code == 0
     assert place.files() == ({"a": b"another program's"} if spoil == "in_the_way" else {})
@@ -99,7 +98,7 @@ def test_a_task_record_that_is_not_the_one_of_its_message(run: Run, tmp_path: Pa
     refused = run("commit", place.dest, "j", "--from-attempts", "--tasks", "2", "--yes", "--output", "json")
     assert refused.code == 1, refused.err
     [shown] = refused.json["error"]["commands"]
-    assert run(*shlex.split(shown)[1:], "--yes").code == 0
+    assert run(*typed(shown), "--yes").code == 0
     assert (place.files(), place.temporary()) == ({}, set())
 
 
@@ -113,7 +112,7 @@ def test_a_source_behind_a_link(run: Run, tmp_path: Path, begun: bool) -> None:
     words = ["recover", place.dest, "j"] if begun else ["commit", place.dest, "j", "--tasks", "1"]
     refused = run(*words, "--yes", "--output", "json")
     [shown] = refused.json["error"]["commands"]
-    assert run(*shlex.split(shown)[1:], "--yes").code == 0
+    assert run(*typed(shown), "--yes").code == 0
     assert (place.files(), place.temporary()) == ({}, set())
     assert (tmp_path / "elsewhere" / "a").read_bytes() == b"x"
 
@@ -123,7 +122,7 @@ def test_a_plan_that_would_be_refused_names_the_other_end(run: Run, tmp_path: Pa
     leave(place, "listing", begun=False)
     in_the_way(place)
     shown = run("plan", place.dest, "j").out.splitlines()[-1].strip()
-    assert run(*shlex.split(shown)[1:], "--yes").code == 0
+    assert run(*typed(shown), "--yes").code == 0
     assert place.temporary() == set()
 
 
@@ -134,8 +133,7 @@ def test_a_recovery_that_misses_tasks(run: Run, tmp_path: Path, number: int) -> 
     intent = Intent(job_id="j", driver="dead", created="2026-11-21T00:00:00+00:00", tasks=5)
     place.write(in_job(place, "j", INTENT), encode_record(intent))
     shown = run("recover", place.dest, "j", "--yes", "--output", "json").json["error"]["commands"]
-    words = ["2" if word == "N" else word for word in shlex.split(shown[number])[1:]]
-    assert run(*words, "--yes").code == 0
+    assert run(*typed(shown[number], 2), "--yes").code == 0
     assert set(place.files()) == ({"a", "b"} if number == 0 else set())
 
 
@@ -149,7 +147,7 @@ def test_a_record_that_is_damaged(run: Run, tmp_path: Path, record: str) -> None
         assert refused.json["error"]["type"] == "RecordError"
         assert "what it did not publish" in refused.json["error"]["next_step"]
         assert refused.json["error"]["commands"] == [f"committer cleanup {place.dest} --job j --force"]
-    assert run(*shlex.split(refused.json["error"]["commands"][0])[1:], "--yes").code == 0
+    assert run(*typed(refused.json["error"]["commands"][0]), "--yes").code == 0
     assert place.temporary() == set()
 
 

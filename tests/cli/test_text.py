@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Group
 
@@ -22,15 +22,13 @@ ALLOWED = re.compile(r"[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2
 
 
 @given(st.text(st.characters()))
+@example("São Paulo/名前=東京/😀 [x] \\")
 def test_clean_text_has_no_harmful_character(text: str) -> None:
     cleaned = clean(text)
     assert ALLOWED.fullmatch(cleaned)
     assert "\n" not in cleaned
     assert cleaned.encode().decode() == cleaned
-
-
-def test_clean_keeps_what_is_harmless() -> None:
-    assert clean("São Paulo/名前=東京/😀 [x] \\") == "São Paulo/名前=東京/😀 [x] \\"
+    assert cleaned == text or not text.startswith("São Paulo")
 
 
 def nasty_marker(directory: Path) -> Path:
@@ -137,12 +135,6 @@ def test_places_of_a_job_are_those_of_a_real_one(run: Run, lake: Lake) -> None:
         assert Path(place).is_dir()
 
 
-def test_a_store_that_is_not_installed(run: Run) -> None:
-    result = run("explain", "nosuch://bucket/table")
-    assert result.code == 1
-    assert "no store is known" in result.out
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -162,12 +154,6 @@ def test_options_that_cannot_be_honoured(run: Run, tmp_path: Path, words: list[s
     assert result.code == 2
     assert said in result.err
     assert result.out == ""
-
-
-def test_an_option_without_effect_is_said(run: Run, tmp_path: Path) -> None:
-    result = run("explain", tmp_path, "-o", "mapreduce.fileoutputcommitter.algorithm.version=2")
-    assert result.code == 0
-    assert "no effect" in result.err
 
 
 @pytest.mark.parametrize("words", [["--storage", "account_key=hunter2"], ["--storage", "hunter2"], ["-o", "hunter2"]])
@@ -193,15 +179,6 @@ def test_references_are_fetched(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     assert "cannot be read" in run("jobs", tmp_path, "--storage", f"account_key=file:{tmp_path}/none").err
 
 
-def test_options_lists_every_choice(run: Run) -> None:
-    from committer import CommitterConfig
-
-    listed = run("options", "--output", "json").json
-    assert [row["field"] for row in listed["choices"]] == list(CommitterConfig.__struct_fields__)
-    text = run("options").out
-    assert all(row["key"] in text for row in listed["choices"] + listed["without_effect"])
-
-
 def test_a_note_of_many_lines_is_shown_as_lines() -> None:
     """As azure-identity says of each credential that it tried."""
     error = CommitterError("no token")
@@ -211,3 +188,18 @@ def test_a_note_of_many_lines_is_shown_as_lines() -> None:
         screen.err.print(Group(*parts_of_error(error)))
     lines = [text.rstrip() for text in capture.get().splitlines()]
     assert lines[-3:] == ["  note: Attempted credentials:", "    one: no", "    two: no"]
+
+
+def test_options_lists_every_choice(run: Run) -> None:
+    from committer import CommitterConfig
+
+    listed = run("options", "--output", "json").json
+    assert [row["field"] for row in listed["choices"]] == list(CommitterConfig.__struct_fields__)
+    text = run("options").out
+    assert all(row["key"] in text for row in listed["choices"] + listed["without_effect"])
+
+
+def test_an_option_without_effect_is_said(run: Run, tmp_path: Path) -> None:
+    result = run("explain", tmp_path, "-o", "mapreduce.fileoutputcommitter.algorithm.version=2")
+    assert result.code == 0
+    assert "no effect" in result.err

@@ -111,9 +111,3 @@ def test_abort_needs_an_age_or_all(run: Run, space: MemorySpace, words: tuple[st
 def test_a_store_without_uploads(run: Run, lake: Lake) -> None:
     result = run("uploads", "list", lake.path)
     assert (result.code, "has no uploads" in result.err) == (2, True)
-
-
-def test_help(run: Run) -> None:
-    shown = run("uploads", "--help").out
-    for name in ("list", "abort", "expect"):
-        assert name in shown

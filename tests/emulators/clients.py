@@ -44,9 +44,11 @@ async def names(files: FileSystemClient, path: str | None = None, **options: Any
 
 @contextmanager
 def refused(status: int, code: str) -> Iterator[None]:
-    """The service's refusal: its status and code as the official client reads them."""
+    """The service's refusal: its status and code as the official client reads them, or as its header has them."""
     with pytest.raises(HttpResponseError) as caught:
         yield
     error = caught.value
     given = getattr(error, "error_code", None)
+    if given is None and error.response is not None:
+        given = error.response.headers.get("x-ms-error-code")
     assert (error.status_code, getattr(given, "value", given)) == (status, code)

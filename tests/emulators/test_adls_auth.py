@@ -6,7 +6,7 @@ import base64
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +14,6 @@ from typing import Any, Self
 import aiohttp
 import pytest
 from azure.core.credentials import AccessToken
-from azure.core.exceptions import HttpResponseError
 from azure.storage.filedatalake import (
     AccountSasPermissions,
     DirectorySasPermissions,
@@ -129,18 +128,6 @@ async def files(emulator: AdlsEmulator) -> AsyncIterator[FileSystemClient]:
 # --- SharedKey ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-async def test_only_the_right_key_signs(files: FileSystemClient, emulator: AdlsEmulator, operation: str) -> None:
-    async with client(emulator, WRONG_KEY) as stranger:
-        with pytest.raises(HttpResponseError) as caught:
-            await OPERATIONS[operation](stranger.get_file_system_client("data"))
-    assert caught.value.status_code == 403
-    assert caught.value.response is not None
-    assert caught.value.response.headers["x-ms-error-code"] == "AuthenticationFailed"
-
-    await OPERATIONS[operation](files)
-
-
 async def test_the_key_of_another_account_does_not_sign(files: FileSystemClient, emulator: AdlsEmulator) -> None:
     credential = {"account_name": "other", "account_key": emulator.settings.key}
     async with client(emulator, credential) as stranger:
@@ -181,22 +168,24 @@ async def test_an_old_signature_is_refused(files: FileSystemClient, monkeypatch:
 # --- Shared access signatures -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("sas", [account_sas, filesystem_sas])
-async def test_only_a_sas_with_the_right_signature_is_let_in(
-    files: FileSystemClient, emulator: AdlsEmulator, sas: Callable[..., str], operation: str
-) -> None:
-    key = "account_key" if sas is account_sas else "credential"
-    async with client(emulator, sas(emulator, **{key: WRONG_KEY})) as stranger:
-        with pytest.raises(HttpResponseError) as caught:
-            await OPERATIONS[operation](stranger.get_file_system_client("data"))
-    assert caught.value.status_code == 403
-    assert caught.value.response is not None
-    assert caught.value.response.headers["x-ms-error-code"] == "AuthenticationFailed"
+SIGNED: dict[str, Callable[[AdlsEmulator, str], str]] = {
+    "key": lambda emulator, key: key,
+    "account sas": lambda emulator, key: account_sas(emulator, account_key=key),
+    "filesystem sas": lambda emulator, key: filesystem_sas(emulator, credential=key),
+}
 
-    async with client(emulator, sas(emulator)) as guest:
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("signed", SIGNED)
+async def test_only_what_the_right_key_signed_is_accepted(
+    files: FileSystemClient, emulator: AdlsEmulator, signed: str, operation: str
+) -> None:
+    async with client(emulator, SIGNED[signed](emulator, WRONG_KEY)) as stranger:
+        with refused(403, "AuthenticationFailed"):
+            await OPERATIONS[operation](stranger.get_file_system_client("data"))
+    async with client(emulator, SIGNED[signed](emulator, emulator.settings.key)) as guest:
         mine = guest.get_file_system_client("data")
-        if sas is filesystem_sas and operation == "filesystem properties":
+        if (signed, operation) == ("filesystem sas", "filesystem properties"):
             # No service SAS holds for calls on the filesystem itself, listing it aside ("Create a service SAS").
             with refused(403, "AuthorizationFailure"):
                 await OPERATIONS[operation](mine)
@@ -211,11 +200,8 @@ async def test_a_sas_that_grants_nothing_needed_is_refused(
     # What lists, reads; what reads and lists, changes nothing.
     letters = "wd" if operation in {"list", "read", "properties", "access control"} else "rl"
     async with client(emulator, filesystem_sas(emulator, permission=letters)) as guest:
-        with pytest.raises(HttpResponseError) as caught:
+        with refused(403, "AuthorizationPermissionMismatch"):
             await OPERATIONS[operation](guest.get_file_system_client("data"))
-    assert caught.value.status_code == 403
-    assert caught.value.response is not None
-    assert caught.value.response.headers["x-ms-error-code"] == "AuthorizationPermissionMismatch"
 
 
 @pytest.mark.parametrize(
@@ -226,19 +212,15 @@ async def test_a_sas_that_grants_nothing_needed_is_refused(
         ({"protocol": "https"}, "AuthorizationProtocolMismatch"),
         ({"ip": "10.0.0.1-10.0.0.9"}, "AuthorizationSourceIPMismatch"),
         ({"resource_types": ResourceTypes(service=True)}, "AuthorizationResourceTypeMismatch"),
+        ({"ip": "127.0.0.0-127.0.0.9", "protocol": "https,http"}, None),
     ],
 )
 async def test_a_sas_holds_within_its_bounds(
-    files: FileSystemClient, emulator: AdlsEmulator, changes: dict[str, Any], code: str
+    files: FileSystemClient, emulator: AdlsEmulator, changes: dict[str, Any], code: str | None
 ) -> None:
     async with client(emulator, account_sas(emulator, **changes)) as guest:
-        with refused(403, code):
-            await names(guest.get_file_system_client("data"))
-
-
-async def test_a_sas_for_an_address_holds_there(files: FileSystemClient, emulator: AdlsEmulator) -> None:
-    async with client(emulator, account_sas(emulator, ip="127.0.0.0-127.0.0.9", protocol="https,http")) as guest:
-        assert await names(guest.get_file_system_client("data")) == ["dir", "dir/file"]
+        with refused(403, code) if code else nullcontext():
+            assert await names(guest.get_file_system_client("data")) == ["dir", "dir/file"]
 
 
 async def test_a_changed_permission_breaks_the_signature(files: FileSystemClient, emulator: AdlsEmulator) -> None:
@@ -263,9 +245,8 @@ async def test_a_sas_for_a_directory_holds_below_it(files: FileSystemClient, emu
         mine = guest.get_file_system_client("data")
         assert await read(mine, "dir/deep/file") == b"deep"
         await mine.get_file_client("dir/deep/file").rename_file("data/dir/moved")
-        with pytest.raises(HttpResponseError) as caught:
+        with refused(403, "AuthenticationFailed"):
             await read(mine, "other")
-    assert caught.value.status_code == 403
     assert await names(files, "dir") == ["dir/deep", "dir/file", "dir/moved"]
 
 
@@ -323,22 +304,12 @@ async def over_tls(certificate: Path, token: str) -> AsyncIterator[tuple[DataLak
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_a_listed_token_is_let_in(certificate: Path, operation: str) -> None:
-    async with over_tls(certificate, TOKEN) as (service, emulator):
+async def test_only_a_listed_token_is_accepted(certificate: Path, operation: str) -> None:
+    async with over_tls(certificate, TOKEN) as (service, _emulator):
         await OPERATIONS[operation](service.get_file_system_client("data"))
-        statuses = [entry.status for entry in emulator.conduct.log]
-    assert statuses
-    assert max(statuses) < 300
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
-async def test_another_token_is_not(certificate: Path, operation: str) -> None:
     async with over_tls(certificate, WRONG_TOKEN) as (service, _emulator):
-        with pytest.raises(HttpResponseError) as caught:
+        with refused(401, "InvalidAuthenticationInfo"):
             await OPERATIONS[operation](service.get_file_system_client("data"))
-    assert caught.value.status_code == 401
-    assert caught.value.response is not None
-    assert caught.value.response.headers["x-ms-error-code"] == "InvalidAuthenticationInfo"
 
 
 @pytest.mark.parametrize(

@@ -22,32 +22,21 @@ async def test_a_file_is_created_with_its_parents_and_empty(files: FileSystemCli
     assert await names(files) == ["a", "a/b", "a/b/file"]
 
 
-async def test_a_file_that_exists_is_emptied_unless_told_otherwise(files: FileSystemClient) -> None:
-    file = await write(files, "file", b"old")
-    etag = (await file.get_file_properties()).etag
-
+async def test_a_file_is_created_on_conditions_and_emptied_without_one(files: FileSystemClient) -> None:
+    with refused(412, "ConditionNotMet"):
+        await files.create_file("file", match_condition=MatchConditions.IfPresent)
+    etag = (await (await write(files, "file", b"old")).get_file_properties()).etag
     with refused(409, "PathAlreadyExists"):
         await files.create_file("file", match_condition=MatchConditions.IfMissing)
     with refused(412, "ConditionNotMet"):
         await files.create_file("file", etag='"0x1"', match_condition=MatchConditions.IfNotModified)
+    for call in (files.create_file, files.create_directory):
+        with refused(409, "InvalidDestinationPath"):
+            await call("file/below")
     assert await read(files, "file") == b"old"
 
     await files.create_file("file", etag=etag, match_condition=MatchConditions.IfNotModified)
     assert await read(files, "file") == b""
-
-
-async def test_a_file_that_is_not_there_meets_no_condition_on_its_etag(files: FileSystemClient) -> None:
-    with refused(412, "ConditionNotMet"):
-        await files.create_file("file", match_condition=MatchConditions.IfPresent)
-
-
-async def test_nothing_is_created_below_a_file(files: FileSystemClient) -> None:
-    await write(files, "file")
-
-    with refused(409, "InvalidDestinationPath"):
-        await files.create_file("file/below")
-    with refused(409, "InvalidDestinationPath"):
-        await files.create_directory("file/below/more")
 
 
 async def test_a_directory_that_exists_keeps_what_it_holds(files: FileSystemClient) -> None:
@@ -90,26 +79,16 @@ async def test_names_the_account_cannot_hold_are_refused(files: FileSystemClient
 # --- Writing ------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_appended_is_seen_once_flushed(files: FileSystemClient) -> None:
-    file = await files.create_file("file")
-
-    await file.append_data(b"hello ", 0)
-    await file.append_data(b"world", 6)
-    assert await read(files, "file") == b""
-
-    await file.flush_data(11)
-    assert await read(files, "file") == b"hello world"
-
-
-async def test_parts_may_come_in_any_order_but_leave_no_gap(files: FileSystemClient) -> None:
+async def test_parts_may_come_in_any_order_and_are_seen_once_flushed(files: FileSystemClient) -> None:
     file = await files.create_file("file")
     await file.append_data(b"world", 6)
-
     with refused(400, "InvalidFlushPosition"):
         await file.flush_data(11)
     await file.append_data(b"hello ", 0)
+    with refused(412, "ConditionNotMet"):
+        await file.flush_data(11, etag='"0x1"', match_condition=MatchConditions.IfNotModified)
+    assert await read(files, "file") == b""
     await file.flush_data(11)
-
     assert await read(files, "file") == b"hello world"
 
 
@@ -123,14 +102,6 @@ async def test_a_flush_to_the_wrong_length_is_refused_and_changes_nothing(
     with refused(400, "InvalidFlushPosition"):
         await file.flush_data(position)
     assert await read(files, "file") == b""
-
-
-async def test_an_append_flushes_at_once_when_asked(files: FileSystemClient) -> None:
-    file = await files.create_file("file")
-
-    await file.append_data(b"hello", 0, flush=True)
-
-    assert await read(files, "file") == b"hello"
 
 
 async def test_what_is_flushed_is_not_written_over(files: FileSystemClient) -> None:
@@ -160,14 +131,6 @@ async def test_nothing_is_appended_to_what_is_not_there_or_a_directory(files: Fi
         await files.get_file_client("nothing").flush_data(0)
     with refused(409, "ResourceTypeMismatch"):
         await files.get_file_client("directory").append_data(b"1", 0)
-
-
-async def test_a_flush_checks_the_etag(files: FileSystemClient) -> None:
-    file = await files.create_file("file")
-    await file.append_data(b"1", 0)
-
-    with refused(412, "ConditionNotMet"):
-        await file.flush_data(1, etag='"0x1"', match_condition=MatchConditions.IfNotModified)
 
 
 async def test_a_large_upload_in_several_parts_arrives(files: FileSystemClient) -> None:

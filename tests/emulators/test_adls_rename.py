@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from contextlib import nullcontext
+from typing import Any, Literal
 
 import pytest
 from azure.core import MatchConditions
@@ -36,72 +37,47 @@ async def test_a_name_with_spaces_percents_and_letters_beyond_ascii_moves(files:
     assert await names(files, "a b") == ["a b/day=2024-01-01 00%3A00 ü"]
 
 
-async def test_an_existing_file_is_replaced_unless_told_otherwise(files: FileSystemClient) -> None:
-    old = await write(files, "old", b"old")
-    await write(files, "new", b"new")
-
-    with refused(409, "PathAlreadyExists"):
-        await old.rename_file("data/new", match_condition=MatchConditions.IfMissing)
-    assert await read(files, "new") == b"new"
-
-    await old.rename_file("data/new")
-    assert await read(files, "new") == b"old"
-    assert await names(files) == ["new"]
-
-
-async def test_the_etag_of_the_target_is_checked(files: FileSystemClient) -> None:
-    old = await write(files, "old", b"old")
-    new = await write(files, "new", b"new")
-    etag = (await new.get_file_properties()).etag
-
-    with refused(412, "ConditionNotMet"):
-        await old.rename_file("data/new", etag='"0x1"', match_condition=MatchConditions.IfNotModified)
-    await old.rename_file("data/new", etag=etag, match_condition=MatchConditions.IfNotModified)
-
-    assert await read(files, "new") == b"old"
-
-
-async def test_the_etag_of_the_source_is_checked(files: FileSystemClient) -> None:
-    old = await write(files, "old", b"old")
-    etag = (await old.get_file_properties()).etag
-
-    with refused(412, "SourceConditionNotMet"):
-        await old.rename_file("data/new", source_etag='"0x1"', source_match_condition=MatchConditions.IfNotModified)
-    assert await names(files) == ["old"]
-
-    await old.rename_file("data/new", source_etag=etag, source_match_condition=MatchConditions.IfNotModified)
-    assert await names(files) == ["new"]
+@pytest.mark.parametrize(
+    ("conditions", "refusal"),
+    [
+        ({"match_condition": MatchConditions.IfMissing}, (409, "PathAlreadyExists")),
+        ({"etag": '"0x1"', "match_condition": MatchConditions.IfNotModified}, (412, "ConditionNotMet")),
+        ({"etag": "TARGET", "match_condition": MatchConditions.IfNotModified}, None),
+        (
+            {"source_etag": '"0x1"', "source_match_condition": MatchConditions.IfNotModified},
+            (412, "SourceConditionNotMet"),
+        ),
+        ({"source_etag": "SOURCE", "source_match_condition": MatchConditions.IfNotModified}, None),
+        ({}, None),
+    ],
+)
+async def test_conditions_on_both_ends_are_checked(
+    files: FileSystemClient, conditions: dict[str, Any], refusal: tuple[int, str] | None
+) -> None:
+    old, new = await write(files, "old", b"old"), await write(files, "new", b"new")
+    etags = {"SOURCE": (await old.get_file_properties()).etag, "TARGET": (await new.get_file_properties()).etag}
+    sent = {name: etags.get(value, value) for name, value in conditions.items()}
+    with refused(*refusal) if refusal else nullcontext():
+        await old.rename_file("data/new", **sent)
+    assert await read(files, "new") == (b"new" if refusal else b"old")
+    assert await names(files) == (["new", "old"] if refusal else ["new"])
 
 
-async def test_a_missing_source_is_named(files: FileSystemClient) -> None:
-    with refused(404, "SourcePathNotFound"):
-        await files.get_file_client("nothing").rename_file("data/new")
-    with refused(404, "SourcePathNotFound"):
-        await files.get_directory_client("nothing").rename_directory("data/new")
-
-
-async def test_a_missing_parent_of_the_target_is_named_and_not_made_up(files: FileSystemClient) -> None:
-    file = await write(files, "file")
-
-    with refused(404, "RenameDestinationParentPathNotFound"):
-        await file.rename_file("data/no/such/file")
-
-    assert await names(files) == ["file"]
-
-
-async def test_a_file_is_no_parent(files: FileSystemClient) -> None:
+async def test_a_missing_end_is_named_and_not_made_up(files: FileSystemClient) -> None:
     file = await write(files, "file")
     await write(files, "other")
-
-    with refused(409, "InvalidDestinationPath"):
-        await file.rename_file("data/other/file")
-
-
-async def test_a_missing_filesystem_is_named(files: FileSystemClient) -> None:
-    file = await write(files, "file")
-
-    with refused(404, "FilesystemNotFound"):
-        await file.rename_file("elsewhere/file")
+    nothing, directory = files.get_file_client("nothing"), files.get_directory_client("nothing")
+    for call, target, refusal in (
+        (nothing.rename_file, "data/new", (404, "SourcePathNotFound")),
+        (directory.rename_directory, "data/new", (404, "SourcePathNotFound")),
+        (file.rename_file, "data/no/such/file", (404, "RenameDestinationParentPathNotFound")),
+        (file.rename_file, "data/other/file", (409, "InvalidDestinationPath")),
+        (file.rename_file, "elsewhere/file", (404, "FilesystemNotFound")),
+        (file.rename_file, "data/file.", (400, "InvalidResourceName")),
+    ):
+        with refused(*refusal):
+            await call(target)
+    assert await names(files) == ["file", "other"]
 
 
 async def test_a_file_moves_to_another_filesystem(files: FileSystemClient, service: DataLakeServiceClient) -> None:
@@ -124,27 +100,19 @@ async def test_a_directory_moves_with_all_it_holds_and_no_etag_changes(files: Fi
     assert after == {name.replace("a/b", "a/z"): etag for name, etag in before.items()}
 
 
-async def test_a_directory_moves_onto_an_empty_one_only(files: FileSystemClient) -> None:
-    directory = await files.create_directory("from")
-    await write(files, "from/file")
-    await files.create_directory("empty")
-    await write(files, "full/file")
-
-    with refused(409, "DirectoryNotEmpty"):
-        await directory.rename_directory("data/full")
-    await directory.rename_directory("data/empty")
-
-    assert await names(files) == ["empty", "empty/file", "full", "full/file"]
-
-
-async def test_the_code_of_a_full_target_is_a_switch(files: FileSystemClient) -> None:
-    async with serve(Settings(non_empty_target_code="PathAlreadyExists")) as emulator, client(emulator) as service:
+@pytest.mark.parametrize("code", ["DirectoryNotEmpty", "PathAlreadyExists"])
+async def test_a_directory_moves_onto_an_empty_one_only(code: Any) -> None:
+    """The service's code for a full one is a switch."""
+    async with serve(Settings(non_empty_target_code=code)) as emulator, client(emulator) as service:
         files = await service.create_file_system("data")
         directory = await files.create_directory("from")
+        await write(files, "from/file")
+        await files.create_directory("empty")
         await write(files, "full/file")
-
-        with refused(409, "PathAlreadyExists"):
+        with refused(409, code):
             await directory.rename_directory("data/full")
+        await directory.rename_directory("data/empty")
+        assert await names(files) == ["empty", "empty/file", "full", "full/file"]
 
 
 async def test_a_directory_cannot_move_below_itself_or_onto_itself(files: FileSystemClient) -> None:
@@ -205,10 +173,3 @@ async def test_whether_the_etag_survives_is_a_switch(etag: Literal["kept", "chan
         moved = await file.rename_file("data/moved")
 
         assert ((await moved.get_file_properties()).etag == before) is (etag == "kept")
-
-
-async def test_a_name_that_ends_in_a_period_is_refused(files: FileSystemClient) -> None:
-    file = await write(files, "file")
-
-    with refused(400, "InvalidResourceName"):
-        await file.rename_file("data/file.")

@@ -7,10 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from committer_testing.emulators.gcs import Fault, GcsEmulator
-from tests.interop.hadoop import JavaError, in_java
+from tests.interop.hadoop import JavaError
 from tests.interop.jvm import Jvm
-from tests.interop.store_job import NAMES, ManifestCommitterJob
-from tests.interop.trees import contents
 
 from .hadoop_google import Gcs
 
@@ -71,28 +69,3 @@ async def test_it_tries_again_when_the_service_is_busy(connector: Gcs, gcs: GcsE
 
     assert operations(gcs, "move") == [503, 200]
     assert await connector.names("/") == ["b"]
-
-
-async def test_it_deletes_a_tree(connector: Gcs, gcs: GcsEmulator) -> None:
-    for name in ("/t/1", "/t/d/2", "/t/d/3"):
-        await connector.write(name, b"")
-    assert await in_java(lambda: bool(connector.filesystem.delete(connector.path("/t"), True)))
-    assert not [name for name in gcs.namespace.buckets["data"].names() if name.startswith("t/")]
-
-
-async def test_the_manifest_committer_commits_a_job(google_jvm: Jvm, connector: Gcs, gcs: GcsEmulator) -> None:
-    job = ManifestCommitterJob(google_jvm, connector)
-    await job.setup()
-    await job.run_task(0, contents(*NAMES))
-    await job.run_task(1, contents("lost.csv", salt="0"), attempt=0, commits=False)
-    await job.run_task(1, contents("second.csv", salt="1"), attempt=1)
-    counters = await job.commit()
-
-    assert counters["committer_files_committed"] == len(NAMES) + 1
-    held = {
-        name.removeprefix("table/"): gcs.namespace.buckets["data"].objects[name].data
-        for name in gcs.namespace.buckets["data"].names()
-        if not name.endswith("/")
-    }
-    assert b"ManifestCommitter" in held.pop("_SUCCESS")
-    assert held == contents(*NAMES) | contents("second.csv", salt="1")

@@ -50,22 +50,22 @@ async def test_chunks_make_an_object_at_their_end(wire: Wire, bucket: Bucket) ->
         assert (again.status, again.json["generation"]) == (200, made.json["generation"])
 
 
-async def test_the_end_may_be_told_without_data(wire: Wire, bucket: Bucket) -> None:
+async def test_the_end_may_be_told_without_data_and_bytes_may_come_again(wire: Wire, bucket: Bucket) -> None:
     url = await started(wire)
-    assert (await chunk(wire, url, b"x" * CHUNK, f"0-{CHUNK - 1}/*")).status == 308
+    # What is above a multiple is not kept.
+    answer = await chunk(wire, url, b"x" * (CHUNK + 1000), f"0-{CHUNK + 999}/*")
+    assert (answer.status, answer.headers["Range"]) == (308, f"bytes=0-{CHUNK - 1}")
     assert (await chunk(wire, url, b"", f"*/{CHUNK + 1}")).status == 308
     assert (await chunk(wire, url, b"", f"*/{CHUNK}")).status == 200
-    empty = await started(wire, "empty")
+    empty, again = await started(wire, "empty"), await started(wire, "again")
     assert (await chunk(wire, empty, b"", "*/0")).status == 200
-    assert (await held(bucket, "empty"), await held(bucket, "a")) == (b"", b"x" * CHUNK)
-
-
-async def test_bytes_that_came_before_are_ignored(wire: Wire, bucket: Bucket) -> None:
-    url = await started(wire)
-    await chunk(wire, url, b"x" * CHUNK, f"0-{CHUNK - 1}/*")
-    answer = await chunk(wire, url, b"y" * CHUNK + b"end", f"0-{CHUNK + 2}/{CHUNK + 3}")
-    assert answer.status == 200
-    assert await held(bucket, "a") == b"x" * CHUNK + b"end"
+    await chunk(wire, again, b"x" * CHUNK, f"0-{CHUNK - 1}/*")
+    assert (await chunk(wire, again, b"y" * CHUNK + b"end", f"0-{CHUNK + 2}/{CHUNK + 3}")).status == 200
+    assert [await held(bucket, name) for name in ("empty", "a", "again")] == [
+        b"",
+        b"x" * CHUNK,
+        b"x" * CHUNK + b"end",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,6 @@ async def test_a_chunk_that_does_not_fit_is_refused(wire: Wire, bucket: Bucket, 
     assert (await chunk(wire, url, b"x" * length, span)).reason == "invalid"
     assert (await chunk(wire, url, b"right", "0-4/5")).status == 200
     assert await held(bucket, "a") == b"right"
-
-
-async def test_what_is_above_a_multiple_is_not_kept(wire: Wire) -> None:
-    url = await started(wire)
-    answer = await chunk(wire, url, b"x" * (CHUNK + 1000), f"0-{CHUNK + 999}/*")
-    assert (answer.status, answer.headers["Range"]) == (308, f"bytes=0-{CHUNK - 1}")
 
 
 async def test_a_name_taken_since_the_start_stays_as_it_is(wire: Wire, bucket: Bucket) -> None:

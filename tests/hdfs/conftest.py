@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from committer.paths import StorePath
+from tests.hdfs.channel import JavaChannel
 from tests.hdfs.cluster import Cluster, jars
 from tests.interop.jvm import Jvm, jvm_fixture
 
@@ -44,6 +45,11 @@ def directory(cluster: Cluster) -> StorePath:
     path = StorePath("hdfs", cluster.authority, f"/test-{next(_numbers)}/root")
     cluster.hdfs.mkdirs(cluster.path(path.path))
     return path
+
+
+@pytest.fixture
+def table(cluster: Cluster, directory: StorePath) -> JavaChannel:
+    return JavaChannel(cluster, directory)
 
 
 @pytest.fixture

@@ -49,11 +49,6 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
-def table(cluster: Cluster, directory: StorePath) -> JavaChannel:
-    return JavaChannel(cluster, directory)
-
-
 async def test_connections_that_break_under_many_calls_hang_nothing(cluster: Cluster, directory: StorePath) -> None:
     """A client whose coroutines an event loop polls hangs there: each of its threads waits for the other's lock."""
     async with relay_to(cluster.authority) as relay:
@@ -173,23 +168,27 @@ path = StorePath.of(sys.argv[1])
 store = HdfsStore.open_for(path, {})
 asyncio.run(store.put(path / "f", b"x" * 100_000))
 
-async def read(times):
+async def go_on(name, times):
+    await store.put(path / name, b"")
     return all([await store.read(path / "f", limit=1 << 20) == b"x" * 100_000 for _time in range(times)])
 
-assert asyncio.run(read(1))
+assert asyncio.run(go_on("before", 1))
 forked = time.monotonic()
 child = os.fork()
 if child == 0:
-    good = asyncio.run(read(5))
+    good = asyncio.run(go_on("child", 5))
     # An answer on one of its parent's connections would be waited for for 15 s (dfs.client.socket-timeout).
-    os._exit(0 if good and time.monotonic() - forked < 14 else 1)
-good = asyncio.run(read(50))
+    sys.exit(0 if good and time.monotonic() - forked < 14 else 1)
+good = asyncio.run(go_on("parent", 50))
 print("parent", good, "child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-async def test_a_forked_child_reads_by_connections_of_its_own(directory: StorePath) -> None:
+async def test_a_forked_child_has_a_client_and_connections_of_its_own(
+    directory: StorePath, hdfs_store: HdfsStore
+) -> None:
     """It inherits those that its parent keeps to the DataNodes."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", FORKING, directory.uri, stdout=subprocess.PIPE)
     said, _errors = await asyncio.wait_for(process.communicate(), 60)
     assert (process.returncode, said) == (0, b"parent True child 0\n")
+    assert {one.path.name async for one in hdfs_store.list(directory)} == {"f", "before", "child", "parent"}

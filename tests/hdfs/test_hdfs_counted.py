@@ -25,11 +25,6 @@ NAME = "year=2001/part-00003.csv"
 
 
 @pytest.fixture
-def table(cluster: Cluster, directory: StorePath) -> JavaChannel:
-    return JavaChannel(cluster, directory)
-
-
-@pytest.fixture
 def committed(cluster: Cluster, directory: StorePath) -> Looks:
     """Commits a job after something happened to it; the calls of the commit."""
 

@@ -25,11 +25,6 @@ CALLS = ("rename2", "mkdirs", "create", "delete", "complete")
 ASKED = "getContentSummary"
 
 
-@pytest.fixture
-def table(cluster: Cluster, directory: StorePath) -> JavaChannel:
-    return JavaChannel(cluster, directory)
-
-
 async def visible(table: JavaChannel) -> dict[str, bytes]:
     return {name: data for name, data in (await table.files()).items() if not name.startswith("_")}
 

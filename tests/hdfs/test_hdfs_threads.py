@@ -93,11 +93,11 @@ async def test_a_call_that_waits_is_never_made_once_its_caller_is_cancelled(gate
     assert await run(threads, lambda: gate.made) == 1
 
 
-@pytest.mark.parametrize(("bound_s", "looked_for_s"), [(BOUND_S, 0.05), (0.5, 0.7)])
-async def test_a_call_that_was_begun_is_waited_for(gate: Gate, bound_s: float, looked_for_s: float) -> None:
-    """The bound of a call does not end the wait of a caller that is cancelled."""
+@pytest.mark.parametrize(("bound_s", "looked_for_s", "lanes"), [(BOUND_S, 0.05, 1), (0.5, 0.7, 1), (BOUND_S, 0.05, 3)])
+async def test_a_call_that_was_begun_is_waited_for(gate: Gate, bound_s: float, looked_for_s: float, lanes: int) -> None:
+    """The bound of a call does not end the wait of a caller that is cancelled; no further thread begins it."""
     threads = Threads(1)
-    call = run(threads, gate, bound_s=bound_s, settle_s=BOUND_S)
+    call = run(threads, gate, bound_s=bound_s, settle_s=BOUND_S, lanes=lanes)
     await gate.until_begun()
     call.cancel()
     for _turn in range(5):
@@ -108,7 +108,7 @@ async def test_a_call_that_was_begun_is_waited_for(gate: Gate, bound_s: float, l
     gate.open()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert threads.running == 0
+    assert (gate.made, threads.running) == (1, 0)
 
 
 async def test_the_wait_for_it_is_bounded(gate: Gate) -> None:
@@ -154,31 +154,6 @@ async def test_the_first_error_of_several_threads_is_told_when_all_ended(gate: G
         await call
 
 
-async def test_no_further_thread_begins_a_call_whose_caller_is_cancelled(gate: Gate) -> None:
-    threads = Threads(1)
-    call = run(threads, gate, lanes=3, settle_s=BOUND_S)
-    await gate.until_begun()
-    call.cancel()
-    done, _pending = await asyncio.wait({call}, timeout=0.05)
-    assert not done
-    gate.open()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    assert (gate.made, threads.running) == (1, 0)
-
-
-async def test_several_threads_that_take_too_long(gate: Gate) -> None:
-    threads = Threads(2)
-    with pytest.raises(UnansweredError) as begun:
-        await run(threads, gate, lanes=3, bound_s=0.05)
-    with pytest.raises(UnansweredError) as waiting:
-        await run(threads, gate, lanes=3, bound_s=0.05)
-    assert (begun.value.begun, waiting.value.begun) == (True, False)
-    gate.open()
-    assert await threads.drain(BOUND_S)
-    assert gate.made == 2
-
-
 @pytest.mark.parametrize("settle_s", [0.0, BOUND_S])
 async def test_what_a_call_made_is_undone_where_its_caller_is_gone(gate: Gate, settle_s: float) -> None:
     threads, undone = Threads(1), list[object]()
@@ -208,16 +183,17 @@ async def test_what_was_made_at_the_moment_of_the_cancellation_is_undone() -> No
     assert undone == [None]
 
 
-async def test_a_call_that_takes_too_long(gate: Gate) -> None:
-    threads = Threads(1)
+@pytest.mark.parametrize(("number", "lanes"), [(1, 1), (2, 3)])
+async def test_a_call_that_takes_too_long(gate: Gate, number: int, lanes: int) -> None:
+    threads = Threads(number)
     with pytest.raises(UnansweredError) as begun:
-        await run(threads, gate, bound_s=0.02)
+        await run(threads, gate, lanes=lanes, bound_s=0.05)
     with pytest.raises(UnansweredError) as waiting:
-        await run(threads, gate, bound_s=0.02)
+        await run(threads, gate, lanes=lanes, bound_s=0.05)
     assert (begun.value.begun, waiting.value.begun) == (True, False)
     gate.open()
     assert await threads.drain(BOUND_S)
-    assert gate.made == 1
+    assert gate.made == number
 
 
 async def test_an_error_keeps_nothing_alive() -> None:

@@ -17,7 +17,7 @@ if find_spec("boto3") is None:
     collect_ignore_glob = ["test_*.py"]
 else:
     from committer.stores.s3 import S3Store
-    from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
+    from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, BucketChannel, options_for
     from tests.s3.proxy import Proxy, Trouble, proxy_to
     from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, moto, other, seaweedfs
 
@@ -78,8 +78,26 @@ def root() -> StorePath:
 
 
 @pytest.fixture
-async def store(server: Server, root: StorePath) -> AsyncIterator[S3Store]:
-    store = S3Store.open_for(root, options_for(server))
+def options(server: Server) -> dict[str, object]:
+    return options_for(server)
+
+
+@pytest.fixture
+def channel(server: Server, root: StorePath) -> BucketChannel:
+    return BucketChannel(server.client, root)
+
+
+@pytest.fixture
+async def store(options: dict[str, object], root: StorePath) -> AsyncIterator[S3Store]:
+    store = S3Store.open_for(root, options)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def proxied(proxy: Proxy, root: StorePath) -> AsyncIterator[S3Store]:
+    """A store whose requests go through the proxy."""
+    store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
     yield store
     await store.close()
 

@@ -25,11 +25,6 @@ def options(proxy: Proxy) -> dict[str, object]:
     return options_for(Server("proxy", proxy.url))
 
 
-@pytest.fixture
-def channel(server: Server, root: StorePath) -> BucketChannel:
-    return BucketChannel(server.client, root)
-
-
 def kind_of(one: Seen) -> str:
     """What a request asks for."""
     return next(

@@ -20,7 +20,7 @@ from tests.interop.jvm import Jvm, jvm_fixture
 from tests.interop.python_side import run_task
 from tests.interop.store_job import NAMES
 from tests.interop.trees import contents
-from tests.s3.bucket import BucketChannel, options_for
+from tests.s3.bucket import BucketChannel
 from tests.s3.hadoop_s3a import MagicJob, jars
 from tests.s3.servers import Server
 
@@ -40,16 +40,6 @@ async def job(jvm: Jvm, server: Server, root: StorePath) -> AsyncIterator[MagicJ
     job = MagicJob(jvm, server, str(root), str(uuid4()))
     yield job
     await job.close()
-
-
-@pytest.fixture
-def options(server: Server) -> dict[str, object]:
-    return options_for(server)
-
-
-@pytest.fixture
-def channel(server: Server, root: StorePath) -> BucketChannel:
-    return BucketChannel(server.client, root)
 
 
 async def check_committed(channel: BucketChannel, files: Mapping[str, bytes]) -> None:

@@ -22,7 +22,7 @@ from tests.interop.jvm import Jvm, jvm_fixture
 from tests.interop.python_side import run_task
 from tests.interop.store_job import NAMES
 from tests.interop.trees import contents
-from tests.s3.bucket import BucketChannel, options_for
+from tests.s3.bucket import BucketChannel
 from tests.s3.hadoop_s3a import StagingJob, jars
 from tests.s3.servers import Server
 from tests.s3.test_java_jobs import check_committed
@@ -54,16 +54,6 @@ async def job(
 def name(job: StagingJob, request: pytest.FixtureRequest) -> str:
     kind: str = request.node.callspec.params["job"]
     return kind
-
-
-@pytest.fixture
-def options(server: Server) -> dict[str, object]:
-    return options_for(server)
-
-
-@pytest.fixture
-def channel(server: Server, root: StorePath) -> BucketChannel:
-    return BucketChannel(server.client, root)
 
 
 def config_at(tmp_path: Path, **choices: Any) -> CommitterConfig:

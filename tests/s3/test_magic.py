@@ -2,93 +2,42 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from typing import Any
+from pathlib import Path
 
 import pytest
 
 import committer
-from committer import CommitterConfig
 from committer.errors import PreflightError, RecordError, TargetExistsError
 from committer.paths import StorePath
+from committer.stores.s3 import S3Store
+from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from committer_testing.simulate.markers import is_same_marker
 from tests.engine.uploads import peak_of_a_stream
-from tests.s3.bucket import BucketChannel, options_for
+from tests.s3.bucket import BucketChannel
+from tests.s3.jobs import Jobs
 from tests.s3.servers import Server
 
 
 @pytest.fixture
-def channel(server: Server, root: StorePath) -> BucketChannel:
-    return BucketChannel(server.client, root)
+def jobs(server: Server, root: StorePath, tmp_path: Path) -> Jobs:
+    return Jobs("magic", server, root, tmp_path)
 
 
-@pytest.fixture
-def options(server: Server) -> dict[str, object]:
-    return options_for(server)
-
-
-async def commit(root: StorePath, options: dict[str, object], files: dict[str, bytes], **more: Any) -> Any:
-    """Commits a job of one task."""
-    async with committer.open_job(root, storage_options=options, **more) as job:
-        async with job.task_attempt(0) as task:
-            for name, data in files.items():
-                async with task.open(name) as file:
-                    await file.write(data)
-        return await job.commit(tasks=1)
-
-
-async def test_workers_that_give_nothing_back_need_no_other_code_here(
-    root: StorePath, channel: BucketChannel, options: dict[str, object]
-) -> None:
-    async with committer.open_job(root, storage_options=options) as job:
-        for number in range(3):
-            async with committer.open_task(job.spec, task=number, storage_options=options) as task:
-                async with task.open(f"day={number % 2}/part-{number}") as file:
-                    await file.write(b"%d" % number)
-        report = await job.commit()
-    assert (report.success, report.files_committed, report.bytes_committed) == (True, 3, 3)
-    found = await channel.files()
-    found.pop("_SUCCESS")
-    assert found == {f"day={number % 2}/part-{number}": b"%d" % number for number in range(3)}
-    assert await channel.uploads() == []
-
-
-async def test_a_long_stream_takes_the_memory_of_two_parts_and_those_under_way(
-    root: StorePath, options: dict[str, object]
-) -> None:
+async def test_a_long_stream_takes_the_memory_of_two_parts_and_those_under_way(jobs: Jobs) -> None:
     part = 5 << 20
-    config = CommitterConfig(multipart_size=part, multipart_in_flight=3)
     chunk = bytes(1 << 20)
-    async with committer.open_job(root, config=config, storage_options=options) as job, job.task_attempt(0) as task:
+    async with jobs.open(multipart_size=part, multipart_in_flight=3) as job, job.task_attempt(0) as task:
         async with task.open("first") as file:
             await file.write(chunk)
         peak = await peak_of_a_stream(task, chunk, 80)
     assert 3 * part < peak < (2 + 3) * part
 
 
-async def test_a_blocking_file(root: StorePath, channel: BucketChannel, options: dict[str, object]) -> None:
-    async with committer.open_job(root, storage_options=options) as job, job.task_attempt(0) as task:
-        file = task.open_blocking("x")
-
-        def write() -> None:
-            with file:
-                for _ in range(3):
-                    file.write(bytes(1 << 20))
-
-        await asyncio.to_thread(write)
-    assert (await channel.files())["x"] == bytes(3 << 20)
-
-
-async def test_a_target_that_appears_takes_the_job_back(
-    root: StorePath, channel: BucketChannel, options: dict[str, object]
-) -> None:
-    from committer.stores.s3 import S3Store
-    from committer.testing.faults import Call, FaultyStore
-
-    await commit(root, options, {"old": b"old"}, job_id="earlier")
+async def test_a_target_that_appears_takes_the_job_back(jobs: Jobs, channel: BucketChannel) -> None:
+    await jobs.commit({"old": b"old"}, job_id="earlier")
     before = await channel.files()
-    store = FaultyStore(S3Store.open_for(root, options))
+    store = FaultyStore(S3Store.open_for(jobs.root, jobs.options))
 
     async def another_program(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "b":
@@ -96,7 +45,7 @@ async def test_a_target_that_appears_takes_the_job_back(
 
     store.before_call = another_program
     with pytest.raises(TargetExistsError) as caught:
-        await commit(root, {"store": store}, dict.fromkeys("abc", b"new"), config=CommitterConfig(io_concurrency=1))
+        await jobs.commit(dict.fromkeys("abc", b"new"), store=store, io_concurrency=1)
     await store.close()
     assert caught.value.outcome == "unchanged"
     found = await channel.files()
@@ -106,16 +55,12 @@ async def test_a_target_that_appears_takes_the_job_back(
     assert await channel.uploads() == []
 
 
-async def test_a_rollback_by_the_other_scheme_changes_nothing(
-    root: StorePath, channel: BucketChannel, options: dict[str, object]
-) -> None:
+async def test_a_rollback_by_the_other_scheme_changes_nothing(jobs: Jobs, channel: BucketChannel) -> None:
     """Records hold the whole URI of a file, so they are out of reach by another name of the bucket."""
-    from committer.stores.s3 import S3Store
-    from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
-
+    root, options = jobs.root, jobs.options
     store = FaultyStore(S3Store.open_for(root, options), [Fault(kind="crash_after", operation="complete_upload")])
     with pytest.raises(SimulatedCrash):
-        await commit(root, {"store": store}, dict.fromkeys("ab", b"new"), job_id="j")
+        await jobs.commit(dict.fromkeys("ab", b"new"), store=store, job_id="j")
     await store.inner.close()
     before = await channel.files()
     other = StorePath("s3a", root.authority, root.path)
@@ -127,52 +72,37 @@ async def test_a_rollback_by_the_other_scheme_changes_nothing(
 
 
 @pytest.mark.parametrize("mode", ["same names", "directories"])
-async def test_replacing(mode: str, root: StorePath, channel: BucketChannel, options: dict[str, object]) -> None:
-    await commit(root, options, {"a=1/old": b"1", "a=2/old": b"2", "a=1/both": b"3"}, job_id="earlier")
-    config = (
-        CommitterConfig(existing_target="replace")
-        if mode == "same names"
-        else CommitterConfig(conflict_mode="replace", validate_output=True)
-    )
-    await commit(root, options, {"a=1/both": b"new", "a=1/new": b"4"}, config=config, job_id="later")
+async def test_replacing(mode: str, jobs: Jobs, channel: BucketChannel) -> None:
+    await jobs.commit({"a=1/old": b"1", "a=2/old": b"2", "a=1/both": b"3"}, job_id="earlier")
+    same = mode == "same names"
+    choices = {"existing_target": "replace"} if same else {"conflict_mode": "replace", "validate_output": True}
+    await jobs.commit({"a=1/both": b"new", "a=1/new": b"4"}, job_id="later", **choices)
     found = await channel.files()
     assert json.loads(found.pop("_SUCCESS"))["jobId"] == "later"
-    kept = {"a=1/old": b"1"} if mode == "same names" else {}
+    kept = {"a=1/old": b"1"} if same else {}
     assert found == {"a=1/both": b"new", "a=1/new": b"4", "a=2/old": b"2", **kept}
     assert await channel.uploads() == []
 
 
 async def test_a_server_that_keeps_no_file_beside_a_directory_of_its_name_takes_the_job_back(
-    root: StorePath, channel: BucketChannel, options: dict[str, object]
+    jobs: Jobs, channel: BucketChannel
 ) -> None:
     """S3 does; SeaweedFS has directories underneath, and refuses to complete the upload."""
     await channel.write("x/old", b"old")
     with pytest.raises(TargetExistsError) as caught:
-        await commit(root, options, {"x": b"new", "y": b"new"}, config=CommitterConfig(existing_target="replace"))
+        await jobs.commit({"x": b"new", "y": b"new"}, existing_target="replace")
     assert caught.value.outcome == "unchanged"
     assert (await channel.files(), await channel.uploads()) == ({"x/old": b"old"}, [])
 
 
-async def test_an_aborted_job_leaves_nothing(
-    root: StorePath, channel: BucketChannel, options: dict[str, object]
-) -> None:
-    with pytest.raises(ZeroDivisionError):
-        async with committer.open_job(root, storage_options=options) as job:
-            async with job.task_attempt(0) as task, task.open("x") as file:
-                await file.write(b"x")
-            raise ZeroDivisionError
-    assert await channel.files() == {}
-    assert await channel.uploads() == []
-
-
 async def test_an_old_file_that_no_record_may_name_is_refused_before_the_decision(
-    moto_server: Server, root: StorePath
+    moto_server: Server, jobs: Jobs
 ) -> None:
     """A recoverer that had to finish the job, or take it back, would refuse a decision that names it."""
-    channel, options = BucketChannel(moto_server.client, root), options_for(moto_server)
-    await channel.write("a=1/..", b"old")
+    jobs = jobs._replace(server=moto_server)
+    await jobs.channel.write("a=1/..", b"old")
     with pytest.raises(PreflightError, match=r"a=1/\.\. cannot be moved aside") as caught:
-        await commit(root, options, {"a=1/new": b"new"}, config=CommitterConfig(conflict_mode="replace"))
+        await jobs.commit({"a=1/new": b"new"}, conflict_mode="replace")
     assert caught.value.outcome == "unchanged"
-    assert await channel.files() == {"a=1/..": b"old"}
-    assert await channel.uploads() == []
+    assert await jobs.channel.files() == {"a=1/..": b"old"}
+    assert await jobs.channel.uploads() == []

@@ -43,11 +43,6 @@ TRAPS = (
 
 
 @pytest.fixture
-def channel(server: Server, root: StorePath) -> BucketChannel:
-    return BucketChannel(server.client, root)
-
-
-@pytest.fixture
 async def on_moto(moto_server: Server, root: StorePath) -> AsyncIterator[S3Store]:
     store = S3Store.open_for(root, options_for(moto_server))
     yield store
@@ -216,14 +211,13 @@ async def test_markers_of_other_tools(on_moto: S3Store, moto_server: Server, roo
     assert await channel.files() == {}
 
 
-async def test_what_comes_meanwhile_is_not_deleted(server: Server, root: StorePath) -> None:
+async def test_what_comes_meanwhile_is_not_deleted(proxied: S3Store, proxy: Proxy, root: StorePath) -> None:
     """Deleting an empty directory deletes what was seen, its marker, and no file that was put there since."""
     page = f"<ListBucketResult><Contents><Key>{root.path[1:]}/d/</Key><Size>0</Size></Contents></ListBucketResult>"
-    async with through_proxy(server, root) as (store, proxy):
-        await store.put(root / "d/file", b"1")
-        proxy.troubles = [Trouble("answer", method="GET", status=200, body=page)]
-        await store.delete_directory(root / "d", recursive=False)
-        assert await store.read(root / "d/file", limit=9) == b"1"
+    await proxied.put(root / "d/file", b"1")
+    proxy.troubles = [Trouble("answer", method="GET", status=200, body=page)]
+    await proxied.delete_directory(root / "d", recursive=False)
+    assert await proxied.read(root / "d/file", limit=9) == b"1"
 
 
 async def test_keys_that_are_no_names(on_moto: S3Store, moto_server: Server, root: StorePath) -> None:
@@ -289,25 +283,23 @@ async def test_a_part_damaged_on_the_way_is_not_kept(server: Server, root: Store
         assert [one async for one in store.list_parts(path, upload_id)] == []
 
 
-async def test_what_a_record_says_of_parts_cannot_end_its_element(server: Server, root: StorePath) -> None:
+async def test_what_a_record_says_of_parts_cannot_end_its_element(proxied: S3Store, root: StorePath) -> None:
     """A part read from a record is not trusted: its etag is text, whatever it looks like."""
-    async with through_proxy(server, root) as (store, _proxy):
-        path = root / "file"
-        upload_id = await store.create_upload(path, stamp=STAMP)
-        await store.put_part(path, upload_id, 1, b"1")
-        evil = UploadPart(1, '"</ETag></Part><Part>', 1, "</x>", "CRC32><y")
-        with pytest.raises(StorePartsError):
-            await store.complete_upload(path, upload_id, [evil])
+    path = root / "file"
+    upload_id = await proxied.create_upload(path, stamp=STAMP)
+    await proxied.put_part(path, upload_id, 1, b"1")
+    evil = UploadPart(1, '"</ETag></Part><Part>', 1, "</x>", "CRC32><y")
+    with pytest.raises(StorePartsError):
+        await proxied.complete_upload(path, upload_id, [evil])
 
 
-async def test_requests_name_the_job(server: Server, root: StorePath) -> None:
-    async with through_proxy(server, root) as (store, proxy):
-        with audit(ji="job-1", ta="attempt_job-1_m_000003_0", st="publish"):
-            await store.put(root / "file", b"1")
-        assert proxy.seen[-1].headers["referer"].endswith("?ji=job-1&op=put&st=publish&ta=attempt_job-1_m_000003_0")
-        assert proxy.seen[-1].headers["user-agent"].startswith("lake-committer/")
-        await store.put(root / "file", b"1")
-        assert "referer" not in proxy.seen[-1].headers
+async def test_requests_name_the_job(proxied: S3Store, proxy: Proxy, root: StorePath) -> None:
+    with audit(ji="job-1", ta="attempt_job-1_m_000003_0", st="publish"):
+        await proxied.put(root / "file", b"1")
+    assert proxy.seen[-1].headers["referer"].endswith("?ji=job-1&op=put&st=publish&ta=attempt_job-1_m_000003_0")
+    assert proxy.seen[-1].headers["user-agent"].startswith("lake-committer/")
+    await proxied.put(root / "file", b"1")
+    assert "referer" not in proxy.seen[-1].headers
 
 
 # --- Probing --------------------------------------------------------------------------------------------------------
@@ -342,35 +334,36 @@ async def test_a_service_that_keeps_the_rules(where: str, request: pytest.Fixtur
         (Trouble("answer", method="HEAD", status=200, headers={"Content-Length": "7"}), "metadata"),
     ],
 )
-async def test_a_service_that_breaks_one(server: Server, root: StorePath, trouble: Trouble, said: str) -> None:
-    async with through_proxy(server, root) as (store, proxy):
-        proxy.troubles = [dataclasses.replace(trouble)]
-        with pytest.raises(UnsupportedError, match=said):
-            await store.probe(root)
-        assert [one async for one in store.list_uploads(root)] == []
+async def test_a_service_that_breaks_one(
+    proxied: S3Store, proxy: Proxy, root: StorePath, trouble: Trouble, said: str
+) -> None:
+    proxy.troubles = [dataclasses.replace(trouble)]
+    with pytest.raises(UnsupportedError, match=said):
+        await proxied.probe(root)
+    assert [one async for one in proxied.list_uploads(root)] == []
 
 
 @pytest.mark.parametrize("status", [204, 501])
-async def test_a_service_that_deletes_whatever_is_there(server: Server, root: StorePath, status: int) -> None:
-    async with through_proxy(server, root) as (store, proxy):
-        proxy.troubles = [Trouble("fail after", method="DELETE", status=status)]
-        await store.probe(root)
-        assert not store.capabilities.conditional_delete
-        with pytest.raises(UnsupportedError):
-            await store.delete_file_if(root / "file", identity="x")
+async def test_a_service_that_deletes_whatever_is_there(
+    proxied: S3Store, proxy: Proxy, root: StorePath, status: int
+) -> None:
+    proxy.troubles = [Trouble("fail after", method="DELETE", status=status)]
+    await proxied.probe(root)
+    assert not proxied.capabilities.conditional_delete
+    with pytest.raises(UnsupportedError):
+        await proxied.delete_file_if(root / "file", identity="x")
 
 
 @pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (400, "InvalidArgument")])
 async def test_a_service_that_knows_no_condition_of_a_put(
-    server: Server, root: StorePath, status: int, code: str
+    proxied: S3Store, proxy: Proxy, root: StorePath, status: int, code: str
 ) -> None:
     """It refuses the header; the file is put without it, as nothing rests on the condition alone."""
-    async with through_proxy(server, root) as (store, proxy):
-        seen = await store.put(root / "file", b"1")
-        proxy.troubles = [Trouble("answer", method="PUT", status=status, body=f"<Error><Code>{code}</Code></Error>")]
-        await store.replace_file(root / "file", b"2", seen=seen)
-        assert [("if-match" in request.headers) for request in proxy.seen if request.method == "PUT"][-2:] == [
-            True,
-            False,
-        ]
-        assert await store.read(root / "file", limit=10) == b"2"
+    seen = await proxied.put(root / "file", b"1")
+    proxy.troubles = [Trouble("answer", method="PUT", status=status, body=f"<Error><Code>{code}</Code></Error>")]
+    await proxied.replace_file(root / "file", b"2", seen=seen)
+    assert [("if-match" in request.headers) for request in proxy.seen if request.method == "PUT"][-2:] == [
+        True,
+        False,
+    ]
+    assert await proxied.read(root / "file", limit=10) == b"2"

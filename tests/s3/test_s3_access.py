@@ -33,7 +33,7 @@ from committer.errors import (
 from committer.options.references import Secret
 from committer.paths import StorePath
 from committer.stores.http import redact
-from committer.stores.registry import find_store, open_store
+from committer.stores.registry import open_store
 from committer.stores.s3 import S3Store
 from committer.stores.s3.access import NOTHING_SHA256, S3Access, sha256_of
 from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
@@ -261,6 +261,10 @@ async def test_the_bucket_in_the_host_s_name(moto_server: Server, root: StorePat
         ({"fs.s3a.endpoint": "http://a", "endpoint_url": "http://b"}, "exclude"),
         ({"fs.s3a.path.style.access": "yes"}, "must be true or false"),
         ({"fs.s3a.encryption.algorithm": "SSE-C"}, "key of the client's"),
+        ({"session": boto3.Session(), "profile": "p"}, "session and profile exclude"),
+        ({"session": boto3.Session(), "key": KEY_ID, "secret": CANARY}, "session and access_key_id exclude"),
+        ({"session": "canary"}, "is a builtins.str"),
+        ({"session": boto3}, "http_session"),
     ],
 )
 def test_options_that_cannot_be_honoured(options: dict[str, object], said: str) -> None:
@@ -270,22 +274,18 @@ def test_options_that_cannot_be_honoured(options: dict[str, object], said: str) 
     assert CANARY not in str(caught.value)
 
 
-@pytest.mark.parametrize("uri", ["s3:///x", "s3://user@bucket/x", "s3a://bucket:80/x"])
-def test_what_is_no_bucket(uri: str) -> None:
-    with pytest.raises(InvalidPathError, match="names no bucket"):
+@pytest.mark.parametrize(
+    ("uri", "error", "said"),
+    [
+        ("s3:///x", InvalidPathError, "names no bucket"),
+        ("s3://user@bucket/x", InvalidPathError, "names no bucket"),
+        ("s3a://bucket:80/x", InvalidPathError, "names no bucket"),
+        ("s3://lake--use1-az4--x-s3/x", UnsupportedError, "directory buckets"),
+    ],
+)
+def test_what_is_no_bucket(uri: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
         open_store(StorePath.of(uri))
-
-
-def test_directory_buckets_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="directory buckets"):
-        open_store(StorePath.of("s3://lake--use1-az4--x-s3/x"))
-
-
-async def test_both_schemes_lead_here() -> None:
-    for uri in ("s3://bucket/x", "s3a://bucket/x"):
-        store = await find_store(StorePath.of(uri))
-        assert isinstance(store, S3Store)
-        assert store.scheme == uri.partition(":")[0]
 
 
 # --- Secrets --------------------------------------------------------------------------------------------------------
@@ -423,19 +423,3 @@ async def test_a_session_gives_keys_and_region(
     assert "storage_options in each process" in caught.value.next_step
     assert KEY not in repr(store) + repr(copy) + str(caught.value)
     await copy.close()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"session": boto3.Session(), "profile": "p"}, "session and profile exclude"),
-        ({"session": boto3.Session(), "key": KEY_ID, "secret": CANARY}, "session and access_key_id exclude"),
-        ({"session": "canary"}, "is a builtins.str"),
-        ({"session": boto3}, "http_session"),
-    ],
-)
-def test_sessions_that_do_not_fit(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        open_store(StorePath.of("s3://bucket/x"), options)
-    assert said in str(caught.value)
-    assert CANARY not in str(caught.value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -28,19 +29,23 @@ BATCHES = {"method": "POST", "query": "delete"}
 
 
 @pytest.fixture
-def channel(server: Server, root: StorePath) -> BucketChannel:
-    return BucketChannel(server.client, root)
+def store(proxied: S3Store) -> S3Store:
+    return proxied
 
 
-@pytest.fixture
-async def store(proxy: Proxy, root: StorePath) -> AsyncIterator[S3Store]:
-    store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
-    yield store
-    await store.close()
+def kinds(failed: Mapping[StorePath, Exception]) -> dict[str, type[Exception]]:
+    return {path.name: type(error) for path, error in failed.items()}
 
 
 async def put_all(store: S3Store, paths: list[StorePath]) -> dict[StorePath, str]:
     return {path: (await store.put(path, path.name.encode())).identity or "" for path in paths}
+
+
+async def put_and_change(store: S3Store, channel: BucketChannel, root: StorePath) -> dict[StorePath, str]:
+    """`a` and `changed`, which another job has replaced since."""
+    files = await put_all(store, [root / "a", root / "changed"])
+    await channel.write("changed", b"of another job")
+    return files
 
 
 # --- What a probe finds ---------------------------------------------------------------------------------------------
@@ -103,8 +108,7 @@ async def test_what_ignored_a_condition_is_not_trusted_again(
     """Behind one address there may be servers of several versions: which of them answers next no trial tells."""
     options = options_for(Server("proxy", proxy.url))
     await store.probe(root)
-    files = await put_all(store, [root / "a", root / "changed"])
-    await channel.write("changed", b"of another job")
+    files = await put_and_change(store, channel, root)
     proxy.troubles = [Trouble("answer", status=200, body=SAYS_NOTHING, **BATCHES)]  # type: ignore[arg-type]
     other = S3Store.open_for(root, options)
     await other.probe(root)
@@ -120,21 +124,21 @@ async def test_what_ignored_a_condition_is_not_trusted_again(
     assert await channel.files() == {"a": b"a", "changed": b"of another job"}
 
 
-async def test_what_is_only_unclear_is_tried_again(store: S3Store, proxy: Proxy, root: StorePath) -> None:
-    proxy.troubles = [Trouble("answer", status=503, body=refusal("SlowDown"), **BATCHES)]  # type: ignore[arg-type]
-    await store.probe(root)
-    assert not store.capabilities.conditional_batch_delete
-    await store.probe(root)
-    assert store.capabilities.conditional_batch_delete
-
-
-async def test_many_are_deleted_on_conditions_only_where_one_is(store: S3Store, proxy: Proxy, root: StorePath) -> None:
-    """A service that ignored the condition of one delete is not asked for many, whatever a second probe finds."""
-    proxy.troubles = [Trouble("answer", status=500, method="DELETE", body=refusal("InternalError"))]
-    await store.probe(root)
-    assert (store.capabilities.conditional_delete, store.capabilities.conditional_batch_delete) == (False, False)
-    await store.probe(root)
-    assert (store.capabilities.conditional_delete, store.capabilities.conditional_batch_delete) == (False, False)
+@pytest.mark.parametrize(
+    ("trouble", "found"),
+    [
+        (Trouble("answer", status=500, method="DELETE", body=refusal("InternalError")), [(False, False)] * 2),
+        (Trouble("answer", status=503, body=refusal("SlowDown"), **BATCHES), [(True, False), (True, True)]),  # type: ignore[arg-type]
+    ],
+)
+async def test_many_are_deleted_on_conditions_only_where_one_is(
+    store: S3Store, proxy: Proxy, root: StorePath, trouble: Trouble, found: list[tuple[bool, bool]]
+) -> None:
+    """Whatever a second probe finds: it tries again only what was unclear of the deletes of many."""
+    proxy.troubles = [replace(trouble)]
+    for expected in found:
+        await store.probe(root)
+        assert (store.capabilities.conditional_delete, store.capabilities.conditional_batch_delete) == expected
 
 
 async def test_a_trial_that_sees_a_condition_ignored_ends_the_trust(moto_server: Server, root: StorePath) -> None:
@@ -168,25 +172,17 @@ async def test_names_and_identities_that_one_call_cannot_hold(
 
 async def test_names_that_were_not_deleted(store: S3Store, proxy: Proxy, root: StorePath) -> None:
     await store.probe(root)
-    codes = (
-        "SlowDown",
-        "AccessDenied",
-        "InternalError",
-        "NoSuchKey",
-        "PreconditionFailed",
-        "ConditionalRequestConflict",
-    )
-    paths = {code: root / code for code in codes}
-    errors = "".join(f"<Error><Key>{path.path[1:]}</Key><Code>{code}</Code></Error>" for code, path in paths.items())
-    proxy.troubles = [Trouble("answer", status=200, body=f"<DeleteResult>{errors}</DeleteResult>", **BATCHES)]  # type: ignore[arg-type]
-    failed = await store.delete_files_if(dict.fromkeys(paths.values(), "0123"))
-    assert {path.name: type(error) for path, error in failed.items()} == {
+    errors = {
         "SlowDown": StoreThrottledError,
         "AccessDenied": StorePermissionError,
         "InternalError": StoreOutcomeUnknownError,
         "PreconditionFailed": StorePreconditionError,
         "ConditionalRequestConflict": StoreConflictError,
     }
+    paths = {code: root / code for code in ("NoSuchKey", *errors)}
+    said = "".join(f"<Error><Key>{path.path[1:]}</Key><Code>{code}</Code></Error>" for code, path in paths.items())
+    proxy.troubles = [Trouble("answer", status=200, body=f"<DeleteResult>{said}</DeleteResult>", **BATCHES)]  # type: ignore[arg-type]
+    assert kinds(await store.delete_files_if(dict.fromkeys(paths.values(), "0123"))) == errors
 
 
 @pytest.mark.parametrize("kind", ["lose answer", "cut answer", "lose request", "fail after"])
@@ -194,30 +190,13 @@ async def test_a_call_whose_answer_is_lost_is_sent_again(
     store: S3Store, proxy: Proxy, root: StorePath, channel: BucketChannel, kind: Kind
 ) -> None:
     await store.probe(root)
-    files = await put_all(store, [root / "a", root / "b", root / "changed"])
-    await channel.write("changed", b"of another job")
+    files = await put_and_change(store, channel, root)
     trouble = Trouble(kind, status=500, body=refusal("InternalError"), **BATCHES)  # type: ignore[arg-type]
     proxy.troubles = [trouble]
     sent = proxy.count("POST", "delete")
-    refused = await paced_over(store).delete_files_if(files)
+    assert kinds(await paced_over(store).delete_files_if(files)) == {"changed": StorePreconditionError}
     assert (trouble.times, proxy.count("POST", "delete") - sent) == (0, 2)
-    assert {path: type(error) for path, error in refused.items()} == {root / "changed": StorePreconditionError}
     assert await channel.files() == {"changed": b"of another job"}
-
-
-async def test_a_service_that_no_longer_knows_the_call(
-    store: S3Store, proxy: Proxy, root: StorePath, channel: BucketChannel
-) -> None:
-    await store.probe(root)
-    files = await put_all(store, [root / "a", root / "changed"])
-    await channel.write("changed", b"of another job")
-    proxy.troubles = [Trouble("answer", status=501, body=refusal("NotImplemented"), **BATCHES)]  # type: ignore[arg-type]
-    refused = await store.delete_files_if(files)
-    assert {path: type(error) for path, error in refused.items()} == {root / "changed": StorePreconditionError}
-    assert await channel.files() == {"changed": b"of another job"}
-    assert sorted(one.headers.get("if-match", "") for one in proxy.seen if one.method == "DELETE")[-1:] == [
-        f'"{files[root / "a"]}"'
-    ]
 
 
 @pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (400, "MalformedXML")])
@@ -226,11 +205,12 @@ async def test_a_call_whose_conditions_are_not_known_is_not_sent_again(
 ) -> None:
     """One of several servers behind an address is older than the one that answered the trial."""
     await store.probe(root)
-    files = await put_all(store, [root / "a", root / "changed"])
-    await channel.write("changed", b"of another job")
+    files = await put_and_change(store, channel, root)
     proxy.troubles = [Trouble("answer", status=status, body=refusal(code), **BATCHES)]  # type: ignore[arg-type]
-    refused = await store.delete_files_if(files)
-    assert {path: type(error) for path, error in refused.items()} == {root / "changed": StorePreconditionError}
+    assert kinds(await store.delete_files_if(files)) == {"changed": StorePreconditionError}
+    assert await channel.files() == {"changed": b"of another job"}
+    conditions = [one.headers.get("if-match", "") for one in proxy.seen if one.method == "DELETE"]
+    assert max(conditions) == f'"{files[root / "a"]}"'
     sent = proxy.count("POST", "delete")
     assert not store.capabilities.conditional_batch_delete
     with pytest.raises(UnsupportedError):
@@ -278,8 +258,20 @@ def deleted_one_by_one(proxy: Proxy) -> int:
     return sum(one.method == "DELETE" and "old" in one.path for one in proxy.seen)
 
 
-async def replaced(jobs: Jobs) -> dict[str, bytes]:
-    await jobs.commit({"p=0/new": b"new"}, conflict_mode="replace", superseded_scope="destination")
+def of_old_files(call: Call) -> bool:
+    return call.operation == "delete_files" and "old" in call.path.name
+
+
+async def replaced(
+    jobs: Jobs, faults: Sequence[Fault] = (), before_call: Callable[[Call], Awaitable[None]] | None = None
+) -> dict[str, bytes]:
+    """The files after a job that replaces the old ones with one new."""
+    store = S3Store.open_for(jobs.root, jobs.options)
+    faulty = FaultyStore(store, list(faults), before_call=before_call)
+    await jobs.commit({"p=0/new": b"new"}, store=faulty, conflict_mode="replace", superseded_scope="destination")
+    for late in list(faulty.under_way):
+        await late
+    await store.close()
     files = await jobs.channel.files()
     del files["_SUCCESS"]
     return files
@@ -300,74 +292,53 @@ async def test_old_files_go_one_by_one_where_the_service_ignores_conditions(
     assert await replaced(Jobs("magic", moto_server, root, None)) == {"p=0/new": b"new"}  # type: ignore[arg-type]
 
 
-async def test_old_files_go_one_by_one_once_another_job_saw_a_condition_ignored(
-    jobs: Jobs, proxy: Proxy, channel: BucketChannel
-) -> None:
+async def test_old_files_go_one_by_one_once_another_job_saw_a_condition_ignored(jobs: Jobs, proxy: Proxy) -> None:
     """Between the trial of this job and its deletes."""
-    store = S3Store.open_for(jobs.root, jobs.options)
 
     async def another_probes(call: Call) -> None:
-        if call.operation == "delete_files" and "old" in call.path.name:
+        if of_old_files(call):
             proxy.troubles = [Trouble("answer", status=200, body=SAYS_NOTHING, **BATCHES)]  # type: ignore[arg-type]
             other = S3Store.open_for(jobs.root, jobs.options)
             await other.probe(jobs.root / "_temporary" / "other")
             await other.close()
 
-    faulty = FaultyStore(store, before_call=another_probes)
-    await jobs.commit({"p=0/new": b"new"}, store=faulty, conflict_mode="replace", superseded_scope="destination")
-    files = await channel.files()
-    del files["_SUCCESS"]
-    assert files == {"p=0/new": b"new"}
+    assert await replaced(jobs, before_call=another_probes) == {"p=0/new": b"new"}
     assert deleted_one_by_one(proxy) == len(OLD)
-    await store.close()
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    ("kind", "status", "code"),
     [
-        Trouble("answer", status=501, body=refusal("NotImplemented")),
-        Trouble("answer", status=400, body=refusal("MalformedXML")),
-        Trouble("answer", status=403, body=refusal("AccessDenied")),
-        Trouble("lose answer", times=100),
-        Trouble("lose request", times=100),
+        ("answer", 501, "NotImplemented"),
+        ("answer", 400, "MalformedXML"),
+        ("answer", 403, "AccessDenied"),
+        ("lose answer", 0, ""),
+        ("lose request", 0, ""),
     ],
-    ids=["501", "400", "403", "answers lost", "requests lost"],
 )
-async def test_old_files_go_one_by_one_where_the_call_fails(jobs: Jobs, proxy: Proxy, trouble: Trouble) -> None:
-    trouble = Trouble(trouble.kind, status=trouble.status, body=trouble.body, times=trouble.times, **BATCHES)  # type: ignore[arg-type]
-    store = S3Store.open_for(jobs.root, jobs.options)
+async def test_old_files_go_one_by_one_where_the_call_fails(
+    jobs: Jobs, proxy: Proxy, kind: Kind, status: int, code: str
+) -> None:
+    times = 1 if code else 100
 
     async def once_it_is_probed(call: Call) -> None:
-        if call.operation == "delete_files" and "old" in call.path.name:
-            proxy.troubles = [trouble]
+        if of_old_files(call):
+            proxy.troubles = [Trouble(kind, status=status, body=refusal(code), times=times, **BATCHES)]  # type: ignore[arg-type]
         elif call.operation == "put" and call.path.name == "_SUCCESS":
             proxy.troubles = []
 
-    faulty = FaultyStore(store, before_call=once_it_is_probed)
-    await jobs.commit({"p=0/new": b"new"}, store=faulty, conflict_mode="replace", superseded_scope="destination")
-    files = await jobs.channel.files()
-    del files["_SUCCESS"]
-    assert files == {"p=0/new": b"new"}
-    await store.close()
+    assert await replaced(jobs, before_call=once_it_is_probed) == {"p=0/new": b"new"}
 
 
 @pytest.mark.parametrize("fault", [None, "lost", "late", "again", "unanswered", "unavailable", "throttled"])
 async def test_what_another_job_put_there_since_stays(jobs: Jobs, channel: BucketChannel, fault: str | None) -> None:
     """After the listing, before the call that deletes: also where that is lost, sent again, or arrives once more."""
-    store = S3Store.open_for(jobs.root, jobs.options)
     theirs = dict.fromkeys(list(OLD)[:2], b"of another job")
 
     async def put_theirs(call: Call) -> None:
-        if call.operation == "delete_files" and "old" in call.path.name:
+        if of_old_files(call):
             for name, data in theirs.items():
                 await channel.write(name, data)
 
     faults = [Fault(kind=fault, operation="delete_files")] if fault else []  # type: ignore[arg-type]
-    faulty = FaultyStore(store, faults, before_call=put_theirs)
-    await jobs.commit({"p=0/new": b"new"}, store=faulty, conflict_mode="replace", superseded_scope="destination")
-    for late in list(faulty.under_way):
-        await late
-    files = await channel.files()
-    del files["_SUCCESS"]
-    assert files == {"p=0/new": b"new", **theirs}
-    await store.close()
+    assert await replaced(jobs, faults, put_theirs) == {"p=0/new": b"new", **theirs}

@@ -14,9 +14,8 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.s3 import S3Store
 from committer.stores.s3.access import S3Access
-from tests.s3.bucket import options_for
 from tests.s3.keys import TOKEN, giving_keys, works
-from tests.s3.proxy import Trouble, proxy_to, refusal
+from tests.s3.proxy import Proxy, Trouble, proxy_to, refusal
 from tests.s3.servers import Server
 
 
@@ -109,29 +108,23 @@ async def test_keys_near_their_end_are_asked_for_before_it(
         await store.close()
 
 
-async def test_given_keys_are_not_asked_for_again(server: Server, root: StorePath) -> None:
-    async with proxy_to(server.url) as proxy:
-        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
-        proxy.troubles = [Trouble("answer", status=403, body=refusal("InvalidAccessKeyId"), times=9)]
-        with pytest.raises(StorePermissionError):
-            await store.put(root / "file", b"1")
-        assert len(proxy.seen) == 1
-        await store.close()
+async def test_given_keys_are_not_asked_for_again(proxied: S3Store, proxy: Proxy, root: StorePath) -> None:
+    proxy.troubles = [Trouble("answer", status=403, body=refusal("InvalidAccessKeyId"), times=9)]
+    with pytest.raises(StorePermissionError):
+        await proxied.put(root / "file", b"1")
+    assert len(proxy.seen) == 1
 
 
-async def test_a_bucket_in_another_region_is_followed_once(server: Server, root: StorePath) -> None:
-    async with proxy_to(server.url) as proxy:
-        elsewhere = {"x-amz-bucket-region": "eu-west-3"}
-        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
-        proxy.troubles = [Trouble("answer", status=301, headers=elsewhere, body=refusal("PermanentRedirect"))]
-        await works(store, root)
-        regions = [seen.headers["authorization"].split("/")[2] for seen in proxy.seen]
-        assert regions[:2] == ["us-east-1", "eu-west-3"]
-        assert set(regions[2:]) == {"eu-west-3"}
-        proxy.troubles = [Trouble("answer", status=301, headers=elsewhere, body=refusal("PermanentRedirect"))]
-        with pytest.raises(ConfigurationError, match="another region"):
-            await store.put(root / "file", b"1")
-        await store.close()
+async def test_a_bucket_in_another_region_is_followed_once(proxied: S3Store, proxy: Proxy, root: StorePath) -> None:
+    elsewhere = {"x-amz-bucket-region": "eu-west-3"}
+    proxy.troubles = [Trouble("answer", status=301, headers=elsewhere, body=refusal("PermanentRedirect"))]
+    await works(proxied, root)
+    regions = [seen.headers["authorization"].split("/")[2] for seen in proxy.seen]
+    assert regions[:2] == ["us-east-1", "eu-west-3"]
+    assert set(regions[2:]) == {"eu-west-3"}
+    proxy.troubles = [Trouble("answer", status=301, headers=elsewhere, body=refusal("PermanentRedirect"))]
+    with pytest.raises(ConfigurationError, match="another region"):
+        await proxied.put(root / "file", b"1")
 
 
 @pytest.mark.parametrize(
@@ -144,43 +137,34 @@ async def test_a_bucket_in_another_region_is_followed_once(server: Server, root:
     ],
 )  # fmt: skip
 async def test_a_redirect_says_where_to(
-    server: Server, root: StorePath, location: str, says: str, advises: str
+    proxied: S3Store, proxy: Proxy, root: StorePath, location: str, says: str, advises: str
 ) -> None:
-    async with proxy_to(server.url) as proxy:
-        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
-        there = {"Location": location.format(bucket=root.authority)}
-        proxy.troubles = [Trouble("answer", status=301, headers=there, body="<html>moved</html>")]
-        with pytest.raises(ConfigurationError, match=says) as caught:
-            await store.put(root / "file", b"1")
-        assert advises in caught.value.next_step
-        assert "region" not in str(caught.value)
-        assert "S3CRET" not in str(caught.value)
-        await store.close()
+    there = {"Location": location.format(bucket=root.authority)}
+    proxy.troubles = [Trouble("answer", status=301, headers=there, body="<html>moved</html>")]
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        await proxied.put(root / "file", b"1")
+    assert advises in caught.value.next_step
+    assert "region" not in str(caught.value)
+    assert "S3CRET" not in str(caught.value)
 
 
-async def test_many_requests_follow_a_bucket_at_once(server: Server, root: StorePath) -> None:
+async def test_many_requests_follow_a_bucket_at_once(proxied: S3Store, proxy: Proxy, root: StorePath) -> None:
     """All were signed for the first region; the first refusal to arrive is not the only one to learn from."""
-    async with proxy_to(server.url) as proxy:
-        elsewhere = {"x-amz-bucket-region": "eu-west-3"}
-        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
-        proxy.troubles = [Trouble("answer", status=301, headers=elsewhere, body=refusal("PermanentRedirect"), times=5)]
-        await asyncio.gather(*(store.put(root / f"{number}", b"1") for number in range(5)))
-        assert proxy.count("PUT") == 10
-        await store.close()
+    elsewhere = {"x-amz-bucket-region": "eu-west-3"}
+    proxy.troubles = [Trouble("answer", status=301, headers=elsewhere, body=refusal("PermanentRedirect"), times=5)]
+    await asyncio.gather(*(proxied.put(root / f"{number}", b"1") for number in range(5)))
+    assert proxy.count("PUT") == 10
 
 
-async def test_a_region_is_read_from_the_refusal(server: Server, root: StorePath) -> None:
+async def test_a_region_is_read_from_the_refusal(proxied: S3Store, proxy: Proxy, root: StorePath) -> None:
     """AWS names it in the body where the signature was for another; what is no region's name is not followed."""
-    async with proxy_to(server.url) as proxy:
-        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
-        for region, sent in (("eu-west-3", 2), ("evil.example/#", 1)):
-            body = f"<Error><Code>AuthorizationHeaderMalformed</Code><Region>{region}</Region></Error>"
-            proxy.seen.clear()
-            proxy.troubles = [Trouble("answer", status=400, body=body)]
-            if sent == 2:
-                await store.put(root / "file", b"1")
-            else:
-                with pytest.raises(ConfigurationError, match="another region"):
-                    await store.put(root / "file", b"1")
-            assert len(proxy.seen) == sent
-        await store.close()
+    for region, sent in (("eu-west-3", 2), ("evil.example/#", 1)):
+        body = f"<Error><Code>AuthorizationHeaderMalformed</Code><Region>{region}</Region></Error>"
+        proxy.seen.clear()
+        proxy.troubles = [Trouble("answer", status=400, body=body)]
+        if sent == 2:
+            await proxied.put(root / "file", b"1")
+        else:
+            with pytest.raises(ConfigurationError, match="another region"):
+                await proxied.put(root / "file", b"1")
+        assert len(proxy.seen) == sent

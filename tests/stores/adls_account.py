@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
-from committer_testing.emulators.adls import AdlsEmulator
+from committer_testing.emulators.adls import AdlsEmulator, Settings, serve
 from committer_testing.emulators.adls.conditions import Conditions
 from committer_testing.emulators.adls.nodes import Node
 
@@ -32,6 +35,30 @@ def make(emulator: AdlsEmulator, path: str, *, directory: bool = False, data: by
 def store_on(emulator: AdlsEmulator, **options: object) -> AdlsStore:
     given = {"endpoint": emulator.dfs_url, "account_key": emulator.settings.key, **options}
     return AdlsStore.open_for(ROOT, {name: value for name, value in given.items() if value is not None})
+
+
+def account_fixture(settings: Settings | None = None) -> Any:
+    """The fixture `emulator`: an account with the directory that tests work in."""
+
+    @pytest.fixture
+    async def emulator() -> AsyncIterator[AdlsEmulator]:
+        async with serve(settings) as emulator:
+            put_files(emulator)
+            yield emulator
+
+    return emulator
+
+
+@asynccontextmanager
+async def serve_store(settings: Settings | None = None) -> AsyncIterator[tuple[AdlsStore, AdlsEmulator]]:
+    """A store on an account of its own."""
+    async with serve(settings) as emulator:
+        put_files(emulator)
+        store = store_on(emulator)
+        try:
+            yield store, emulator
+        finally:
+            await store.close()
 
 
 def signature(emulator: AdlsEmulator) -> str:

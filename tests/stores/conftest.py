@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
+from committer.stores.local import LocalStore, kernel_rename
 from tests.stores.paced_bench import Bench
+
+AtRename = Callable[[int, Callable[[], object]], None]
 
 
 @pytest.fixture
@@ -15,3 +19,28 @@ def bench() -> Iterator[Bench]:
     bench = Bench()
     yield bench
     assert bench.pacer.in_use == bench.pacer.waiting == 0
+
+
+@pytest.fixture
+async def local() -> AsyncIterator[LocalStore]:
+    """A store of the disk."""
+    store = LocalStore()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def at_rename(monkeypatch: pytest.MonkeyPatch) -> AtRename:
+    """Has something done right before the kernel's rename of that number, counted from one."""
+
+    def planned(number: int, act: Callable[[], object]) -> None:
+        rename, numbers = kernel_rename.rename_no_replace, itertools.count(1)
+
+        def acting(source: str, destination: str, **ends: int | None) -> None:
+            if next(numbers) == number:
+                act()
+            rename(source, destination, **ends)
+
+        monkeypatch.setattr(kernel_rename, "rename_no_replace", acting)
+
+    return planned

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from committer.paths import StorePath
 from committer.stores.gcs import GcsStore
@@ -47,6 +52,37 @@ def bucket_fixtures(settings: Settings | None = None) -> tuple[Any, Any, Any]:
 def store_on(emulator: GcsEmulator, **options: object) -> GcsStore:
     """A store; without a token unless told otherwise."""
     return GcsStore.open_for(ROOT, {"endpoint": emulator.url, **options})
+
+
+@asynccontextmanager
+async def serve_store(settings: Settings | None = None) -> AsyncIterator[tuple[GcsStore, GcsEmulator]]:
+    """A store on a service of its own with an empty bucket."""
+    async with serve(settings) as emulator:
+        emulator.make_bucket("data")
+        store = store_on(emulator)
+        try:
+            yield store, emulator
+        finally:
+            await store.close()
+
+
+def user_file(directory: Path, emulator: GcsEmulator) -> Path:
+    """A user's credentials, for which the emulator gives tokens."""
+    path = directory / "user.json"
+    told = {"type": "authorized_user", "client_id": "i", "client_secret": "s-canary", "refresh_token": "r-canary"}
+    path.write_text(json.dumps({**told, "token_uri": f"{emulator.url}/token"}))
+    return path
+
+
+def service_file(directory: Path, emulator: GcsEmulator) -> Path:
+    """A service account's, for which it gives them too."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path = directory / "service.json"
+    told = {"type": "service_account", "client_email": "a@b.iam.gserviceaccount.com", "private_key": key.decode()}
+    path.write_text(json.dumps({**told, "private_key_id": "1", "token_uri": f"{emulator.url}/token"}))
+    return path
 
 
 def requests(emulator: GcsEmulator, *operations: str) -> list[str]:

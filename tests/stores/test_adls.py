@@ -34,20 +34,24 @@ from committer.stores.adls import AdlsStore
 from committer.stores.adls import writer as adls_writer
 from committer.stores.paced import PacedStore
 from committer.stores.registry import open_store
-from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
+from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings
 from committer_testing.emulators.adls.nodes import Node
-from tests.stores.adls_account import ROOT, AccountChannel, make, put_files, requests, store_on
+from tests.stores.adls_account import (
+    ROOT,
+    AccountChannel,
+    account_fixture,
+    make,
+    requests,
+    serve_store,
+    store_on,
+)
 
 pytestmark = pytest.mark.every_loop
 
 one_loop = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[AdlsEmulator]:
-    async with serve() as emulator:
-        put_files(emulator)
-        yield emulator
+emulator = account_fixture()
 
 
 @pytest.fixture
@@ -68,7 +72,9 @@ def channel(emulator: AdlsEmulator) -> AccountChannel:
 # --- What goes over the wire --------------------------------------------------------------------------------------
 
 
-async def test_calls_that_are_one_request(store: AdlsStore, emulator: AdlsEmulator) -> None:
+async def test_calls_that_are_one_request_and_a_small_file_which_is_two(
+    store: AdlsStore, emulator: AdlsEmulator
+) -> None:
     status = await store.put(ROOT / "record", b"data", exclusive=True)
     await store.rename_file(ROOT / "record", ROOT / "renamed", identity=status.identity)
     await store.make_directory(ROOT / "a/b", parents=True)
@@ -76,14 +82,11 @@ async def test_calls_that_are_one_request(store: AdlsStore, emulator: AdlsEmulat
     assert status.identity is not None
     await store.delete_file_if(ROOT / "renamed", identity=status.identity)
     assert requests(emulator) == ["put-blob", "rename", "create-directory", "get-status", "delete"]
-
-
-async def test_a_small_file_is_two_requests_and_an_empty_one_is_one(store: AdlsStore, emulator: AdlsEmulator) -> None:
     writer = await store.open_writer(ROOT / "small")
     await writer.write(b"data")
     await writer.close()
     await (await store.open_writer(ROOT / "empty")).close()
-    assert requests(emulator) == ["create-file", "append", "create-file"]
+    assert requests(emulator)[5:] == ["create-file", "append", "create-file"]
 
 
 async def test_a_large_file_goes_by_the_chunk(
@@ -120,21 +123,20 @@ async def test_no_change_is_ever_sent_again_by_itself(store: AdlsStore, emulator
     assert status.identity is not None
     emulator.conduct.faults.append(Fault("reset-after", operation=operation))
     emulator.conduct.log.clear()
-    expected = StoreUnavailableError if operation == "append" else StoreOutcomeUnknownError
-    with pytest.raises(expected) as caught:
-        match operation:
-            case "rename":
-                await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
-            case "put-blob":
-                await store.put(ROOT / "new", b"2", exclusive=True)
-            case "delete":
-                await store.delete_file_if(ROOT / "file", identity=status.identity)
-            case "create-directory":
-                await store.make_directory(ROOT / "d", parents=True)
-            case "append":
-                await (await store.open_writer(ROOT / "new")).write(bytes(9 << 20))
-            case _:
-                await store.open_writer(ROOT / "new")
+
+    async def append() -> None:
+        await (await store.open_writer(ROOT / "new")).write(bytes(9 << 20))
+
+    changes = {
+        "rename": lambda: store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity),
+        "put-blob": lambda: store.put(ROOT / "new", b"2", exclusive=True),
+        "delete": lambda: store.delete_file_if(ROOT / "file", identity=str(status.identity)),
+        "create-directory": lambda: store.make_directory(ROOT / "d", parents=True),
+        "append": append,
+        "create-file": lambda: store.open_writer(ROOT / "new"),
+    }
+    with pytest.raises(StoreUnavailableError if operation == "append" else StoreOutcomeUnknownError) as caught:
+        await changes[operation]()
     assert caught.value.outcome == ("unchanged" if operation == "append" else "unknown")
     assert requests(emulator, operation) == [operation]
 
@@ -187,26 +189,18 @@ async def test_no_server_listens() -> None:
 async def test_a_rename_refused_after_it_was_done(store: AdlsStore, emulator: AdlsEmulator) -> None:
     """A front end of the service sent it twice: its second try found no source."""
     status = await store.put(ROOT / "file", b"1")
-    emulator.conduct.faults.append(
-        Fault("error-after", operation="rename", status=404, code="SourcePathNotFound", count=1)
-    )
-    with pytest.raises(StoreNotFoundError) as caught:
-        await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
-    assert (caught.value.path, caught.value.outcome) == (str(ROOT / "file"), "unknown")
+    await store.make_directory(ROOT / "d", parents=False)
+    done = Fault("error-after", operation="rename", status=404, code="SourcePathNotFound", count=1)
+    emulator.conduct.faults.append(done)
     # Asked for once more it is not done either, and that it was is as sure as before.
-    with pytest.raises(StoreNotFoundError) as caught:
-        await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
-    assert (caught.value.path, caught.value.outcome) == (str(ROOT / "file"), "unknown")
+    for _ in range(2):
+        with pytest.raises(StoreNotFoundError) as caught:
+            await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
+        assert (caught.value.path, caught.value.outcome) == (str(ROOT / "file"), "unknown")
     with pytest.raises(StoreNotFoundError) as caught:
         await store.rename_file(ROOT / "file", ROOT / "another", identity=status.identity)
     assert caught.value.outcome == "unchanged"
-
-
-async def test_a_directory_rename_refused_after_it_was_done(store: AdlsStore, emulator: AdlsEmulator) -> None:
-    await store.make_directory(ROOT / "d", parents=False)
-    emulator.conduct.faults.append(
-        Fault("error-after", operation="rename", status=404, code="SourcePathNotFound", count=1)
-    )
+    done.hits = 0
     with pytest.raises(StoreOutcomeUnknownError):
         await store.rename_directory(ROOT / "d", ROOT / "e")
 
@@ -458,18 +452,15 @@ async def test_a_close_that_was_not_done(store: AdlsStore, emulator: AdlsEmulato
 
 @pytest.mark.parametrize("told", [True, False])
 async def test_a_flat_account_is_refused(told: bool) -> None:
-    async with serve(Settings(hierarchical=False)) as emulator:
-        put_files(emulator)
+    async with serve_store(Settings(hierarchical=False)) as (store, emulator):
         if not told:
             # As with a signature for a directory, which may not ask for the filesystem's properties.
             emulator.conduct.faults.append(
                 Fault("error", operation="get-filesystem-properties", status=403, code="AuthorizationFailure")
             )
-        store = store_on(emulator)
         with pytest.raises(UnsupportedError, match="no hierarchical namespace") as caught:
             await store.probe(ROOT)
         assert "block-list" in caught.value.next_step
-        await store.close()
 
 
 async def test_an_account_that_may_not_be_asked(store: AdlsStore, emulator: AdlsEmulator) -> None:
@@ -483,13 +474,10 @@ async def test_an_account_that_may_not_be_asked(store: AdlsStore, emulator: Adls
 
 
 async def test_an_account_that_changes_etags_is_refused() -> None:
-    async with serve(Settings(etag_through_rename="changed")) as emulator:
-        put_files(emulator)
-        store = store_on(emulator)
+    async with serve_store(Settings(etag_through_rename="changed")) as (store, emulator):
         with pytest.raises(UnsupportedError, match="identity"):
             await store.probe(ROOT)
         assert await AccountChannel(emulator).files() == {}
-        await store.close()
 
 
 async def test_a_container_that_is_not_there(emulator: AdlsEmulator) -> None:
@@ -544,32 +532,18 @@ async def test_rights_that_are_missing_for_both_ways_to_put(store: AdlsStore, em
 
 @one_loop
 async def test_a_hundred_thousand_entries() -> None:
-    async with serve() as emulator:
-        put_files(emulator)
+    async with serve_store() as (store, emulator):
         directory = emulator.namespace.get("data", ROOT.path[1:])
         for number in range(100_000):
             directory.add(f"{number:06}", Node(f'"0x{number:X}"', directory=False))
-        store = store_on(emulator)
         found = {status.path.name async for status in store.list(ROOT)}
         assert (len(found), min(found), max(found)) == (100_000, "000000", "099999")
         assert await store.delete_directory(ROOT, recursive=True)
         assert emulator.namespace.find("data", ROOT.path[1:]) is None
         assert (requests(emulator).count("list"), requests(emulator).count("delete")) == (20, 20)
-        await store.close()
 
 
 # --- Loops --------------------------------------------------------------------------------------------------------
-
-
-async def test_one_store_on_several_loops(store: AdlsStore, emulator: AdlsEmulator, channel: AccountChannel) -> None:
-    async def use(name: str) -> None:
-        await store.put(ROOT / name, b"1")
-        await store.close()
-
-    await store.put(ROOT / "here", b"1")
-    await asyncio.to_thread(asyncio.run, use("there"))
-    await store.put(ROOT / "here again", b"1")
-    assert set(await channel.files()) == {"here", "there", "here again"}
 
 
 async def test_a_session_of_the_users_own(emulator: AdlsEmulator, channel: AccountChannel) -> None:

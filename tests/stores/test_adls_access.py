@@ -33,17 +33,13 @@ from committer.stores.http import redact
 from committer.stores.registry import open_store
 from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
 from tests.emulators.tls import certificate_in
-from tests.stores.adls_account import ROOT, put_files, signature, store_on
+from tests.stores.adls_account import ROOT, account_fixture, put_files, signature, store_on
 
 KEY = base64.b64encode(b"the canary of all account keys").decode()
 TOKEN = "eyJhbGciOiJub25lIn0.eyJhdWQiOiJjYW5hcnkifQ.c2lnbmVkY2FuYXJ5"
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[AdlsEmulator]:
-    async with serve(Settings(key=KEY)) as emulator:
-        put_files(emulator)
-        yield emulator
+emulator = account_fixture(Settings(key=KEY))
 
 
 def connection_string(emulator: AdlsEmulator, secret: str) -> str:
@@ -61,14 +57,9 @@ async def works(store: AdlsStore) -> None:
 # --- Options ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_connection_string_with_a_key(emulator: AdlsEmulator) -> None:
-    text = connection_string(emulator, f"AccountKey={KEY}")
-    await works(AdlsStore.open_for(ROOT, {"connection_string": text}))
-
-
-async def test_a_connection_string_with_a_signature(emulator: AdlsEmulator) -> None:
-    text = connection_string(emulator, f"SharedAccessSignature={signature(emulator)}")
-    await works(AdlsStore.open_for(ROOT, {"connection_string": text}))
+async def test_a_connection_string_with_a_key_or_a_signature(emulator: AdlsEmulator) -> None:
+    for secret in (f"AccountKey={KEY}", f"SharedAccessSignature={signature(emulator)}"):
+        await works(AdlsStore.open_for(ROOT, {"connection_string": connection_string(emulator, secret)}))
 
 
 async def test_references(emulator: AdlsEmulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

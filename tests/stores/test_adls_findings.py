@@ -7,15 +7,13 @@ import builtins
 import logging
 import platform
 import socket
-import ssl
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.storage import filedatalake
@@ -30,19 +28,15 @@ from committer.stores.registry import open_store
 from committer.testing.faults import FaultyStore
 from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
 from tests.emulators.tls import certificate_in
-from tests.stores.adls_account import ROOT, make, put_files, requests, signature, store_on
-from tests.stores.test_adls_access import AsyncCredential, Credential
+from tests.stores.adls_account import ROOT, account_fixture, make, put_files, requests, signature, store_on
+from tests.stores.test_adls_access import AsyncCredential, Credential, over_tls
 
 KEY = base64.b64encode(b"the canary of an account that is asked").decode()
 TOKEN = "eyJhbGciOiJub25lIn0.eyJhdWQiOiJjYW5hcnkifQ.c2lnbmVkY2FuYXJ5"
 NAMES = ["kind of account", "access control", "blob soft delete"]
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[AdlsEmulator]:
-    async with serve(Settings(key=KEY)) as emulator:
-        put_files(emulator)
-        yield emulator
+emulator = account_fixture(Settings(key=KEY))
 
 
 async def findings(store: AdlsStore, directory: StorePath = ROOT) -> dict[str, Finding]:
@@ -114,24 +108,17 @@ async def test_a_token_is_got_once_for_the_store_and_its_findings(
     certificate: Path, kind: type[Credential], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    serving.load_cert_chain(certificate)
-    trusting = ssl.create_default_context(cafile=str(certificate))
     credential = kind()
-    async with serve(Settings(key=KEY, bearer_tokens=frozenset({TOKEN})), ssl_context=serving) as emulator:
-        put_files(emulator)
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting)) as session:
-            store = store_on(emulator, account_key=None, credential=credential, http_session=session)
-            await store.status(ROOT)
-            # Storage Blob Data Contributor holds no right to read the properties of the service.
-            refusal = "AuthorizationPermissionMismatch"
-            emulator.conduct.faults.append(Fault("error", "get-service-properties", status=403, code=refusal))
-            found = await findings(store)
-            assert not session.closed
+    async with over_tls(certificate, credential) as (store, emulator):
+        await store.status(ROOT)
+        # Storage Blob Data Contributor holds no right to read the properties of the service.
+        refusal = "AuthorizationPermissionMismatch"
+        emulator.conduct.faults.append(Fault("error", "get-service-properties", status=403, code=refusal))
+        found = await findings(store)
     assert verdicts(found) == ["ok", "ok", "skipped"]
     assert credential.asked == 1
     assert "403 AuthorizationPermissionMismatch; a right that no commit" in found["blob soft delete"].found
-    assert TOKEN not in f"{found!r} {caplog.text}"
+    assert credential.token not in f"{found!r} {caplog.text}"
 
 
 async def test_a_signature_for_the_container_alone(emulator: AdlsEmulator) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from committer.errors import ConfigurationError
 from committer.stores.adls import AdlsStore
 from committer_testing.emulators.adls import AdlsEmulator, Settings, serve
 from tests.emulators.tls import certificate_in
-from tests.stores.adls_account import ROOT, AccountChannel, put_files, signature
+from tests.stores.adls_account import ROOT, AccountChannel, account_fixture, put_files, signature
 from tests.stores.test_adls_access import KEY, TOKEN, AsyncCredential, Credential
 
 blocking = pytest.importorskip("azure.storage.filedatalake", reason="its clients are what is given")
@@ -32,11 +32,7 @@ KINDS: dict[str, Make] = {
 }
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[AdlsEmulator]:
-    async with serve(Settings(key=KEY)) as emulator:
-        put_files(emulator)
-        yield emulator
+emulator = account_fixture(Settings(key=KEY))
 
 
 async def commits(emulator: AdlsEmulator, options: dict[str, object]) -> None:

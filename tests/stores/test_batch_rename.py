@@ -25,8 +25,8 @@ from committer.flow.pacing import Pacer
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_RENAME
 from committer.stores.local import LocalStore, kernel_rename
-from committer.stores.local import calls as disk_calls
 from committer.stores.paced import PacedStore
+from tests.stores.conftest import AtRename
 
 pytestmark = pytest.mark.every_loop
 
@@ -38,15 +38,13 @@ def pairs(directory: Path, count: int) -> list[tuple[StorePath, StorePath]]:
     return [(root / f"from-{number}", root / f"to-{number}") for number in range(count)]
 
 
-async def test_each_file_is_renamed_or_its_error_told(tmp_path: Path) -> None:
+async def test_each_file_is_renamed_or_its_error_told(local: LocalStore, tmp_path: Path) -> None:
     renames = pairs(tmp_path, 6)
     (tmp_path / "to-1").write_bytes(b"in the way")
     (tmp_path / "from-2").unlink()
     (tmp_path / "from-4").unlink()
     (tmp_path / "from-4").mkdir()
-    store = LocalStore()
-    errors = await store.rename_files(renames)
-    await store.close()
+    errors = await local.rename_files(renames)
     assert {index: type(error) for index, error in errors.items()} == {
         1: StoreExistsError,
         2: StoreNotFoundError,
@@ -131,10 +129,9 @@ async def test_a_file_in_the_way_is_never_replaced_and_the_job_is_taken_back(tmp
     assert not (tmp_path / "_SUCCESS").exists()
 
 
-async def test_a_cancelled_batch_is_waited_for(tmp_path: Path) -> None:
-    store = LocalStore()
+async def test_a_cancelled_batch_is_waited_for(local: LocalStore, tmp_path: Path) -> None:
     renames = pairs(tmp_path, 500)
-    running = asyncio.create_task(store.rename_files(renames))
+    running = asyncio.create_task(local.rename_files(renames))
     for _turn in range(3):
         await asyncio.sleep(0)
     running.cancel()
@@ -143,7 +140,6 @@ async def test_a_cancelled_batch_is_waited_for(tmp_path: Path) -> None:
     there = len(list(tmp_path.glob("to-*")))
     await asyncio.sleep(0.05)
     assert len(list(tmp_path.glob("to-*"))) == there
-    await store.close()
 
 
 def into(directory: Path, count: int) -> list[tuple[StorePath, StorePath]]:
@@ -163,7 +159,7 @@ def crowd(directory: Path, others: int) -> None:
 @pytest.mark.parametrize("others", [0, 500])
 @pytest.mark.parametrize(("count", "places"), [(20, (3, 17)), (3, (0, 2))])
 async def test_a_directory_among_files_stays_where_it_is(
-    tmp_path: Path, count: int, places: tuple[int, int], others: int
+    local: LocalStore, tmp_path: Path, count: int, places: tuple[int, int], others: int
 ) -> None:
     renames = into(tmp_path, count)
     crowd(tmp_path, others)
@@ -171,9 +167,7 @@ async def test_a_directory_among_files_stays_where_it_is(
         (tmp_path / f"from-{number}").unlink()
         (tmp_path / f"from-{number}").mkdir()
         (tmp_path / f"from-{number}" / "child").write_bytes(b"x")
-    store = LocalStore()
-    errors = await store.rename_files(renames)
-    await store.close()
+    errors = await local.rename_files(renames)
     assert {index: type(error) for index, error in errors.items()} == dict.fromkeys(places, StoreIsADirectoryError)
     assert [(tmp_path / f"from-{number}" / "child").exists() for number in places] == [True, True]
     assert len(list((tmp_path / "in").iterdir())) == count - 2 + others
@@ -181,73 +175,58 @@ async def test_a_directory_among_files_stays_where_it_is(
 
 @pytest.mark.parametrize("others", [0, 500])
 @pytest.mark.parametrize("count", [3, 12])
-async def test_a_stale_checksum_goes_before_its_name_is_taken(tmp_path: Path, count: int, others: int) -> None:
+async def test_a_stale_checksum_goes_before_its_name_is_taken(
+    local: LocalStore, tmp_path: Path, count: int, others: int
+) -> None:
     """However many other files stand there. That of a file that stands stays."""
     renames = into(tmp_path, count)
     crowd(tmp_path, others)
     (tmp_path / "in" / ".to-1.crc").write_bytes(b"crc\0")
     (tmp_path / "in" / "to-2").write_bytes(b"in the way")
     (tmp_path / "in" / ".to-2.crc").write_bytes(b"crc\0")
-    store = LocalStore()
-    errors = await store.rename_files(renames)
-    await store.close()
+    errors = await local.rename_files(renames)
     assert {index: type(error) for index, error in errors.items()} == {2: StoreExistsError}
     assert not (tmp_path / "in" / ".to-1.crc").exists()
     assert (tmp_path / "in" / ".to-2.crc").exists()
     assert len(list((tmp_path / "in").iterdir())) == count + 1 + others
 
 
-async def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+async def test_a_name_that_no_file_can_have_is_refused(local: LocalStore, tmp_path: Path) -> None:
     renames = into(tmp_path, 3)
     renames[1] = (renames[1][0], renames[1][1].parent / "to\ud800")
-    store = LocalStore()
     with pytest.raises(InvalidPathError):
-        await store.rename_files(renames)
-    await store.close()
+        await local.rename_files(renames)
     assert (tmp_path / "from-1").exists()
-
-
-def test_a_directory_is_found_among_more_than_are_listed(tmp_path: Path) -> None:
-    renames = into(tmp_path, 12)
-    (tmp_path / "from-7").unlink()
-    (tmp_path / "from-7").mkdir()
-    for number in range(500):
-        (tmp_path / "in" / f"other-{number}").touch()
-    for source, destination in renames:
-        Path(source.path).rename(destination.path)
-    found = disk_calls.look_among(str(tmp_path / "in"), {path.name for _, path in renames}, 3)
-    assert found.others == {"to-7": True}
-    assert found.numbers == {f"to-{n}": (tmp_path / "in" / f"to-{n}").stat().st_ino for n in range(12) if n != 7}
 
 
 @pytest.mark.parametrize("others", [0, 500])
 @pytest.mark.parametrize("count", [2, 12])
-async def test_a_link_among_the_sources_stays_where_it_is(tmp_path: Path, count: int, others: int) -> None:
+async def test_a_link_among_the_sources_stays_where_it_is(
+    local: LocalStore, tmp_path: Path, count: int, others: int
+) -> None:
     """A batch publishes: what took the place of a file since it was committed is not it."""
     renames = into(tmp_path, count)
     crowd(tmp_path, others)
     (tmp_path / "from-1").unlink()
     (tmp_path / "from-1").symlink_to("/nowhere")
-    store = LocalStore()
-    errors = await store.rename_files(renames)
-    await store.close()
+    errors = await local.rename_files(renames)
     assert {index: type(error) for index, error in errors.items()} == {1: StoreLinkError}
     assert errors[1].outcome == "unchanged"
     assert (tmp_path / "from-1").is_symlink()
     assert len(list((tmp_path / "in").iterdir())) == count - 1 + others
 
 
-async def test_a_directory_that_is_missing_is_told_of_each_file(tmp_path: Path) -> None:
+async def test_a_directory_that_is_missing_is_told_of_each_file(local: LocalStore, tmp_path: Path) -> None:
     renames = into(tmp_path, 8)
     (tmp_path / "in").rmdir()
-    store = LocalStore()
-    errors = await store.rename_files(renames)
-    await store.close()
+    errors = await local.rename_files(renames)
     assert {index: type(error) for index, error in errors.items()} == dict.fromkeys(range(8), StoreNotFoundError)
     assert {error.path for error in errors.values()} == {str(path) for _, path in renames}
 
 
-async def test_what_cannot_be_renamed_at_once_is_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_renamed_at_once_is_linked(
+    local: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file system says only when it is tried that it has no rename that replaces nothing."""
 
     def refuse(source: str, destination: str, **_at: int | None) -> None:
@@ -255,10 +234,8 @@ async def test_what_cannot_be_renamed_at_once_is_linked(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(kernel_rename, "rename_no_replace", refuse)
     renames = into(tmp_path, 9)
-    store = LocalStore()
-    assert await store.rename_files(renames) == {}
-    assert not store.capabilities.atomic_directory_rename
-    await store.close()
+    assert await local.rename_files(renames) == {}
+    assert not local.capabilities.atomic_directory_rename
     assert len(list((tmp_path / "in").iterdir())) == 9
     assert not list(tmp_path.glob("from-*"))
 
@@ -266,7 +243,7 @@ async def test_what_cannot_be_renamed_at_once_is_linked(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("others", [0, 500])
 @pytest.mark.parametrize("count", [3, 12])
 async def test_a_name_that_no_file_can_have_leaves_no_directory_among_the_files(
-    tmp_path: Path, count: int, others: int
+    local: LocalStore, tmp_path: Path, count: int, others: int
 ) -> None:
     """What was renamed before it is looked at, whatever is raised."""
     renames = into(tmp_path, count)
@@ -275,10 +252,8 @@ async def test_a_name_that_no_file_can_have_leaves_no_directory_among_the_files(
         (tmp_path / f"from-{number}").unlink()
         put(tmp_path / f"from-{number}")
     renames[-1] = (renames[-1][0], renames[-1][1].parent / "to\ud800")
-    store = LocalStore()
     with pytest.raises(InvalidPathError) as caught:
-        await store.rename_files(renames)
-    await store.close()
+        await local.rename_files(renames)
     assert caught.value.outcome == "unchanged"
     assert (tmp_path / "from-0").is_dir()
     assert (tmp_path / "from-1").is_symlink()
@@ -286,32 +261,25 @@ async def test_a_name_that_no_file_can_have_leaves_no_directory_among_the_files(
 
 
 async def test_memory_that_runs_out_leaves_no_directory_among_the_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    local: LocalStore, tmp_path: Path, at_rename: AtRename
 ) -> None:
     renames = into(tmp_path, 9)
     (tmp_path / "from-0").unlink()
     (tmp_path / "from-0").mkdir()
-    rename, calls = kernel_rename.rename_no_replace, 0
 
-    def run_out(source: str, destination: str, **at: int | None) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 5:
-            raise MemoryError
-        rename(source, destination, **at)
+    def run_out() -> None:
+        raise MemoryError
 
-    monkeypatch.setattr(kernel_rename, "rename_no_replace", run_out)
-    store = LocalStore()
+    at_rename(5, run_out)
     with pytest.raises((StoreError, MemoryError)):
-        await store.rename_files(renames)
-    await store.close()
+        await local.rename_files(renames)
     assert (tmp_path / "from-0").is_dir()
     assert sorted(path.name for path in (tmp_path / "in").iterdir()) == ["to-1", "to-2", "to-3"]
     assert (tmp_path / "from-4").exists()
 
 
 async def test_a_directory_that_cannot_be_put_back_is_told_whatever_is_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    local: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renames = into(tmp_path, 9)
     (tmp_path / "from-0").unlink()
@@ -325,9 +293,7 @@ async def test_a_directory_that_cannot_be_put_back_is_told_whatever_is_raised(
             Path(source).mkdir()
 
     monkeypatch.setattr(kernel_rename, "rename_no_replace", planting)
-    store = LocalStore()
     with pytest.raises(InvalidPathError) as caught:
-        await store.rename_files(renames)
-    await store.close()
+        await local.rename_files(renames)
     assert caught.value.outcome == "unknown"
     assert [type(cause) for cause in caught.value.causes] == [StoreIsADirectoryError]

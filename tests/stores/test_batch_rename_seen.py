@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,8 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.paths import StorePath
-from committer.stores.local import LocalStore, kernel_rename
+from committer.stores.local import LocalStore
+from tests.stores.conftest import AtRename
 
 ASIDE = "_temporary/job-1/superseded"
 Renames = list[tuple[StorePath, StorePath]]
@@ -41,119 +42,69 @@ def old_files(root: Path, count: int) -> tuple[Path, Path, Renames]:
     )
 
 
-async def moved(renames: Renames, *, before: object = None) -> dict[int, type[StoreError]]:
+async def moved(
+    renames: Renames, *, before: Callable[[], object] = lambda: None, seen_of: Renames | None = None
+) -> dict[int, type[StoreError]]:
     """What each file's rename said, after `before` was done to what had been seen."""
     store = LocalStore()
-    statuses = [await store.status(source) for source, _aside in renames]
-    if callable(before):
+    try:
+        statuses = [await store.status(source) for source, _aside in seen_of or renames]
         before()
-    errors = await store.rename_files(renames, seen=[(status.identity, status.size) for status in statuses])
-    await store.close()
+        errors = await store.rename_files(renames, seen=[(status.identity, status.size) for status in statuses])
+    finally:
+        await store.close()
     return {index: type(error) for index, error in errors.items()}
 
 
-@pytest.mark.parametrize("count", [2, 20])
+@pytest.mark.parametrize("count", [5, 20])
 async def test_only_the_files_that_were_seen_are_renamed(tmp_path: Path, count: int) -> None:
+    """A link that was seen is one of them; the checksum of a file that leaves is deleted."""
     partition, aside, renames = old_files(tmp_path, count)
+    (partition / "part-4").unlink()
+    (partition / "part-4").symlink_to("/nowhere")
+    (partition / ".part-4.crc").write_bytes(b"crc\0")
+    (aside / "00000003").write_bytes(b"moved before")
 
     def others_come() -> None:
         (partition / "new").write_bytes(b"00")
         (partition / "new").replace(partition / "part-0")
         (partition / "part-1").unlink()
         (partition / "part-1").mkdir()
-
-    assert await moved(renames, before=others_come) == {0: StorePreconditionError, 1: StoreIsADirectoryError}
-    assert (partition / "part-0").read_bytes() == b"00"
-    assert sorted(path.name for path in aside.iterdir()) == [f"{number:08d}" for number in range(2, count)]
-    assert len(list(partition.iterdir())) == 2
-
-
-@pytest.mark.parametrize("count", [2, 20])
-async def test_what_grew_since_stays(tmp_path: Path, count: int) -> None:
-    partition, _aside, renames = old_files(tmp_path, count)
-
-    def one_grows() -> None:
-        with (partition / "part-1").open("ab") as file:
+        with (partition / "part-2").open("ab") as file:
             file.write(b"more")
 
-    assert await moved(renames, before=one_grows) == {1: StorePreconditionError}
-    assert (partition / "part-1").read_bytes() == b"01more"
+    assert await moved(renames, before=others_come) == {
+        0: StorePreconditionError,
+        1: StoreIsADirectoryError,
+        2: StorePreconditionError,
+        3: StoreExistsError,
+    }
+    kept = {path.name: path.read_bytes() for path in partition.iterdir() if path.is_file()}
+    assert kept == {"part-0": b"00", "part-2": b"02more", "part-3": b"03"}
+    assert sorted(path.name for path in aside.iterdir()) == [f"{number:08d}" for number in range(3, count)]
+    assert ((aside / "00000003").read_bytes(), (aside / "00000004").is_symlink()) == (b"moved before", True)
 
 
-@pytest.mark.parametrize("count", [2, 20])
-async def test_nothing_is_replaced(tmp_path: Path, count: int) -> None:
-    partition, aside, renames = old_files(tmp_path, count)
-    (aside / "00000001").write_bytes(b"moved before")
-    assert await moved(renames) == {1: StoreExistsError}
-    assert (partition / "part-1").read_bytes() == b"01"
-    assert (aside / "00000001").read_bytes() == b"moved before"
-
-
-@pytest.mark.parametrize("count", [2, 20])
-async def test_a_link_that_was_seen_is_renamed_as_what_it_is(tmp_path: Path, count: int) -> None:
-    partition, aside, renames = old_files(tmp_path, count)
-    (partition / "part-1").unlink()
-    (partition / "part-1").symlink_to("/nowhere")
-    assert await moved(renames) == {}
-    assert (aside / "00000001").is_symlink()
-
-
-@pytest.mark.parametrize("count", [2, 20])
-async def test_sidecars_of_what_leaves_are_deleted(tmp_path: Path, count: int) -> None:
-    partition, _aside, renames = old_files(tmp_path, count)
-    (partition / ".part-1.crc").write_bytes(b"crc\0")
-    assert await moved(renames) == {}
-    assert list(partition.iterdir()) == []
-
-
+@pytest.mark.parametrize("nameless", [False, True])
 async def test_files_that_went_through_a_planted_link_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, at_rename: AtRename, nameless: bool
 ) -> None:
-    """A hostile user has the place for old files lead elsewhere, after the look at it."""
+    """A hostile user has the place for old files lead elsewhere, after the look at it; a later file may have no name."""
     partition, aside, renames = old_files(tmp_path, 20)
     outside = tmp_path / "outside"
     outside.mkdir()
-    rename = kernel_rename.rename_no_replace
-    calls = 0
 
-    def planting(source: str, destination: str, **ends: int | None) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 3:
-            aside.rename(aside.with_name("real"))
-            aside.symlink_to(outside)
-        rename(source, destination, **ends)
+    def plant() -> None:
+        aside.rename(aside.with_name("real"))
+        aside.symlink_to(outside)
 
-    monkeypatch.setattr(kernel_rename, "rename_no_replace", planting)
-    assert await moved(renames) == dict.fromkeys(range(2, 20), StoreLinkError)
-    assert list(outside.iterdir()) == []
-    assert len(list(partition.iterdir())) == 18
-    assert len(list(aside.with_name("real").iterdir())) == 2
-
-
-async def test_files_that_went_through_a_planted_link_come_back_where_a_later_one_has_no_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    partition, aside, renames = old_files(tmp_path, 20)
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    store = LocalStore()
-    seen = [(status.identity, status.size) for status in [await store.status(source) for source, _aside in renames]]
-    renames[9] = (StorePath.of(partition) / "part\ud800", renames[9][1])
-    rename, calls = kernel_rename.rename_no_replace, 0
-
-    def planting(source: str, destination: str, **ends: int | None) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 3:
-            aside.rename(aside.with_name("real"))
-            aside.symlink_to(outside)
-        rename(source, destination, **ends)
-
-    monkeypatch.setattr(kernel_rename, "rename_no_replace", planting)
-    with pytest.raises(InvalidPathError):
-        await store.rename_files(renames, seen=seen)
-    await store.close()
+    at_rename(3, plant)
+    if nameless:
+        told = [*renames[:9], (StorePath.of(partition) / "part\ud800", renames[9][1]), *renames[10:]]
+        with pytest.raises(InvalidPathError):
+            await moved(told, seen_of=renames)
+    else:
+        assert await moved(renames) == dict.fromkeys(range(2, 20), StoreLinkError)
     assert list(outside.iterdir()) == []
     assert len(list(partition.iterdir())) == 18
     assert len(list(aside.with_name("real").iterdir())) == 2

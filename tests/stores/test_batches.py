@@ -66,29 +66,10 @@ def lane_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("committer-local")]
 
 
-async def test_what_waits_goes_in_one_hop(batches: BatchExecutor) -> None:
-    found = await asyncio.gather(*(batches.run(pow, number, 2) for number in range(WHOLE_BATCH)))
-    assert found == [number**2 for number in range(WHOLE_BATCH)]
-    assert batches.hops == 1
-
-
 @pytest.mark.usefixtures("all_quick")
 async def test_a_batch_has_a_bound(batches: BatchExecutor) -> None:
     await asyncio.gather(*(batches.run(int) for _ in range(WHOLE_BATCH * 2 + 1)))
     assert batches.hops == 3
-
-
-@pytest.mark.usefixtures("all_quick")
-async def test_workers_share_hops(batches: BatchExecutor) -> None:
-    numbers = iter(range(6400))
-
-    async def work() -> None:
-        for _ in numbers:
-            await batches.run(int)
-
-    await asyncio.gather(*(work() for _ in range(64)))
-    # 64 workers ask at once, again and again: each turn of theirs is one or two hops.
-    assert batches.hops <= 220
 
 
 @pytest.mark.usefixtures("all_quick")
@@ -343,33 +324,24 @@ async def test_a_timeout_waits_for_the_call_and_is_a_timeout(batches: BatchExecu
         assert gate.passed
 
 
-async def test_undo_of_what_no_caller_wants_any_more(batches: BatchExecutor) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_no_caller_wants_any_more_is_undone_unless_it_failed(batches: BatchExecutor, fails: bool) -> None:
     gate = Gate()
     undone: list[str] = []
-    task = asyncio.ensure_future(batches.run(gate, undo=undone.append))
+
+    def call() -> str:
+        if fails:
+            gate()
+            raise OSError
+        return gate()
+
+    task = asyncio.ensure_future(batches.run(call, undo=undone.append))
     await until(gate.entered)
     task.cancel()
     gate.open.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert undone == ["passed"]
-
-
-async def test_no_undo_of_what_failed(batches: BatchExecutor) -> None:
-    gate = Gate()
-    undone: list[object] = []
-
-    def fail() -> None:
-        gate()
-        raise OSError
-
-    task = asyncio.ensure_future(batches.run(fail, undo=undone.append))
-    await until(gate.entered)
-    task.cancel()
-    gate.open.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert undone == []
+    assert undone == ([] if fails else ["passed"])
 
 
 async def test_insisting_survives_cancellation(single: BatchExecutor) -> None:
@@ -464,10 +436,12 @@ async def test_a_thread_that_dies_before_it_begins_loses_no_call(
     caplog.clear()
 
 
-async def test_close_waits_and_ends_the_threads() -> None:
+async def test_close_waits_and_ends_the_threads_that_calls_began() -> None:
     batches = BatchExecutor(2)
     gate = Gate()
     before = set(lane_threads())
+    await BatchExecutor(4).close()
+    assert set(lane_threads()) == before
     task = asyncio.ensure_future(batches.run(gate))
     await until(gate.entered)
     closing = [asyncio.ensure_future(batches.close()) for _ in range(2)]
@@ -485,12 +459,6 @@ async def test_close_waits_and_ends_the_threads() -> None:
     assert await batches.run(int) == 0
     assert batches.hops == 2
     await batches.close()
-
-
-async def test_no_thread_before_the_first_call() -> None:
-    before = set(lane_threads())
-    await BatchExecutor(4).close()
-    assert set(lane_threads()) == before
 
 
 def test_several_loops_at_once() -> None:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 import committer
 from committer.errors import CommitterError
-from committer_testing.emulators.gcs import GcsEmulator, serve
-from tests.stores.gcs_bucket import ROOT, BucketChannel
+from committer_testing.emulators.gcs import GcsEmulator
+from tests.stores.gcs_bucket import ROOT, BucketChannel, emulator_fixture
 
 DEST = ROOT / "table"
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[GcsEmulator]:
-    async with serve() as emulator:
-        emulator.make_bucket("data")
-        yield emulator
+emulator = emulator_fixture()
 
 
 async def run(emulator: GcsEmulator, *, gone_at: str = "") -> None:

@@ -62,19 +62,19 @@ async def test_listings_show_what_is_no_checksum_of_anything(store: LocalStore, 
     assert found == {"a", ".a.crc", "b", ".b.crc", "directory", ".directory.crc", ".crc", ".gone.crc"}
 
 
-async def test_rename_drops_that_of_the_source(store: LocalStore, root: StorePath, files: Path) -> None:
-    await store.rename_file(root / "a", root / "new")
-    assert names(files) == [".b.crc", ".gone.crc", "b", "new"]
-
-
-async def test_rename_drops_a_stale_one(store: LocalStore, root: StorePath, files: Path) -> None:
-    await store.rename_file(root / "a", root / "gone")
-    assert names(files) == [".b.crc", "b", "gone"]
-
-
-async def test_replacing_rename_drops_both(store: LocalStore, root: StorePath, files: Path) -> None:
-    await store.rename_file(root / "a", root / "b", replace=True)
-    assert names(files) == [".gone.crc", "b"]
+@pytest.mark.parametrize(
+    ("target", "left"),
+    [
+        ("new", [".b.crc", ".gone.crc", "b", "new"]),
+        ("gone", [".b.crc", "b", "gone"]),
+        ("b", [".gone.crc", "b"]),
+    ],
+)
+async def test_a_rename_drops_that_of_both_names(
+    store: LocalStore, root: StorePath, files: Path, target: str, left: list[str]
+) -> None:
+    await store.rename_file(root / "a", root / target, replace=target == "b")
+    assert names(files) == left
 
 
 async def test_a_refused_rename_leaves_both(store: LocalStore, root: StorePath, files: Path) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import pytest
 
 import committer
 import committer.sync
-from committer.errors import CommitterError, JobUndecidedError
+from committer.errors import CommitterError, UnsupportedError
 from committer.flow.runtime import SystemRuntime, use_runtime
 from tests.stores.emulated_lake import LAKES, EmulatedLake, serve_lake
 
@@ -90,88 +90,19 @@ async def test_a_job(lake: EmulatedLake, dest: str, delivery: str) -> None:
     lake.check_requests(report.job_id, len(FILES))
 
 
-async def test_every_rename_loses_its_answer(lake: EmulatedLake, dest: str) -> None:
-    lake.fail("reset-after")
+@pytest.mark.parametrize("kind", ["reset-after", "error-after"])
+async def test_every_rename_loses_its_answer_or_is_refused_after_it_was_done(
+    lake: EmulatedLake, dest: str, kind: str
+) -> None:
+    lake.fail(kind, files_only=kind == "error-after", **(lake.gone if kind == "error-after" else {}))
     async with committer.open_job(dest, storage_options=lake.options) as job:
         await write_tasks(job)
         report = await job.commit(tasks=3)
     assert (report.success, report.files_committed, report.renames_recovered) == (True, len(FILES), len(FILES))
     assert await visible(lake) == FILES
-    done = file_renames(lake)
-    assert (len(done), set(done.values())) == (len(FILES), {1})
-
-
-async def test_every_rename_is_refused_after_it_was_done(lake: EmulatedLake, dest: str) -> None:
-    lake.fail("error-after", files_only=True, **lake.gone)
-    async with committer.open_job(dest, storage_options=lake.options) as job:
-        await write_tasks(job)
-        report = await job.commit(tasks=3)
-    assert (report.success, report.files_committed, report.renames_recovered) == (True, len(FILES), len(FILES))
-    assert await visible(lake) == FILES
-
-
-@pytest.mark.parametrize("kind", ["reset", "reset-after"])
-async def test_a_commit_that_stops_is_recovered(lake: EmulatedLake, dest: str, kind: str) -> None:
-    """Every rename of files fails from the fifth on; later another driver recovers the job."""
-    lake.fail("error", files_only=True, skip=5, **lake.forbidden)
-    with pytest.raises(CommitterError):
-        async with committer.open_job(dest, job_id="J", storage_options=lake.options) as job:
-            await write_tasks(job)
-            await job.commit(tasks=3)
-    assert 0 < len(await visible(lake)) < len(FILES)
-    lake.conduct.faults.clear()
-    lake.fail(kind, count=4)
-    report = await committer.recover(dest, "J", storage_options=lake.options)
-    assert (report.success, report.files_committed) == (True, len(FILES))
-    assert await visible(lake) == FILES
-    assert set(await lake.files(lake.root / "table")) == {*FILES, "_SUCCESS"}
-
-
-async def test_a_commit_cancelled_anywhere_is_finished(lake: EmulatedLake) -> None:
-    """What a killed driver leaves, at six moments between the first call of a commit and its last."""
-    for moment in range(0, 12, 2):
-        name = f"J{moment}"
-        dest = lake.root / name
-        job = await committer.open_job(dest.uri, job_id=name, storage_options=lake.options)
-        await write_tasks(job)
-        before = len(lake.conduct.log)
-        commit = asyncio.create_task(job.commit(tasks=3))
-        while not commit.done() and len(lake.conduct.log) < before + 6 * moment:
-            await asyncio.sleep(0)
-        commit.cancel()
-        await asyncio.wait([commit])
-        await job.close()
-        report = await _finish(dest.uri, name, lake.options)
-        assert (report.success, report.files_committed) == (True, len(FILES)), moment
-        found = await lake.files(dest)
-        assert {one: data for one, data in found.items() if one != "_SUCCESS"} == FILES, moment
-
-
-async def _finish(uri: str, job_id: str, options: dict[str, object]) -> committer.JobReport:
-    try:
-        return await committer.recover(uri, job_id, storage_options=options)
-    except JobUndecidedError:
-        async with committer.attach_job(uri, job_id=job_id, storage_options=options) as job:
-            return await job.commit(tasks=3)
-
-
-async def test_an_aborted_job_leaves_nothing(lake: EmulatedLake, dest: str) -> None:
-    with pytest.raises(ZeroDivisionError):
-        async with committer.open_job(dest, storage_options=lake.options) as job:
-            await write_tasks(job)
-            raise ZeroDivisionError
-    assert await lake.files(lake.root / "table") == {}
-
-
-async def test_replacing(lake: EmulatedLake, dest: str) -> None:
-    async with committer.open_job(dest, storage_options=lake.options) as job:
-        async with job.task_attempt(task=0, attempt=0) as task, task.open("year=2000/part-00000.csv") as file:
-            await file.write(b"old")
-    config = committer.CommitterConfig(existing_target="replace")
-    async with committer.open_job(dest, config=config, storage_options=lake.options) as job:
-        await write_tasks(job)
-        report = await job.commit(tasks=3)
-    assert (report.files_committed, await visible(lake)) == (len(FILES), FILES)
+    if kind == "reset-after":
+        done = file_renames(lake)
+        assert (len(done), set(done.values())) == (len(FILES), {1})
 
 
 async def test_throttling_is_waited_out(lake: EmulatedLake, dest: str) -> None:
@@ -184,11 +115,61 @@ async def test_throttling_is_waited_out(lake: EmulatedLake, dest: str) -> None:
     assert counters["store_io_throttled"] == 6
 
 
-async def test_the_blocking_names(lake: EmulatedLake, dest: str) -> None:
-    def work() -> None:
-        with committer.sync.open_job(dest, storage_options=lake.options) as job:
-            with job.task_attempt(task=0, attempt=0) as task, task.open_blocking("a") as file:
-                file.write(b"1")
+# --- `file-v1` and `file-v2` -------------------------------------------------------------------------------------
 
-    await asyncio.to_thread(work)
-    assert await visible(lake) == {"a": b"1"}
+EARLIER = {f"year={2000 + task}/part-{number}.csv": b"1" * number for task in range(2) for number in range(4)}
+LATER = {name: data + b"2" for name, data in EARLIER.items()}
+
+
+async def _open(lake: EmulatedLake, dest: str, name: str) -> committer.Job | None:
+    """A job; None where the store cannot serve the committer, which it says."""
+    try:
+        return await committer.open_job(dest, committer=name, job_id="j", storage_options=lake.options)
+    except UnsupportedError as error:
+        assert (name, "rename a directory atomically" in str(error)) == ("file-v1", True)
+        return None
+
+
+async def _write(job: committer.Job, files: dict[str, bytes], attempt: int) -> None:
+    for number in range(2):
+        async with job.task_attempt(task=number, attempt=attempt) as task:
+            for name, data in files.items():
+                if name.startswith(f"year={2000 + number}/"):
+                    async with task.open(name) as file:
+                        await file.write(data)
+
+
+@pytest.mark.parametrize("name", ["file-v1", "file-v2"])
+@pytest.mark.parametrize("answers", ["come", "are lost"])
+async def test_a_job_whose_tasks_commit_twice(lake: EmulatedLake, dest: str, name: str, answers: str) -> None:
+    job = await _open(lake, dest, name)
+    if job is None:
+        return
+    if answers == "are lost":
+        lake.fail("reset-after")
+    await _write(job, EARLIER, 0)
+    await _write(job, LATER, 1)
+    assert (await job.plan(tasks=2)).conflicts == []
+    report = await job.commit(tasks=2)
+    await job.close()
+    assert report.files_committed == len(LATER)
+    found = await lake.files(lake.root / "table")
+    assert {path: data for path, data in found.items() if path != "_SUCCESS"} == LATER
+    assert (await committer.validate(dest, storage_options=lake.options)).ok
+
+
+async def test_renames_that_are_said_not_to_have_been_done(lake: EmulatedLake, dest: str) -> None:
+    """A front end sends a rename twice, and hands on the second answer: a task that fails is run again."""
+    job = await _open(lake, dest, "file-v1")
+    if job is None:
+        return
+    lake.fail("error-after", count=2, **lake.gone)
+    for attempt in range(3):
+        with suppress(CommitterError):
+            await _write(job, LATER, attempt)
+            break
+    report = await job.commit(tasks=2)
+    await job.close()
+    found = await lake.files(lake.root / "table")
+    assert report.files_committed == len(LATER)
+    assert {path: data for path, data in found.items() if path != "_SUCCESS"} == LATER

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 import committer
 from committer.errors import (
@@ -26,7 +23,7 @@ from committer.stores.gcs import GcsStore
 from committer.stores.gcs import access as gcs_access
 from committer.stores.registry import open_store
 from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings
-from tests.stores.gcs_bucket import ROOT, emulator_fixture, requests, store_on
+from tests.stores.gcs_bucket import ROOT, emulator_fixture, requests, service_file, store_on, user_file
 
 CANARY = "ya29.canary-of-a-token"
 
@@ -39,23 +36,6 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "none"))
-
-
-def user_file(directory: Path, emulator: GcsEmulator) -> Path:
-    path = directory / "user.json"
-    told = {"type": "authorized_user", "client_id": "i", "client_secret": "s-canary", "refresh_token": "r-canary"}
-    path.write_text(json.dumps({**told, "token_uri": f"{emulator.url}/token"}))
-    return path
-
-
-def service_file(directory: Path, emulator: GcsEmulator) -> Path:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = directory / "service.json"
-    told = {"type": "service_account", "client_email": "a@b.iam.gserviceaccount.com", "private_key": key.decode()}
-    path.write_text(json.dumps({**told, "private_key_id": "1", "token_uri": f"{emulator.url}/token"}))
-    return path
 
 
 async def works(store: GcsStore) -> None:

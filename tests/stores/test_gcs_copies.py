@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-import committer
-from committer import CommitterConfig
 from committer.errors import (
     StoreError,
     StoreExistsError,
@@ -22,12 +20,11 @@ from committer.errors import (
 from committer.stores.base import FileStatus
 from committer.stores.gcs import GcsStore
 from committer.stores.http import Answer, HttpClient
-from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings
 from committer_testing.emulators.gcs.objects import StoredObject
-from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
+from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, serve_store
 
 SOURCE, TARGET = ROOT / "source", ROOT / "target"
-FILES = {f"p={number}/part-{number:05}": b"x" * number for number in range(6)}
 
 
 emulator, store, channel = bucket_fixtures(Settings(has_move=False))
@@ -53,9 +50,7 @@ def kept(emulator: GcsEmulator, name: str) -> StoredObject:
 
 @pytest.mark.parametrize("status", [400, 404, 405, 501])
 async def test_a_service_without_moves_is_asked_once(status: int) -> None:
-    async with serve(Settings(has_move=False, missing_move_status=status)) as emulator:
-        emulator.make_bucket("data")
-        store = store_on(emulator)
+    async with serve_store(Settings(has_move=False, missing_move_status=status)) as (store, emulator):
         await store.probe(ROOT)
         assert emulator.namespace.buckets["data"].objects == {}
         assert len(emulator.conduct.log) <= 20 + (status == 404)
@@ -64,58 +59,46 @@ async def test_a_service_without_moves_is_asked_once(status: int) -> None:
             await store.rename_file(ROOT / f"{number}", ROOT / f"{number}-renamed", identity=put.identity)
         assert requests(emulator, "move") == ["move"]
         assert requests(emulator)[-4:] == ["insert", "get", "rewrite", "delete"]
-        await store.close()
 
 
 async def test_a_service_that_moved_once_is_never_taken_for_one_without() -> None:
-    async with serve() as emulator:
-        emulator.make_bucket("data")
-        store = store_on(emulator)
+    async with serve_store() as (store, emulator):
         await store.put(SOURCE, b"1")
         await store.rename_file(SOURCE, TARGET)
         emulator.conduct.faults.append(Fault("error", operation="move", status=501, code="notImplemented"))
         with pytest.raises(StoreError):
             await store.rename_file(TARGET, SOURCE)
         assert requests(emulator, "rewrite") == []
-        await store.close()
 
 
 @pytest.mark.parametrize("has_move", [True, False])
 async def test_doctor_asks_for_the_right_to_move_where_there_are_moves(has_move: bool) -> None:
     lacking = Settings(has_move=has_move, denied=frozenset({"storage.objects.move"}))
-    async with serve(lacking) as emulator:
-        emulator.make_bucket("data")
-        store = store_on(emulator)
+    async with serve_store(lacking) as (store, _emulator):
         found = {one.name: one for one in await store.findings(ROOT)}["permissions"]
         assert found.verdict == ("failed" if has_move else "ok")
         assert ("copied" in found.found) is not has_move
-        await store.close()
 
 
 @pytest.mark.parametrize("denied", ["create", "delete", "get"])
 async def test_doctor_names_the_rights_that_copies_need(denied: str) -> None:
-    async with serve(Settings(has_move=False, denied=frozenset({f"storage.objects.{denied}"}))) as emulator:
-        emulator.make_bucket("data")
-        store = store_on(emulator)
+    lacking = Settings(has_move=False, denied=frozenset({f"storage.objects.{denied}"}))
+    async with serve_store(lacking) as (store, _emulator):
         # What the service says of a move tells nothing of one who may not create or delete.
         store._renames._moves = False
         found = {one.name: one for one in await store.findings(ROOT)}["permissions"]
         assert (found.verdict, found.found) == ("failed", f"missing: storage.objects.{denied}")
         assert "create, get, list and delete" in found.next_step
-        await store.close()
 
 
 @pytest.mark.parametrize(("has_move", "verdict"), [(True, "ok"), (False, "warning")])
 async def test_doctor_says_how_files_are_renamed(has_move: bool, verdict: str) -> None:
-    async with serve(Settings(has_move=has_move)) as emulator:
-        emulator.make_bucket("data")
-        store = store_on(emulator)
+    async with serve_store(Settings(has_move=has_move)) as (store, emulator):
         for _ in range(2):
             found = {one.name: one for one in await store.findings(ROOT)}["renames"]
             assert (found.verdict, "moveTo" in found.found) == (verdict, True)
         assert requests(emulator, "move") == ["move"]
         assert emulator.namespace.buckets["data"].objects == {}
-        await store.close()
 
 
 @pytest.mark.parametrize(
@@ -134,27 +117,21 @@ async def test_doctor_says_how_files_are_renamed(has_move: bool, verdict: str) -
 async def test_a_service_that_ignores_a_condition_is_refused_at_setup(ignored: tuple[str, str]) -> None:
     """As fake-gcs-server does, which heeds those of inserts only."""
     settings = Settings(has_move=ignored[0] == "move", ignored_conditions=frozenset({ignored}))
-    async with serve(settings) as emulator:
-        emulator.make_bucket("data")
-        store = store_on(emulator)
+    async with serve_store(settings) as (store, emulator):
         with pytest.raises(UnsupportedError, match=ignored[1]):
             await store.probe(ROOT)
         assert emulator.namespace.buckets["data"].objects == {}
-        await store.close()
 
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("trial", ["move", "rewrite"])
 async def test_a_trial_that_the_service_did_not_answer_proves_nothing(trial: str, status: int) -> None:
-    async with serve(Settings(has_move=trial == "move")) as emulator:
-        emulator.make_bucket("data")
-        store = store_on(emulator)
+    async with serve_store(Settings(has_move=trial == "move")) as (store, emulator):
         # A rename, and one that is refused, come first.
         emulator.conduct.faults.append(Fault("error", operation=trial, skip=2, status=status, code="backendError"))
         with pytest.raises(StoreThrottledError if status == 429 else StoreOutcomeUnknownError):
             await store.probe(ROOT)
         assert emulator.namespace.buckets["data"].objects == {}
-        await store.close()
 
 
 # --- Renames ------------------------------------------------------------------------------------------------------
@@ -173,9 +150,7 @@ async def test_what_was_made_with_a_file_is_kept(
 
 
 async def test_a_copy_in_parts_is_gone_on_with() -> None:
-    async with serve(Settings(has_move=False, rewrite_bytes=3)) as emulator:
-        emulator.make_bucket("data")
-        store = store_on(emulator)
+    async with serve_store(Settings(has_move=False, rewrite_bytes=3)) as (store, emulator):
         await store.put(SOURCE, b"ten bytes.")
         await store.rename_file(SOURCE, TARGET)
         assert requests(emulator, "rewrite") == ["rewrite"] * 4
@@ -185,7 +160,6 @@ async def test_a_copy_in_parts_is_gone_on_with() -> None:
         with pytest.raises(StoreUnavailableError):
             await store.rename_file(TARGET, SOURCE)
         assert await BucketChannel(emulator).files() == {"target": b"ten bytes."}
-        await store.close()
 
 
 @pytest.mark.usefixtures("known")
@@ -291,21 +265,6 @@ async def test_a_rename_that_is_done_is_told_as_unknown(store: GcsStore, known: 
 
 
 # --- Jobs ---------------------------------------------------------------------------------------------------------
-
-
-async def test_jobs_that_replace_what_was_there(emulator: GcsEmulator) -> None:
-    dest, options = ROOT / "table", {"endpoint": emulator.url}
-    for data, config in ((b"old", CommitterConfig()), (b"new", CommitterConfig(existing_target="replace"))):
-        async with committer.open_job(dest.uri, config=config, storage_options=options) as job:
-            async with job.task_attempt(task=0, attempt=0) as task:
-                for name, content in FILES.items():
-                    async with task.open(name) as file:
-                        await file.write(data + content)
-            report = await job.commit(tasks=1)
-        assert (report.files_committed, report.renames_recovered) == (len(FILES), 0)
-    found = await BucketChannel(emulator, dest).files()
-    assert found.pop("_SUCCESS")
-    assert found == {name: b"new" + content for name, content in FILES.items()}
 
 
 @pytest.mark.parametrize(

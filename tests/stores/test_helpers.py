@@ -54,17 +54,14 @@ async def test_winning_is_one_call_and_losing_two(space: MemorySpace) -> None:
     assert [call.operation for call in store.calls] == ["put", "put", "read"]
 
 
-async def test_a_lost_answer_is_found_to_be_ours(space: MemorySpace) -> None:
+@pytest.mark.parametrize("there", [None, b"theirs"])
+async def test_a_lost_answer_is_looked_for(space: MemorySpace, there: bytes | None) -> None:
+    if there:
+        space.write("/file", there)
     store = FaultyStore(space.store(), [Fault(kind="lost", operation="put")])
-    assert await create_exclusively(store, space.path("file"), b"mine") == b"mine"
+    assert await create_exclusively(store, space.path("file"), b"mine") == (there or b"mine")
+    assert space.files() == {"/file": there or b"mine"}
     assert store.count("put") == 1
-
-
-async def test_a_lost_answer_is_found_to_be_anothers(space: MemorySpace) -> None:
-    space.write("/file", b"theirs")
-    store = FaultyStore(space.store(), [Fault(kind="lost", operation="put")])
-    assert await create_exclusively(store, space.path("file"), b"mine") == b"theirs"
-    assert space.files() == {"/file": b"theirs"}
 
 
 async def test_a_lost_request_is_sent_again(space: MemorySpace) -> None:
@@ -81,30 +78,16 @@ async def test_requests_that_are_always_lost(space: MemorySpace) -> None:
     assert store.count("put") == 5
 
 
-@pytest.mark.parametrize("kind", ["unavailable", "forbidden"])
-async def test_a_lost_answer_that_cannot_be_looked_for_is_unknown(space: MemorySpace, kind: FaultKind) -> None:
+@pytest.mark.parametrize(("operation", "kind"), [("read", "unavailable"), ("read", "forbidden"), ("put", "forbidden")])
+async def test_a_lost_answer_that_cannot_be_looked_for_is_unknown(
+    space: MemorySpace, operation: str, kind: FaultKind
+) -> None:
     """The request may land yet: who is told that nothing was done takes back what the file rests on."""
-    store = FaultyStore(
-        space.store(), [Fault(kind="late", operation="put", delay_s=0.25), Fault(kind=kind, operation="read")]
-    )
-    with pytest.raises(StoreOutcomeUnknownError, match="looking failed"):
-        await create_exclusively(store, space.path("file"), b"mine")
-    for _wait in range(100):
-        await asyncio.sleep(0.05)
-        if space.files():
-            break
-    assert space.files() == {"/file": b"mine"}
-
-
-async def test_a_refusal_after_a_lost_answer_is_unknown(space: MemorySpace) -> None:
     late = Fault(kind="late", operation="put", delay_s=0.25)
-    store = FaultyStore(space.store(), [late, Fault(kind="forbidden", operation="put")])
-    with pytest.raises(StoreOutcomeUnknownError):
+    store = FaultyStore(space.store(), [late, Fault(kind=kind, operation=operation)])
+    with pytest.raises(StoreOutcomeUnknownError, match="looking failed" if operation == "read" else None):
         await create_exclusively(store, space.path("file"), b"mine")
-    for _wait in range(100):
-        await asyncio.sleep(0.05)
-        if space.files():
-            break
+    await asyncio.gather(*store.under_way)
     assert space.files() == {"/file": b"mine"}
 
 
@@ -245,20 +228,30 @@ async def test_a_lost_completion_of_an_upload_that_is_gone_is_unknown(bucket: Me
     assert store.count("complete_upload") == 1
 
 
-async def test_a_completion_that_cannot_be_looked_at(bucket: MemorySpace) -> None:
-    store = FaultyStore(
-        bucket.store(), [Fault(kind="lost", operation="complete_upload"), Fault(kind="forbidden", operation="status")]
-    )
+@pytest.mark.parametrize("refusal", ["of the store", "of the keys"])
+async def test_a_completion_that_cannot_be_looked_at(bucket: MemorySpace, refusal: str) -> None:
+    """Some refusals are no errors of the store: of keys that cannot be read any more, for one."""
+    store = FaultyStore(bucket.store(), [Fault(kind="lost", operation="complete_upload")])
+
+    async def refuse(call: Call) -> None:
+        if call.operation == "status":
+            raise ConfigurationError("the option secret_access_key refers to a file that is gone")
+
+    if refusal == "of the keys":
+        store.before_call = refuse
+    else:
+        store.faults.append(Fault(kind="forbidden", operation="status"))
     with pytest.raises(StoreOutcomeUnknownError, match="looking failed") as caught:
         await finish(store, bucket, await begun(bucket))
     assert len(caught.value.causes) == 2
 
 
+@pytest.mark.parametrize("arrives", [True, False])
 @pytest.mark.parametrize("kind", ["throttled", "unavailable", "forbidden"])
 async def test_a_refusal_after_a_lost_answer_says_nothing_of_the_first_request(
-    bucket: MemorySpace, kind: FaultKind
+    bucket: MemorySpace, kind: FaultKind, arrives: bool
 ) -> None:
-    """A look shows that the upload pends, it is sent again and refused; meanwhile the first request arrives."""
+    """A look shows that the upload pends, it is sent again and refused; meanwhile the first request arrives, or not."""
     upload = await begun(bucket)
     store = FaultyStore(
         bucket.store(),
@@ -269,31 +262,12 @@ async def test_a_refusal_after_a_lost_answer_says_nothing_of_the_first_request(
         if store.count("complete_upload") == 2 and call.operation == "status" and not bucket.files():
             await bucket.store().complete_upload(bucket.path("file"), *upload)
 
-    store.before_call = arrive
-    assert await finish(store, bucket, upload) == (await bucket.store().status(bucket.path("file"))).identity
-
-
-@pytest.mark.parametrize("kind", ["throttled", "unavailable", "forbidden"])
-async def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(bucket: MemorySpace, kind: FaultKind) -> None:
-    store = FaultyStore(
-        bucket.store(),
-        [Fault(kind="unanswered", operation="complete_upload"), Fault(kind=kind, operation="complete_upload", times=9)],
-    )
-    with pytest.raises(StoreOutcomeUnknownError):
-        await finish(store, bucket, await begun(bucket))
-
-
-async def test_a_look_that_cannot_be_made_at_all_leaves_the_outcome_unknown(bucket: MemorySpace) -> None:
-    """Some refusals are no errors of the store: of keys that cannot be read any more, for one."""
-    store = FaultyStore(bucket.store(), [Fault(kind="lost", operation="complete_upload")])
-
-    async def refuse(call: Call) -> None:
-        if call.operation == "status":
-            raise ConfigurationError("the option secret_access_key refers to a file that is gone")
-
-    store.before_call = refuse
-    with pytest.raises(StoreOutcomeUnknownError, match="looking failed"):
-        await finish(store, bucket, await begun(bucket))
+    if arrives:
+        store.before_call = arrive
+        assert await finish(store, bucket, upload) == (await bucket.store().status(bucket.path("file"))).identity
+    else:
+        with pytest.raises(StoreOutcomeUnknownError):
+            await finish(store, bucket, upload)
 
 
 async def test_a_store_without_uploads(space: MemorySpace) -> None:
@@ -304,20 +278,19 @@ async def test_a_store_without_uploads(space: MemorySpace) -> None:
 # -- moving a record where nothing is renamed -----------------------------------------------------------------------
 
 
-async def test_a_record_moves_by_a_rename_where_there_is_one(space: MemorySpace) -> None:
+@pytest.mark.parametrize(
+    ("profile", "calls"),
+    [("local", {"rename_file": 1}), ("s3", {"status": 2, "read": 1, "put": 1, "delete_file_if": 1})],
+)
+async def test_a_record_moves_by_a_rename_or_by_a_copy_and_a_conditional_delete(
+    profile: str, calls: dict[str, int]
+) -> None:
+    space = MemoryStore.space(f"helpers-{next(_numbers)}", profile)
     space.write("/a", b"record")
     store = FaultyStore(space.store())
     await move_file(store, space.path("a"), space.path("b"))
-    assert store.counts() == {"rename_file": 1}
+    assert store.counts() == calls
     assert space.files() == {"/b": b"record"}
-
-
-async def test_a_record_moves_by_a_copy_and_a_conditional_delete(bucket: MemorySpace) -> None:
-    bucket.write("/a", b"record")
-    store = FaultyStore(bucket.store())
-    await move_file(store, bucket.path("a"), bucket.path("b"))
-    assert store.counts() == {"status": 2, "read": 1, "put": 1, "delete_file_if": 1}
-    assert bucket.files() == {"/b": b"record"}
 
 
 @pytest.mark.parametrize("number", range(1, 6))
@@ -376,37 +349,28 @@ async def test_nothing_moves_where_there_is_neither_rename_nor_condition() -> No
 # -- ending an upload -----------------------------------------------------------------------------------------------
 
 
-async def test_an_upload_is_aborted_until_it_is_gone(bucket: MemorySpace) -> None:
+@pytest.mark.parametrize("landing", [2, 99])
+async def test_an_upload_is_aborted_until_it_is_gone(bucket: MemorySpace, landing: int) -> None:
+    """S3: what was under way may outlive the first abort. Parts that keep arriving are an error."""
     store, path = FaultyStore(bucket.store()), bucket.path("a")
     upload_id = await store.create_upload(path, stamp="s")
-    aborts = itertools.count(1)
+    upload, lists = bucket.uploads._pending[upload_id], itertools.count(1)
 
     async def part_lands(call: Call) -> None:
-        # S3: what was under way may outlive the first abort.
-        if call.operation == "list_parts" and next(aborts) < 3:
+        if call.operation == "list_parts" and next(lists) <= landing:
             bucket.uploads._pending[upload_id] = upload
 
-    upload = bucket.uploads._pending[upload_id]
     store.before_call = part_lands
     with use_runtime(VirtualRuntime(1)):
-        assert await end_upload(store, path, upload_id)
-    assert store.count("abort_upload") == 3
-    assert not await is_pending(store, path, upload_id)
-    assert not await end_upload(store, path, upload_id)
-
-
-async def test_an_upload_whose_parts_keep_arriving_is_an_error(bucket: MemorySpace) -> None:
-    store, path = FaultyStore(bucket.store()), bucket.path("a")
-    upload_id = await store.create_upload(path, stamp="s")
-    upload = bucket.uploads._pending[upload_id]
-
-    async def part_lands(call: Call) -> None:
-        bucket.uploads._pending[upload_id] = upload
-
-    store.before_call = part_lands
-    with use_runtime(VirtualRuntime(1)), pytest.raises(StoreConflictError, match="keep arriving"):
-        await end_upload(store, path, upload_id)
-    assert store.count("abort_upload") == 5
+        if landing == 2:
+            assert await end_upload(store, path, upload_id)
+            assert store.count("abort_upload") == 3
+            assert not await is_pending(store, path, upload_id)
+            assert not await end_upload(store, path, upload_id)
+        else:
+            with pytest.raises(StoreConflictError, match="keep arriving"):
+                await end_upload(store, path, upload_id)
+            assert store.count("abort_upload") == 5
 
 
 # -- errors that were looked into -----------------------------------------------------------------------------------

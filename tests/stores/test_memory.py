@@ -111,7 +111,13 @@ def test_unknown_profiles_and_flags() -> None:
             MemoryStore.open_for(path, options)
     with pytest.raises(ConfigurationError, match="did you mean 'case_folding'"):
         MemoryStore.space("never-made", case_foldin=True)
+    for wrong in (True, "16", 1.5):
+        with pytest.raises(ConfigurationError, match="whole number"):
+            MemoryStore.open_for(path, {"profile": "s3", "min_part_bytes": wrong})
     assert MemoryStore.open_for(path, {"profile": "gcs", "http_session": None}).capabilities == PROFILES["gcs"]
+    limited = StorePath.of(f"memory://memory-{next(_numbers)}/x")
+    store = MemoryStore.open_for(limited, {"profile": "s3", "min_part_bytes": 16, "batch_delete": False})
+    assert (store.capabilities.min_part_bytes, store.capabilities.batch_delete) == (16, False)
 
 
 def test_what_the_profiles_can() -> None:
@@ -130,14 +136,6 @@ async def test_a_space_without_identities() -> None:
     store = space.store()
     assert (await store.put(space.path("a"), b"")).identity is None
     assert (await (await store.open_writer(space.path("b"))).close()).identity is None
-
-
-async def test_a_move_in_gcs_keeps_the_stamp() -> None:
-    space = new_space("gcs")
-    store = space.store()
-    before = await store.put(space.path("a"), b"1")
-    await store.rename_file(space.path("a"), space.path("b"), identity=before.identity)
-    assert (await store.status(space.path("b"))).identity == before.identity
 
 
 async def test_a_move_may_make_another_identity() -> None:
@@ -370,12 +368,3 @@ async def test_a_cleared_space_has_no_uploads_and_no_blocks() -> None:
         space.clear()
         assert not list(space.uploads)
         assert not space.blocks.listed(space.path("a"))
-
-
-def test_limits_are_options_too() -> None:
-    path = StorePath.of(f"memory://memory-{next(_numbers)}/x")
-    store = MemoryStore.open_for(path, {"profile": "s3", "min_part_bytes": 16, "batch_delete": False})
-    assert (store.capabilities.min_part_bytes, store.capabilities.batch_delete) == (16, False)
-    for wrong in (True, "16", 1.5):
-        with pytest.raises(ConfigurationError, match="whole number"):
-            MemoryStore.open_for(path, {"profile": "s3", "min_part_bytes": wrong})

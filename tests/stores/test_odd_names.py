@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 import committer
 from committer import CommitterConfig
 from committer.errors import PreflightError, TargetExistsError
-from committer_testing.emulators.gcs import GcsEmulator, serve
+from committer_testing.emulators.gcs import GcsEmulator
 from committer_testing.emulators.gcs.preconditions import Preconditions
-from tests.stores.gcs_bucket import ROOT, BucketChannel, requests, store_on
+from tests.stores.gcs_bucket import ROOT, BucketChannel, emulator_fixture, requests, store_on
 
 DEST = ROOT / "table"
 PARTITIONS = CommitterConfig(conflict_mode="replace")
@@ -26,11 +24,7 @@ ODD = [
 ]
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[GcsEmulator]:
-    async with serve() as emulator:
-        emulator.make_bucket("data")
-        yield emulator
+emulator = emulator_fixture()
 
 
 async def run(emulator: GcsEmulator, config: CommitterConfig | None = None, name: str = "p=1/new") -> None:

@@ -22,7 +22,6 @@ from committer.errors import (
     StoreThrottledError,
     StoreUnavailableError,
     StoreUploadNotFoundError,
-    UnsupportedError,
 )
 from committer.events import Statistics
 from committer.flow.pacing import Pacer
@@ -42,7 +41,6 @@ from tests.stores.paced_bench import (
     Use,
     each,
     left_in,
-    list_parts,
     refusing,
 )
 
@@ -187,17 +185,6 @@ async def test_a_repeated_conditional_delete_may_meet_another_file(bench: Bench)
     assert bench.space.files()["/d/file"] == b"theirs"
 
 
-async def test_a_lost_completion_is_found_by_stamp_and_length(bench: Bench) -> None:
-    with use_runtime(bench.runtime):
-        bench.fail("lost")
-        with pytest.raises(StoreOutcomeUnknownError):
-            await bench.store.complete_upload(bench.path("d/up"), bench.upload_id, [bench.part], exclusive=True)
-        with pytest.raises(StoreUploadNotFoundError):
-            await list_parts(bench)
-        status = await bench.store.status(bench.path("d/up"))
-    assert (status.stamp, status.size) == ("stamp", 2)
-
-
 async def test_names_of_a_batch_that_were_refused_are_sent_again_alone(bench: Bench) -> None:
     inner, store = refusing(bench)
     forbidden = StorePermissionError("no", operation="delete_files")
@@ -323,54 +310,6 @@ async def test_what_the_inner_store_is_shows_through(bench: Bench) -> None:
     await store.close()
 
 
-class _Bare(MemoryStore):
-    """A memory store that has none of the optional abilities."""
-
-    link_file = sync = local_path = None  # type: ignore[assignment]
-    create_upload = put_block = delete_file_if = delete_files = None  # type: ignore[assignment]
-
-    def __getattribute__(self, name: str) -> object:
-        if name in {"link_file", "sync", "create_upload", "put_block", "delete_file_if", "delete_files"}:
-            raise AttributeError(name)
-        return super().__getattribute__(name)
-
-
-async def test_abilities_the_inner_store_lacks(bench: Bench) -> None:
-    store = PacedStore(_Bare(bench.space.name), pacer=bench.pacer, statistics=bench.statistics)
-    path = bench.path("d/file")
-    with pytest.raises(UnsupportedError, match="hard links"):
-        await store.link_file(path, bench.path("d/link"))
-    with pytest.raises(UnsupportedError, match="syncing"):
-        await store.sync(path, kind="file")
-    with pytest.raises(UnsupportedError, match="symbolic links"):
-        await store.find_link(path, ["a"])
-    with pytest.raises(UnsupportedError, match="local paths"):
-        store.local_path(path)
-    with pytest.raises(UnsupportedError, match="conditional deletes"):
-        await store.delete_file_if(path, identity="any")
-    with pytest.raises(UnsupportedError, match="batch deletes"):
-        await store.delete_files([path])
-    for use in (
-        store.create_upload(path, stamp=""),
-        store.put_part(path, "any", 1, b""),
-        store.complete_upload(path, "any", []),
-        store.abort_upload(path, "any"),
-    ):
-        with pytest.raises(UnsupportedError, match="uploads"):
-            await use
-    with pytest.raises(UnsupportedError, match="uploads"):
-        await anext(store.list_uploads(path))
-    with pytest.raises(UnsupportedError, match="uploads"):
-        await anext(store.list_parts(path, "any"))
-    for blocks in (
-        store.put_block(path, "any", b""),
-        store.put_block_list(path, [], stamp=""),
-        store.list_uncommitted_blocks(path),
-    ):
-        with pytest.raises(UnsupportedError, match="block lists"):
-            await blocks
-
-
 async def test_looking_for_links_is_one_call_that_is_sent_again(tmp_path: Path) -> None:
     faulty = FaultyStore(LocalStore(), [Fault(kind="lost", operation="find_link"), Fault(kind="unavailable")])
     runtime = VirtualRuntime()
@@ -381,11 +320,3 @@ async def test_looking_for_links_is_one_call_that_is_sent_again(tmp_path: Path) 
         assert await store.find_link(StorePath.of(tmp_path), ["a", "link/b"]) == "link"
     assert faulty.count() == statistics.snapshot().counters["store_io_request"] == 3
     await store.close()
-
-
-def test_local_paths_go_through(tmp_path: Path) -> None:
-    async def look() -> str:
-        store = PacedStore(LocalStore(), pacer=Pacer("e", concurrency=1), statistics=Statistics())
-        return store.local_path(StorePath.of(tmp_path / "x"))
-
-    assert asyncio.run(look()) == str(tmp_path / "x")

@@ -25,7 +25,6 @@ from tests.stores.paced_bench import (
     Bench,
     Use,
     each,
-    list_all,
     refusing,
 )
 
@@ -47,14 +46,6 @@ async def test_every_attempt_takes_a_permit(use: Use) -> None:
 
 async def use_status(bench: Bench) -> None:
     await bench.store.status(bench.path(""))
-
-
-async def test_kinds_of_permits(bench: Bench) -> None:
-    await READS["status"](bench)
-    await list_all(bench)
-    await REPEATABLE["put"](bench)
-    await REPEATABLE["delete_directory, recursive"](bench)
-    assert bench.pacer.granted == {"read": 2, "write": 1, "delete": 1}
 
 
 def weighted(weights: Weights, rate: float = 1.0) -> Bench:
@@ -161,10 +152,6 @@ async def test_a_listing_that_fails_on_its_way_is_not_begun_again(bench: Bench) 
             seen.append(entry)
     assert len(seen) == 2
     assert bench.faulty.count() == 1
-
-
-async def test_an_empty_listing(bench: Bench) -> None:
-    assert [entry async for entry in bench.store.list(bench.path("empty"))] == []
 
 
 @pytest.mark.every_loop

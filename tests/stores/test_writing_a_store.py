@@ -76,8 +76,3 @@ def test_the_page_names_what_exists() -> None:
         importlib.import_module(name)
     for name in re.findall(r"`(committer\.open_job)\(", text):
         assert hasattr(committer, name.removeprefix("committer."))
-
-
-def test_the_example_is_short() -> None:
-    code = [line for line in _STORE.splitlines() if line.strip()]
-    assert len(code) <= 170
