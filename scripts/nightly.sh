@@ -27,12 +27,13 @@ declare -A parts=(
     [disk]="every system call of the local store fails, or the process dies there"
     [kills]="500 killed drivers, recoverers and cleanups on every store"
     [spark]="Spark's own writers on every release from 3.5 on"
+    [suites]="Spark's own published test suites"
 )
-order=(tests spark model model-mutants mutants disk kills exhaustive manifest magic block-list directory partitioned workers)
+order=(tests spark suites model model-mutants mutants disk kills exhaustive manifest magic block-list directory partitioned workers)
 
 run() {
     case "$1" in
-    tests) in_project pytest -n 2 -q -m '' --ignore=tests/spark/test_releases.py ;;
+    tests) in_project pytest -n 2 -q -m '' --ignore=tests/spark/test_releases.py --ignore=tests/spark/test_published_suites.py ;;
     manifest) search manifest --seeds 100000 --start 80000000 ;;
     workers) search workers --seeds 5000 --start 85000000 --workers ;;
     magic) search magic --seeds 50000 --start 81000000 --committer magic ;;
@@ -46,6 +47,7 @@ run() {
     disk) in_project python -m tests.disk_sweep ;;
     kills) in_project python -m tests.processes.kill_series --runs 500 ;;
     spark) in_project pytest -q -m '' tests/spark/test_releases.py ;;
+    suites) in_project pytest -q -m '' tests/spark/test_published_suites.py ;;
     esac
 }
 

@@ -39,3 +39,8 @@ def test_a_recoverer_moves_the_marker_of_the_job_itself_aside_where_files_have_n
 def test_a_recoverer_that_looks_while_the_driver_keeps_the_outcome_may_go_on() -> None:
     result = simulate(draw_scenario(70116324))
     assert not result.violations
+
+
+def test_a_decision_created_after_the_removal_of_an_aborted_job_changes_nothing_for_who_removes_it() -> None:
+    result = simulate(draw_scenario(73100621, "directory"))
+    assert not result.violations

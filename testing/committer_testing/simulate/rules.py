@@ -301,6 +301,9 @@ class Rules:
             known.seen = known.seen._replace(intent=data is not None or known.seen.intent)
         elif record in RECORDS:
             before, now = getattr(known.seen, record), _said(record, data)
+            if before == "abort" and now == "commit":
+                # The decision of a stale driver, created in the directory of a job that was aborted and removed.
+                now = before
             if record == "setup" and now:
                 known.looked.update(one for one in ("decision", "outcome") if getattr(known.seen, one) is not None)
             elif now is not None and before != now:
