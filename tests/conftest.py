@@ -121,7 +121,7 @@ def pytest_keep_groups_together(items: list[pytest.Item]) -> None:
 # --- Waits --------------------------------------------------------------------------------------------------------
 
 # Folders whose tests lose and refuse store calls, and measure no time.
-_WITHOUT_WAITS = {"engine", "guarantees", "neighbours", "publishing", "stages"}
+_WITHOUT_WAITS = {"api", "committers", "guarantees", "neighbours", "publishing", "stages"}
 
 
 @pytest.fixture(autouse=True)
@@ -238,7 +238,7 @@ def _guard() -> Iterator[BlockBuster]:
         # pytest's own handler writes each log record to a file.
         function.can_block_in("logging/__init__.py", {"emit"})
         # Tests look at the disk in the middle of a store call.
-        function.can_block_in("tests/engine/places.py", {"all_files", "directories", "write", "remove"})
+        function.can_block_in("tests/places.py", {"all_files", "directories", "write", "remove"})
         # A virtual loop has no threads: what the engine would do in one, it does at once.
         function.can_block_in("committer/testing/virtual_time.py", {"run_blocking"})
     with pytest.MonkeyPatch.context() as replaced:

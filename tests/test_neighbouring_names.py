@@ -1,6 +1,6 @@
 """Names that begin alike: what is compared is whole segments, wherever a path, a URI, a bucket or an id is compared.
 
-`dataset1` and `dataset10` stand for them. Uploads are in tests/test_uploads.py, stores in the conformance suite.
+`dataset1` and `dataset10` stand for them. Uploads are in tests/api/test_uploads.py, stores in the conformance suite.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from committer.cli.text import as_commands, commands_of, pieces_of, reach_by, se
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.cli.conftest import Lake, Run, typed
-from tests.engine.spoiled import SPOILED, visible
+from tests.spoiled import SPOILED, visible
 
 
 @pytest.fixture

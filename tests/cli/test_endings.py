@@ -17,8 +17,8 @@ from committer.cli.target import older
 from committer.errors import ConfigurationError
 from committer.testing.faults import Fault, SimulatedCrash
 from tests.cli.conftest import JAVA_JOB, Lake, Run, shell
-from tests.engine.places import MemoryPlace
 from tests.job_paths import jobs_at
+from tests.places import MemoryPlace
 
 THREE = ["year=2026/part-0.csv", "year=2026/part-1.csv", "year=2026/part-2.csv"]
 

@@ -14,8 +14,8 @@ from committer.stores.base import FileStatus
 from committer.stores.memory.store import MemoryStore
 from committer.testing.faults import Fault, SimulatedCrash
 from tests.cli.conftest import JAVA_JOB, Lake, Run, rows, typed
-from tests.engine.places import MemoryPlace, Place, make_place
 from tests.job_paths import has_in_job, in_job
+from tests.places import MemoryPlace, Place, make_place
 
 # -- jobs of Hadoop's ---------------------------------------------------------------------------------------------------
 

@@ -14,10 +14,10 @@ import pytest
 
 import committer
 from committer.records.job_state import Intent, encode_record
+from tests.api.test_advice import calls_in, follow
 from tests.cli.conftest import Run, typed
-from tests.engine.places import Place, make_place
-from tests.engine.test_advice import calls_in, follow
 from tests.job_paths import INTENT, in_job
+from tests.places import Place, make_place
 
 KINDS = ["disk", "adls", "gcs", "s3"]
 

@@ -11,8 +11,8 @@ import pytest
 
 from committer.cli.output import Screen
 from committer.stores.memory import MemorySpace, MemoryStore
+from tests.api.test_uploads import begin, pending, uri
 from tests.cli.conftest import Lake, Run
-from tests.test_uploads import begin, pending, uri
 
 _numbers = itertools.count()
 

@@ -12,7 +12,7 @@ from committer import CommitterConfig, Job, JobSpec
 from committer.errors import CommitterError, TaskMissingError
 from committer.flow.runtime import use_runtime
 from committer.testing.faults import Call, FaultyStore
-from tests.engine.file_places import HADOOP_JOB
+from tests.committers.file_places import HADOOP_JOB
 from tests.guarantees.cluster import Impatient
 from tests.guarantees.power import PowerStore, new_space
 

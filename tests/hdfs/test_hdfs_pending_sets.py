@@ -7,9 +7,9 @@ from pathlib import Path
 import committer
 from committer import CommitterConfig
 from committer.paths import StorePath
-from tests.engine.places import StagingPlace
-from tests.engine.uploads import pending
 from tests.hdfs.cluster import Cluster
+from tests.places import StagingPlace
+from tests.waiting_uploads import pending
 
 FILES = {"p=1/a": b"1", "p=2/b": b"22"}
 MORE = {"p=1/c": b"333"}

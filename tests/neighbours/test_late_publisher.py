@@ -11,9 +11,9 @@ from committer.committers import forward_steps
 from committer.errors import CommitterError, JobRolledBackError, RecordError, StoreUnavailableError, UnsupportedError
 from committer.stages.decide.commit_state import CommitState
 from committer.testing.faults import Call, SimulatedCrash
-from tests.engine.outside import NEW, config, run_task
-from tests.engine.places import Place, place_fixture, plain_store
 from tests.job_paths import INTENT, in_job
+from tests.outside import NEW, config, run_task
+from tests.places import Place, place_fixture, plain_store
 
 place = place_fixture("gcs")
 OLD = {"a=1/old": b"old"}

@@ -13,7 +13,7 @@ import pytest
 import committer
 from committer.errors import CommitterError
 from committer.testing.faults import Call, Fault, FaultyStore
-from tests.engine.places import Place, place_fixture, plain_store
+from tests.places import Place, place_fixture, plain_store
 
 place = place_fixture("disk", "local", "adls", "gcs")
 

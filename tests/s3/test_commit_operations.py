@@ -1,6 +1,6 @@
 """Twin of Hadoop's ITestCommitOperationCost and ITestUploadRecovery on a server: requests as they are sent.
 
-By calls of the store `tests/engine/test_commit_operations.py` tries the same, and says what else proves those suites.
+By calls of the store `tests/committers/test_commit_operations.py` tries the same, and says what else proves those suites.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from committer.paths import StorePath
 from committer.stores.s3 import S3Store
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from committer_testing.simulate.markers import is_same_marker
-from tests.engine.uploads import peak_of_a_stream
 from tests.s3.bucket import BucketChannel
 from tests.s3.jobs import Jobs
 from tests.s3.servers import Server
+from tests.waiting_uploads import peak_of_a_stream
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from committer import CommitterConfig, JobSpec, StorePath
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.local import LocalStore
 from committer.testing.faults import FaultyStore
-from tests.engine.places import write_file
 from tests.job_paths import in_job
+from tests.places import write_file
 
 
 class RecordingDisk(LocalStore):

@@ -11,8 +11,8 @@ from committer.paths import StorePath
 from committer.stages.remove import abort_uploads
 from committer.stages.remove.abort_uploads import outermost, with_listed
 from committer.stores.uploads import PendingUpload
-from tests.engine.places import MemoryPlace, place_fixture
-from tests.engine.uploads import pending
+from tests.places import MemoryPlace, place_fixture
+from tests.waiting_uploads import pending
 
 place = place_fixture("s3", delivery="message")
 

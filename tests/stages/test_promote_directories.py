@@ -15,7 +15,7 @@ from committer.stages.load.planned_files import PlannedFile
 from committer.stages.load.promotions import Promotion, find_promotions, note_owners
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Fault, FaultyStore
-from tests.engine.places import write_file
+from tests.places import write_file
 
 PROMOTING = CommitterConfig(promote_directories=True)
 
