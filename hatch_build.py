@@ -1,7 +1,7 @@
-"""Puts the jar of Spark's commit protocol into wheel and sdist, which takes a JDK.
+"""Hatch build hook that compiles the jar of Spark's commit protocol into the wheel and the sdist; needs a JDK.
 
 A build without one fails, unless LAKE_COMMITTER_WITHOUT_JARS=1 asks for a wheel without the jar. A wheel that is
-made of an sdist takes the sdist's jar.
+built from an sdist uses the sdist's jar.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WITHOUT = "LAKE_COMMITTER_WITHOUT_JARS"
 
 
 class JarHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Runs at every build of a wheel or sdist; not for an editable one, whose sources may change."""
+    """Build hook for wheels and sdists. An editable install is left out: its jar is built at the first use."""
 
     PLUGIN_NAME = "custom"
 
@@ -46,6 +46,6 @@ class JarHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["force_include"][str(jar)] = f"committer/spark/jvm/{jar.name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Removes what was built on the way."""
+        """Deletes the temporary directory of the jar."""
         if hasattr(self, "_directory"):
             self._directory.cleanup()

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs everything: all tests, the search, planted bugs, sweeps, killed processes, every release of Spark. Hours on two cores.
+# Runs the long tests: all of pytest, the simulator, planted bugs, the model, sweeps, killed processes, Spark's releases and suites.
+# Hours on two cores. Tests that mount or change the user need root, and are skipped without it.
 # `scripts/nightly.sh PART...` runs some parts; `scripts/nightly.sh table` prints what has been run at this commit so far.
 # Logs and results lie in build/nightly/COMMIT; a part that passed there is not run again.
 set -uo pipefail
@@ -22,11 +23,11 @@ declare -A parts=(
     [partitioned]="25,000 seeds of the staging committer partitioned"
     [exhaustive]="every single fault at every call of small jobs"
     [mutants]="planted bugs of the engine, which the search must find"
-    [model]="the model of the commit protocol, every scenario with two faults"
+    [model]="the model of the commit protocol, every scenario without faults and with one, to 2 million states"
     [model-mutants]="planted bugs of the model"
-    [disk]="every system call of the local store fails, or the process dies there"
+    [disk]="at every system call of the local store: an error, a death, a stop, a planted link"
     [kills]="500 killed drivers, recoverers and cleanups on every store"
-    [spark]="Spark's own writers on every release from 3.5 on"
+    [spark]="every feature on every release of Spark from 3.5 on, and the wheel and sdist as installed"
     [suites]="Spark's own published test suites"
 )
 order=(tests spark suites model model-mutants mutants disk kills exhaustive manifest magic block-list directory partitioned workers)
@@ -42,7 +43,7 @@ run() {
     partitioned) search partitioned --seeds 25000 --start 84000000 --committer partitioned ;;
     exhaustive) search exhaustive --exhaustive ;;
     mutants) in_project python -m tests.simulate --mutant all ;;
-    model) in_project python -m tests.protocol_model --all ;;
+    model) in_project python -m tests.protocol_model ;;
     model-mutants) in_project python -m tests.protocol_model --mutant all ;;
     disk) in_project python -m tests.disk_sweep ;;
     kills) in_project python -m tests.processes.kill_series --runs 500 ;;

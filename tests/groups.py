@@ -1,4 +1,4 @@
-"""Which tests are left to a nightly run, and which of them one worker of xdist keeps together.
+"""Marks of tests that the default run leaves out, and xdist groups of tests that run in one worker.
 
 Tests that need a server, Java, Spark or other processes are `dear`: the default run takes none of them, `.ci/run` those of
 tests/smoke.py, scripts/nightly.sh all. A run that names files, or words of tests (`-k`), takes all that it names but `slow`
@@ -28,8 +28,7 @@ _SERVERS: Final = {
     "jvm": "java",
     "google_jvm": "java",
 }
-# Groups that take a minute or more where they run whole, the longest first. A worker waits for most of them half of the time,
-# as each waits for a server.
+# Groups that take a minute or more, the longest first. In most of them the worker waits half of the time for its server.
 _LONGEST: Final = (
     "java-hdfs",
     "spark",
@@ -50,14 +49,14 @@ _VARIABLE: Final = "COMMITTER_TESTS_NAMED"
 
 
 def note_what_is_named(config: pytest.Config) -> None:
-    """Keeps for the workers of xdist, which are started with other words, whether tests were named."""
+    """Records in the environment whether the command names tests: xdist's workers get other arguments."""
     if not hasattr(config, "workerinput"):
         named = config.args_source is not config.ArgsSource.TESTPATHS or config.option.keyword
         os.environ[_VARIABLE] = "1" if named else ""
 
 
 def keep_together(items: Sequence[pytest.Item]) -> None:
-    """Makes groups of xdist, one a server, but where a test says its own."""
+    """Adds xdist groups: one for each server, one for each file of many small tests; a test's own group stays."""
     for item in items:
         server = _server_of(item)
         if server and item.get_closest_marker("xdist_group") is None:
@@ -68,7 +67,7 @@ def keep_together(items: Sequence[pytest.Item]) -> None:
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Sorts what workers of xdist take one after the other, so that none has a long group left when the others are done.
+    """Sorts the tests so that xdist starts long groups first and no worker is left with one at the end.
 
     Servers and Spark's sessions first, then tests that start processes of their own, then files of many tests; single
     tests, of which a worker takes one at a time, come last.
@@ -78,7 +77,7 @@ def longest_first(items: list[pytest.Item]) -> None:
 
 
 def mark_dear(items: Sequence[pytest.Item]) -> None:
-    """Marks the tests that the default run leaves out, and those of them that `.ci/run` takes.
+    """Adds the marks `dear` and `smoke`; none if the command names tests, as all of these run.
 
     Raises:
         pytest.UsageError: A smoke test of a collected file does not exist.

@@ -1,4 +1,4 @@
-"""The dear tests that `.ci/run` runs each time, with what each covers; scripts/nightly.sh runs all of them.
+"""The tests marked `dear` that each run of `.ci/run` includes, and what each covers; scripts/nightly.sh runs every dear test.
 
 `python -m tests.smoke` prints them as the table of docs/how-it-is-tested.md.
 """

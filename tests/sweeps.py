@@ -14,19 +14,19 @@ T = TypeVar("T")
 
 
 def first_of(one_in: int, name: str) -> int:
-    """Returns where the sample of one in so many begins; sweeps of different names begin at different places."""
+    """Returns the index of the first place in a sample; it depends on the sweep's name."""
     return zlib.crc32(name.encode()) % one_in
 
 
 def sample(whole: Sequence[T], one_in: int, name: str) -> Sequence[T]:
-    """Returns one in so many of the places, at least one if there is any."""
+    """Returns every `one_in`-th place, at least one if there is any."""
     return whole[first_of(min(one_in, len(whole)), name) :: one_in] if whole else whole
 
 
 def sampled(values: Iterable[T], one_in: int, name: str) -> list[Any]:
-    """Returns the values of a parameter, all but one in so many marked `slow`."""
+    """Returns the values of a parameter; all but every `one_in`-th are marked `slow`."""
     values = list(values)
-    first = first_of(min(one_in, len(values)), name)
+    first = first_of(min(one_in, len(values)) or 1, name)
     return [
         value if number % one_in == first else pytest.param(value, marks=pytest.mark.slow)
         for number, value in enumerate(values)
@@ -37,7 +37,7 @@ class Share:
     """The part of a sweep that one test tries.
 
     Args:
-        one_in: It tries one in so many places; 1 for all.
+        one_in: The step between the places that it tries; 1 for all.
         name: The test's name.
     """
 
