@@ -6,6 +6,7 @@ protocol's class and the interpreter of its driver's side.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import shutil
@@ -112,6 +113,8 @@ def test_suite_passes_but_for_documented_differences(release: Release, suite: st
     java = shutil.which("java")
     if java is None:
         pytest.skip("there is no Java")
+    # A suite may take longer than the time after which a test counts as hanging (tests/hangs.py).
+    faulthandler.cancel_dump_traceback_later()
     jars = jars_of(release)
     interpreter = tmp_path / "python"
     interpreter.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" "$@"\n')
