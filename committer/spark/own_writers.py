@@ -33,7 +33,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, overload
 
 import msgspec
-from pyspark import RDD
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import StructType
 
@@ -59,6 +59,7 @@ from committer.sync import TaskAttempt
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+    from pyspark import RDD  # a client of Spark Connect has none
 
 
 RowWriter: TypeAlias = Callable[[Iterator[Row], TaskAttempt], object]
@@ -298,16 +299,17 @@ def _plan(
 
 def _run(df: DataFrame, partition: Partition, write_fn: RowWriter | BatchWriter) -> list[TaskCommit]:
     """Runs the Spark job and returns the winning attempts' commits, one per partition."""
-    messages: DataFrame | RDD[tuple[bytes]]
+    partitions: int | None
     if not partition.arrow and not _CONVERTS:
-        messages = df.rdd.mapPartitions(partial(_write_rows, partition, write_fn))
+        rows = df.rdd.mapPartitions(partial(_write_rows, partition, write_fn))
+        found, partitions = _collected(rows), rows.getNumPartitions()
     else:
         # mapInArrow looks columns up by name: it fails if two share a name or a name holds a period.
         plain = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
         messages = plain.mapInArrow(partial(write_partition, partition, write_fn), f"{MESSAGE} binary")
-    found = _collected(messages)
+        found, partitions = _collected(messages), _number_of_partitions(messages)
     commits = task_commits([TaskCommitMessage(bytes(row[0])) for row in found], partition.spec.job_id)
-    check_every_partition(commits, _number_of_partitions(messages))
+    check_every_partition(commits, partitions)
     return commits
 
 
@@ -351,9 +353,12 @@ def _collected(messages: DataFrame | RDD[tuple[bytes]]) -> Sequence[tuple[bytes,
         return messages.collect()
     except Exception as error:
         missing = missing_in_worker(error)
-        if missing is None:
-            raise
-        raise missing from error
+        if missing is not None:
+            raise missing from error
+        if type(error).__name__ == "Py4JJavaError":
+            # PySpark turns an error of a task into one of its own in DataFrames, not in RDDs.
+            raise PySparkException(str(error)) from error
+        raise
 
 
 def check_every_partition(commits: Iterable[TaskCommit], partitions: int | None) -> None:
@@ -375,14 +380,12 @@ def _settings(where: Destination, storage_options: Mapping[str, str] | None, ope
     return {"path": path_option(where), **{f"{_STORAGE}{key}": value for key, value in given.items()}}
 
 
-def _number_of_partitions(messages: DataFrame | RDD[tuple[bytes]]) -> int | None:
+def _number_of_partitions(messages: DataFrame) -> int | None:
     """Returns the number of partitions of collected messages; None if only a Connect server knows.
 
     Adaptive execution fixes a plan once, while it runs, and the DataFrame keeps it. So after the run the number is
     that of the run, and reading it starts no job.
     """
-    if isinstance(messages, RDD):
-        return messages.getNumPartitions()
     if is_connect(messages):
         return None
     return int(messages._jdf.queryExecution().toRdd().getNumPartitions())

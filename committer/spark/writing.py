@@ -27,6 +27,7 @@ from committer.errors import (
     JobNotFoundError,
     StorePermissionError,
     TargetExistsError,
+    UnsupportedError,
 )
 from committer.flow.portal import wait_for
 from committer.logs import job_logger
@@ -357,6 +358,13 @@ def _by_spark(
             operation="write",
             path=path,
             next_step='give writer="python", or do what makes Spark\'s possible',
+        )
+    if importlib.util.find_spec("pyspark.sql.datasource") is None and not absent(df):
+        raise UnsupportedError(
+            f"Spark's own writer cannot write this: {reason}; and Python can from PySpark 4.0 on only",
+            operation="write",
+            path=path,
+            next_step="leave out what Spark's own writer cannot do, or use PySpark 4.0 or later",
         )
     _LOG.log(level, "%s is written by Python: %s", path, reason)
     return None

@@ -6,6 +6,7 @@ an environment with this release of PySpark alone.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 
 import committer.spark
 from committer import sync
@@ -125,6 +127,13 @@ def write(spark: Any) -> None:
     report = committer.spark.write(spark.range(0, 10, 1, 2), HERE / "written")
     assert report.files_committed == 2
     assert rows(spark, HERE / "written") == [(number,) for number in range(10)]
+    if importlib.util.find_spec("pyspark.sql.datasource") is None:
+        try:
+            committer.spark.write(spark.range(9), HERE / "named", job_id="one")
+        except UnsupportedError as error:
+            assert "job_id is given" in str(error)
+        else:
+            raise AssertionError("Spark's own writers draw the ids of their jobs")
 
 
 def write_by_python(spark: Any) -> None:
@@ -168,6 +177,17 @@ def foreach_partition(spark: Any) -> None:
     assert report.files_committed == 3
     said = "".join(path.read_text() for path in sorted((HERE / "rows").glob("part-*")))
     assert said == "".join(f"{number} {number + 1}\n" for number in range(10))
+
+    def failing(given: Iterator[Any], task: sync.TaskAttempt) -> None:
+        raise ValueError("it fails")
+
+    try:
+        committer.spark.foreach_partition(spark.range(9), HERE / "failed", failing)
+    except PySparkException as error:
+        assert "it fails" in str(error)
+    else:
+        raise AssertionError("a failing task was passed over")
+    assert files(HERE / "failed") == set()
 
 
 def foreach_partition_arrow(spark: Any) -> None:

@@ -142,4 +142,5 @@ def test_suite_passes_but_for_documented_differences(release: Release, suite: st
     ran = _RAN.search(report)
     assert ran is not None, done.stdout[-3000:] + done.stderr[-3000:]
     assert int(ran[1]) > 0
+    assert ", aborted 0" in report, report[-3000:]
     assert not {*_FAILED.findall(report)} - DIFFERENCES.keys(), report[-5000:]

@@ -11,6 +11,7 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -55,10 +56,28 @@ final class PendingUploads {
               + " outcome: unchanged; next step: use S3A (hadoop-aws), with fs.s3a.committer.magic.enabled, or write"
               + " with committer.spark.write");
     }
+    if (!namesJobs(fs)) {
+      throw new CommitException(
+          "the JVM writes to " + destination + " by a hadoop-aws of before 3.4, which knows no magic directories of one"
+              + " job; outcome: unchanged; next step: use hadoop-aws 3.4 or later with its Hadoop (Spark 4 brings it), or"
+              + " write with committer.spark.foreach_partition");
+    }
     if (fs.getConf().getBoolean(IN_MEMORY, false)) {
       throw new CommitException(
           IN_MEMORY + " is on, so that only Hadoop's own committer learns of the uploads to " + destination
               + "; outcome: unchanged; next step: set spark.hadoop." + IN_MEMORY + "=false");
+    }
+  }
+
+  /** Whether S3A takes `__magic_job-ID` for a magic directory (HADOOP-18797); true for what cannot be asked. */
+  private static boolean namesJobs(FileSystem fs) {
+    try {
+      Class<?> paths = Class.forName(
+          "org.apache.hadoop.fs.s3a.commit.MagicCommitPaths", true, fs.getClass().getClassLoader());
+      Object magic = paths.getMethod("isMagicPath", List.class).invoke(null, Arrays.asList("__magic_job-1", "file"));
+      return (Boolean) magic;
+    } catch (ReflectiveOperationException error) {
+      return true;
     }
   }
 

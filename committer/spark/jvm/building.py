@@ -123,7 +123,7 @@ def _archive(classes: Path, jar: Path) -> None:
     """Packs compiled classes; equal classes give equal bytes."""
     contents = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
     contents |= {_RELEASE: release().encode("ascii"), _FORMATS: _NO_DATA_SOURCE}
-    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr(zipfile.ZipInfo("META-INF/MANIFEST.MF", _ZIP_EPOCH), b"Manifest-Version: 1.0\n")
         for name in sorted(contents):
             archive.writestr(zipfile.ZipInfo(name, _ZIP_EPOCH), contents[name])
