@@ -109,7 +109,10 @@ def _keep_files_together(items: Sequence[pytest.Item]) -> None:
 
 
 def _server_of(item: pytest.Item) -> str:
-    fixtures = getattr(item, "fixturenames", ())
+    call = getattr(item, "callspec", None)
+    # A test may take its server by the name that a parameter gives, as "moto" or "moto_server".
+    chosen = [value for value in call.params.values() if isinstance(value, str)] if call else []
+    fixtures = {*getattr(item, "fixturenames", ()), *chosen, *(f"{value}_server" for value in chosen)}
     return next((group for name, group in _SERVERS.items() if name in fixtures), "")
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ class Item:
         self.nodeid = f"tests/{folder}/test_file.py::test[{number}]"
         self.path = ROOT / "tests" / folder / "test_file.py"
         self.fixturenames = fixtures
+        self.callspec: SimpleNamespace | None = None
         self.marks: list[Any] = [getattr(pytest.mark, name) for name in marks]
 
     def get_closest_marker(self, name: str) -> Any:
@@ -56,6 +58,14 @@ def test_tests_with_servers_java_spark_and_processes_and_benchmarks_are_dear() -
     groups.mark_dear([*items, cheap := Item(7)])
     assert all(map(is_dear, items))
     assert not is_dear(cheap)
+
+
+def test_a_test_that_takes_a_server_by_a_parameter_is_dear() -> None:
+    items = [Item(1), Item(2), Item(3)]
+    for item, value in zip(items, ("moto", "seaweedfs_server", "s3"), strict=True):
+        item.callspec = SimpleNamespace(params={"where": value, "number": 1})
+    groups.mark_dear(items)
+    assert [is_dear(item) for item in items] == [True, True, False]
 
 
 def test_a_run_that_names_tests_leaves_none_out(nothing_is_named: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ async def test_what_was_seen_still_holds(
     assert version(package).startswith(kept()[name]["version"]), AGAIN
 
 
+@pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize("name", list(OTHERS))
 async def test_what_was_seen_of_other_servers_still_holds(name: str, root: StorePath, tmp_path: Path) -> None:
     known = {ability: can for ability, can in kept()[name]["can"].items() if can != "?"}
