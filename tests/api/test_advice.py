@@ -277,7 +277,7 @@ Raised = TypeVar("Raised", bound=BaseException)
 async def stopped(
     place: MemoryPlace, error: type[Raised], fault: Fault | None = None, *, old: bool = False, **choices: object
 ) -> Raised:
-    """What the commit of job `j` raises, which has a task for each of three files; `old` stands where the first goes."""
+    """Commits job `j`, with a task for each of three files, and returns its error; `old` puts a file at the first target."""
     if old:
         place.write("p/a", b"old")
     config = CommitterConfig(io_concurrency=1, **choices)  # type: ignore[arg-type]
@@ -380,7 +380,7 @@ async def test_output_that_another_program_changed_before_it_was_validated(profi
 @pytest.mark.parametrize("profile", ["s3", "gcs", "local"])
 @pytest.mark.parametrize("choice", ["fail", "replace"])
 async def test_replacing_is_advised_to_no_job_that_replaces(profile: str, choice: str) -> None:
-    """What comes after the decision is not replaced by a job that could not put it back."""
+    """A job does not replace a file that appears after its decision and that it could not restore."""
     place = MemoryPlace(profile)
 
     async def intrude(call: Call) -> None:

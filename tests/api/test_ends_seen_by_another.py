@@ -1,4 +1,4 @@
-"""What a caller is told where another driver ended the job, or an earlier call did."""
+"""Errors and reports for a caller whose job another driver, or an earlier call, has ended."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ OLD_FILES = {f"p/{number}": b"old" for number in range(6)}
 
 @pytest.mark.parametrize("listed", ["in the decision", "in side files"])
 async def test_it_tells_why_the_job_was_taken_back(listed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stood at names of its files is gone with the job's directory, and is not asked for any more."""
+    """The list of files at its targets is deleted with the job's directory, and no driver reads it any more."""
     if listed == "in side files":
         list_in_side_files(monkeypatch)
     place = MemoryPlace("local")
@@ -328,7 +328,7 @@ SIZES = pytest.mark.parametrize("size", [1, 5 << 20])
 
 
 async def _goes_on(task: TaskAttempt, file: TaskFile, size: int) -> CommitterError | None:
-    """What is told as the file is written further, closed, and the attempt committed: the first error."""
+    """Writes on, closes the file and commits the attempt; returns the first error."""
     try:
         await file.write(bytes(size))
         await file.close()

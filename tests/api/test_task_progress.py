@@ -271,7 +271,7 @@ async def test_a_display_shows_them(memory: MemoryPlace, runtime: VirtualRuntime
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_job_that_was_opened_on_another_loop_commits(tmp_path: Path, closed: bool) -> None:
-    """What counts there is only told to end: that loop may not run, or run no more."""
+    """The commit cancels the counting task there without waiting: the other loop may not run, or be closed."""
     loop = asyncio.new_event_loop()
 
     async def opened() -> Job:

@@ -62,7 +62,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def rows(run: Run, dest: object) -> dict[str, dict[str, Any]]:
-    """What `committer jobs` shows of each job."""
+    """Returns the rows of `committer jobs`."""
     shown = run("jobs", dest, "--output", "json")
     assert shown.code == 0, shown.err
     return {row["job_id"]: row for row in shown.json["jobs"]}

@@ -131,7 +131,7 @@ def test_what_a_store_cannot_do_is_not_tried(flag: str, skipped: str) -> None:
     [("s3", False), ("azure-flat", False), ("gcs", True), ("adls", None), ("hdfs", None)],
 )
 def test_every_kind_of_store_and_force_only_where_a_rollback_needs_it(profile: str, forced: bool | None) -> None:
-    """What a rollback ends keeps other drivers out where nothing is renamed: uploads, lists of blocks."""
+    """Where no file is renamed, aborted uploads and lists of blocks keep other drivers from publishing."""
     space = MemoryStore.space(f"doctor-{profile}", profile)
     checks = examined(space.store(), f"memory://doctor-{profile}/some/table")
     assert {check.verdict for check in checks.values()} <= {"ok", "skipped", "warning"}

@@ -188,7 +188,7 @@ async def _refused(place: FileInMemory, job: committer.Job, store: FaultyStore) 
 
 
 def _won(late: CommitterError | None) -> list[dict[str, bytes]]:
-    """What the second task can have committed after its second attempt ended so."""
+    """Returns the outputs that the second task may have committed after this end of its second attempt."""
     if late is None:
         return [SECOND]
     return [FIRST, SECOND] if late.outcome == "unknown" else [FIRST]
@@ -265,7 +265,7 @@ async def test_giving_back_beside_another_job_that_ends(profile: str, share: Sha
 
 
 async def _no_later_job_takes(place: FileInMemory) -> None:
-    """What a task left that came too late is not part of any job that comes after."""
+    """No later job commits the leftovers of a task that committed too late."""
     before = place.files()
     async with place.open_job(job_id="next") as job:
         await place.run_task(job, 0, {"next": b"3"})
@@ -422,7 +422,7 @@ def _any(call: Call) -> bool:
 
 @EVERY_PROFILE
 async def test_driver_commits_no_part_of_what_another_one_gives_back(profile: str) -> None:
-    """One gives back what it took, a second one took it before that, and a third one finds nothing and makes room."""
+    """One driver returns directories that a second one has moved before; a third one finds none there."""
     place, job = await job_of_two(profile)
     refused, second, third = Halting(place), Halting(place), Halting(place)
     await refused.run_to(_nth(1, "rename_directory", "tasks"), commit_refused(job, refused.store))

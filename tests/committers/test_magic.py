@@ -76,7 +76,7 @@ async def test_the_committer_follows_from_the_store_and_delivery_does_not(place:
 async def test_a_name_is_as_long_as_the_store_can_hold_what_tells_of_it(
     absolute: bool, delivery: str, place: MemoryPlace
 ) -> None:
-    """A key has up to 1,024 bytes: that of the file and, by listing, those of what Hadoop is told until it commits."""
+    """Keys have up to 1,024 bytes: the file's and, by listing, those of Hadoop's records of it."""
     root = f"/{'r' * 950 if absolute else 'r'}"
     config = CommitterConfig(absolute_roots=(root,))
     async with place.open_job(job_id="j", delivery=delivery, config=config) as job, job.task_attempt(0) as task:
@@ -114,7 +114,7 @@ async def test_what_tells_of_a_file_elsewhere_must_fit_below_the_destination(pla
 
 
 async def test_a_record_that_the_store_cannot_hold_fails_its_task_and_leaves_nothing(place: MemoryPlace) -> None:
-    """It was never sent, so no executor can have read it: attempt and job are aborted."""
+    """The record was never sent, so no driver can have read it: attempt and job are aborted."""
     dest, options = f"{place.dest}/{'d' * 880}", {"store": place.store}
     with pytest.raises(InvalidPathError) as caught:
         async with committer.open_job(dest, job_id="j" * 36, delivery="message", storage_options=options) as job:

@@ -24,7 +24,7 @@ def emulator(*arguments: str) -> Coroutine[Any, Any, Process]:
 
 @asynccontextmanager
 async def served(*arguments: str, stop: int = signal.SIGTERM) -> AsyncIterator[str]:
-    """Its URL; it must end well when it is told to."""
+    """Starts an emulator and yields its URL; the emulator must exit with 0 when stopped."""
     process = await emulator("--key", KEY, *arguments)
     assert process.stdout is not None
     url = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()

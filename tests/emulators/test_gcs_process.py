@@ -20,7 +20,7 @@ from .tls import certificate_in
 
 @asynccontextmanager
 async def served(*arguments: str) -> AsyncIterator[str]:
-    """Its URL; it must end well when it is told to."""
+    """Starts an emulator and yields its URL; the emulator must exit with 0 when stopped."""
     command = (sys.executable, "-m", "committer_testing.emulators.gcs", *arguments)
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None

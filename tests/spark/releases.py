@@ -1,4 +1,4 @@
-"""What one release of Spark can do with this package: python releases.py DIRECTORY [--connect] [FEATURE ...].
+"""Tries the features of this package on one release of Spark: python releases.py DIRECTORY [--connect] [FEATURE ...].
 
 Run by test_releases.py. Prints a JSON object: for each feature an empty text, or the error that ended it. Imports nothing of the tests, as it runs in
 an environment with this release of PySpark alone.

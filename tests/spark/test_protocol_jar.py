@@ -55,7 +55,7 @@ def test_no_jdk(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_machine_without_spark(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may submit to a cluster elsewhere."""
+    """A machine without Spark may submit to a cluster elsewhere."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     assert committer.spark.jar_path() == committer.spark.jar_path(spark_version="3.5.1", scala_version="2.12")

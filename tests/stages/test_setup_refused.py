@@ -110,7 +110,7 @@ def registered() -> Iterator[None]:
 
 @pytest.mark.usefixtures("registered")
 async def test_recover_where_the_committer_is_not_registered() -> None:
-    """What the error says to do first works when it is done."""
+    """The first advice of the error works when followed."""
     table = Table("local", OLD)
     await _set_up(table, _Own.name)
     unregister_committer(_Own.name)

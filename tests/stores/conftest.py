@@ -31,7 +31,7 @@ async def local() -> AsyncIterator[LocalStore]:
 
 @pytest.fixture
 def at_rename(monkeypatch: pytest.MonkeyPatch) -> AtRename:
-    """Has something done right before the kernel's rename of that number, counted from one."""
+    """Returns a function that plans an action right before the nth rename of the kernel, counted from one."""
 
     def planned(number: int, act: Callable[[], object]) -> None:
         rename, numbers = kernel_rename.rename_no_replace, itertools.count(1)

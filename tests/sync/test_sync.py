@@ -499,7 +499,7 @@ def test_the_wait_for_unwinding_ends(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_messages_are_read_on_the_thread_that_commits(tmp_path: Path) -> None:
-    """What yields them waits for tasks, which need the loop: it must not run there."""
+    """The iterable waits for tasks, which need the loop, so the loop's thread must not read it."""
     drawn: list[int] = []
 
     class Results:

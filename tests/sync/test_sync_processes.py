@@ -60,7 +60,7 @@ def test_exit_after_use(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("held", ["by names", "by a generator"])
 def test_exit_with_everything_left_open(tmp_path: Path, held: str) -> None:
-    """It is freed, and decides nothing."""
+    """The exit frees open jobs, and decides none of them."""
     printed = run(
         tmp_path,
         f"""
