@@ -16,7 +16,7 @@ import anyio
 from committer.advice import say_what_next
 from committer.api.task_files import IN_ANOTHER_PROCESS, BlockingTaskFile, TaskFile, check_awaited, opened_on_loop
 from committer.committers.base import Committer
-from committer.errors import CommitterError, InvalidPathError, TaskError
+from committer.errors import CommitterError, InvalidPathError, JobNotFoundError, TaskError
 from committer.events import names
 from committer.file_names import check_absolute_name, check_file_name, unique_name
 from committer.flow.awaited import Calls, noted
@@ -363,7 +363,8 @@ class TaskAttempt(OneProcess):
                 self._message = await self._committer.commit_task(context, output)
             except CommitterError as error:
                 context.statistics.count(names.COMMITTER_TASKS_FAILED)
-                if error.outcome != "unknown":
+                # Nobody publishes any more where the job is gone, so that its remains can go.
+                if error.outcome != "unknown" or isinstance(error, JobNotFoundError):
                     self._may_have_committed = before
                 raise
             finally:

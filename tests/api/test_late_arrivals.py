@@ -164,6 +164,35 @@ async def test_what_a_zombie_writes_after_the_cleanup_is_no_job(flat: MemoryPlac
     assert flat.all_files() == {}
 
 
+async def test_a_task_whose_job_ends_before_its_last_check_does_not_say_that_nothing_happened(
+    memory: MemoryPlace,
+) -> None:
+    """The driver publishes its record as soon as that stands; what looks for the job beside the save comes later."""
+    job = await memory.open_job(job_id="j", delivery="listing")
+    executor = FaultyStore(memory.space.store())
+    over = asyncio.Event()
+
+    async def before(call: Call) -> None:
+        if call.operation == "status" and call.path.name.startswith("attempt_"):
+            await over.wait()
+
+    executor.before_call = before
+
+    async def run() -> None:
+        async with committer.open_task(job.spec, task=0, storage_options={"store": executor}) as task:
+            await write_file(task, "a=1/part-0", b"x")
+
+    running = asyncio.create_task(run())
+    while not any(name.endswith("-manifest.json") for name in memory.all_files()):
+        await asyncio.sleep(0)
+    await job.commit()
+    over.set()
+    with pytest.raises(JobNotFoundError) as caught:
+        await running
+    assert caught.value.outcome == "unknown"
+    assert memory.files() == FILES
+
+
 async def test_intent_that_arrived_after_a_cleanup_blocks_no_job(flat: MemoryPlace) -> None:
     job = await flat.open_job(job_id="j")
     layout = job.spec.layout

@@ -10,7 +10,6 @@ from committer.errors import (
     CommitterError,
     DestinationNotFoundError,
     InvalidPathError,
-    JobNotFoundError,
     StoreError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
@@ -173,12 +172,8 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
                 # A record whose response was lost may have counted before the retry.
                 failure.outcome = "unknown"
             raise failure from error
-        except JobNotFoundError as error:
-            if lost:
-                error.outcome = "unknown"
-            raise
         except CommitterError as error:
-            # The check of the job failed while the record was saved: a job commit may have read that.
+            # A check failed, or found the job gone, while the record was saved: a job commit may have read that.
             if may_stand:
                 error.outcome = "unknown"
             if isinstance(error, DestinationNotFoundError):
