@@ -44,3 +44,30 @@ def test_a_recoverer_that_looks_while_the_driver_keeps_the_outcome_may_go_on() -
 def test_a_decision_created_after_the_removal_of_an_aborted_job_changes_nothing_for_who_removes_it() -> None:
     result = simulate(draw_scenario(73100621, "directory"))
     assert not result.violations
+
+
+@pytest.mark.parametrize(
+    ("seed", "committer"),
+    [
+        (80000577, "manifest"),
+        (80083427, "manifest"),
+        (82011571, "block-list"),
+        (82039243, "block-list"),
+        (82044661, "block-list"),
+        (83003489, "directory"),
+        (83022493, "directory"),
+        (84015634, "partitioned"),
+    ],
+    ids=[
+        "a write makes `work` again after the fence, and its driver looks for the setup record",
+        "an abort takes another attempt's record away, and a job commit puts it back",
+        "a setup record comes again, and an abort decides once more",
+        "an outcome whose answer was lost is sent again after others removed the job",
+        "an entry of an earlier run of the id stays until a cleanup by age",
+        "a setup record comes again, and late tasks begin uploads",
+        "a driver puts the marker back that it moved, while others take the job back",
+        "a late record in one of two directories that keep an outcome",
+    ],
+)
+def test_what_a_late_request_leaves_is_no_violation(seed: int, committer: str) -> None:
+    assert not simulate(draw_scenario(seed, committer)).violations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import committer
 from committer.api.cleanup import forget_outcome
@@ -15,6 +16,7 @@ from committer.errors import (
     JobNotFoundError,
     JobRolledBackError,
     JobUndecidedError,
+    OutcomeKeptError,
     OutcomeUnknownError,
     PreflightError,
 )
@@ -77,7 +79,9 @@ async def _end(run: Run, job: JobRun, process: Process, unknown: set[str]) -> bo
         return await _end_undecided(run, job, process)
     except JobDecidedError:
         config = run.vouched(job.plan)
-        await committer.cleanup(destination, job_id=job.plan.id, config=config, storage_options=options)
+        # An earlier run of the id may keep its outcome, which only its stream removes.
+        with suppress(OutcomeKeptError):
+            await committer.cleanup(destination, job_id=job.plan.id, config=config, storage_options=options)
     except (JobNotFoundError, JobRolledBackError) as error:
         run.judge(process.name, job_id, error, any_setup=True)
     except (DestinationBusyError, PreflightError) as error:

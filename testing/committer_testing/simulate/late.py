@@ -47,3 +47,4 @@ class Setups:
         name = DirectoryName.of(call.path.path[len(above) :].partition("/")[0])
         if name.job_id == (watch.ledger.shared_id or watch.job_id):
             watch.note_setup(name.setup)
+            watch.set_up_late |= call.operation.endswith("(late)")

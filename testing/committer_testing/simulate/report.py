@@ -48,7 +48,12 @@ class Report:
         """Runs all of them."""
         began = time.perf_counter()
         for scenario in scenarios:
-            self._add(self.run_one(scenario))
+            try:
+                result = self.run_one(scenario)
+            except Exception as error:
+                error.add_note(f"again: {self._replay(scenario)}")
+                raise
+            self._add(result)
         self.seconds += time.perf_counter() - began
 
     def _add(self, result: Result) -> None:

@@ -18,6 +18,7 @@ from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFo
 from committer.layout import COMMITTING, INTENT, NEW, RECORDS, REMOVED, SUCCESS, WORK, DirectoryName
 from committer.paths import StorePath
 from committer.records.job_state import DecisionHead, JobOpened, JobOutcome, decode_record
+from committer.stages.load.listed_records import ABORTED
 from committer.testing.faults import Call
 from committer_testing.simulate.contents import job_of
 from committer_testing.simulate.worlds import MAGIC, OUT, TEMPORARY, MemoryWorld
@@ -25,6 +26,7 @@ from committer_testing.simulate.worlds import MAGIC, OUT, TEMPORARY, MemoryWorld
 _ABOVE: Final = f"/{OUT}/{TEMPORARY}/"
 _MISSING: Final = (StoreNotFoundError, StoreNotADirectoryError)
 _PUBLISHES: Final = frozenset({Step.PUBLISH})
+_DECIDES_AGAINST: Final = frozenset({Step.DECIDE_AGAINST, Step.REMOVE_REST})
 _MOVES_OLD: Final = frozenset({Step.PUBLISH, Step.UNDO})
 _DELETES: Final = frozenset({Step.PUBLISH, Step.UNDO, Step.FINISH})
 _REMOVES: Final = frozenset({Step.FINISH, Step.CLEAN_UP_ABORTED, Step.CLEAN_UP_UNDONE, Step.REMOVE_REST})
@@ -146,13 +148,16 @@ class Rules:
             self._needs(job, DECIDING, "an intent is declared")
         elif name == "decision":
             commits = decode_record(data, DecisionHead, source=name).decision == "commit"
-            self._needs(job, DECIDING if commits else {Step.DECIDE_AGAINST}, f"{name} is created")
+            # Where a setup record came a second time, an abort of the job that is over decides against it once more.
+            self._needs(job, DECIDING if commits else _DECIDES_AGAINST, f"{name} is created")
             if commits:
                 self._is_entered(job)
                 known.sent += 1
         elif name == "outcome":
             committed = decode_record(data, JobOutcome, source=name).outcome == "committed"
-            self._needs(job, _PUBLISHES if committed else {Step.TAKE_BACK}, f"{name} is created")
+            # The request may be sent again after its answer was lost, and others removed the job in between.
+            if Standing.DECIDED not in known.was or classify(known.seen) is not Standing.GONE:
+                self._needs(job, _PUBLISHES if committed else {Step.TAKE_BACK}, f"{name} is created")
             self._has_looked(job, "decision", f"{name} is created")
             if committed and known.publishing:
                 self._find(f"{job} is said to be committed while publish actions are under way")
@@ -166,7 +171,9 @@ class Rules:
         job = "~".join(job_of(data))
         # A rollback puts that of another job back, whose directory the process may have looked at.
         if data.endswith(b" ") or job not in self._known or not self._known[job].allows({Step.FINISH}):
-            self._needs_any({Step.UNDO}, "_SUCCESS is put back")
+            # A driver puts back what it moved aside while another one rolled the job back and removed it.
+            if all(Standing.DECIDED not in known.was for known in self._known.values()):
+                self._needs_any({Step.UNDO}, "_SUCCESS is put back")
             return
         self._needs(job, {Step.FINISH}, "_SUCCESS is written")
         self._has_looked(job, "outcome", "_SUCCESS is written")
@@ -187,8 +194,10 @@ class Rules:
         if decision is not None and decode_record(decision, DecisionHead, source=job).decision == "abort":
             return False
         names = self._world.directories() | self._world.files().keys()
-        stays = f"{directory}{WORK}" in names and any(f"{directory}{record}" in names for record in RECORDS)
-        # A write of a driver that stood still may have made `work` again, without a record: it looks for `setup` then.
+        # A write of a driver that stood still may have made `work` again, without what the setup made in it. The driver
+        # looks for `setup` then, and no rename creates the directory that old files are moved into.
+        made = f"{directory}{WORK}/superseded" in names
+        stays = made and any(f"{directory}{record}" in names for record in RECORDS)
         return stays or f"{directory}setup" in names
 
     def _is_entered(self, job: str) -> None:
@@ -333,6 +342,10 @@ def _place(path: StorePath) -> tuple[str, str]:
     return job, name
 
 
+def _is_task_record(name: str) -> bool:
+    return name.startswith("task_") or (ABORTED in name and name.endswith(".tmp"))
+
+
 class Names:
     """Contents that processes gave to each name in `_temporary`."""
 
@@ -349,8 +362,9 @@ class Names:
         if name == f"{WORK}/superseded/{SUCCESS}" and not self._identities:
             # The second exception for `_SUCCESS`: a recoverer moves the marker aside that the driver just wrote.
             return
-        if not name or DirectoryName.of(job).suffix or name in RECORDS or path.name.startswith("task_"):
-            # By listing the last attempt of a task that commits gives the task's record its name. `JobWatch` looks at
+        if not name or DirectoryName.of(job).suffix or name in RECORDS or _is_task_record(path.name):
+            # By listing the last attempt of a task that commits gives the task's record its name. An abort that takes
+            # another attempt's away by that name puts it back, or a job commit does. `JobWatch` looks at
             # the job's own records: where the job is over a driver may create one, looks, and deletes it.
             return
         if call.operation.removesuffix(" (late)") in {"put", "close_writer", "rename_file", "link_file"}:

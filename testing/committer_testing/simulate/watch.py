@@ -27,6 +27,8 @@ class JobWatch:
 
     Attributes:
         setups: The setups that its driver made.
+        set_up_late: Whether a request to create its setup record came late.
+        shared_id: Its id, which other jobs of the run may have, too.
         places: The path prefixes of what it keeps for itself.
         decided: Whether a commit decision was seen, or a model of another committer said so.
         aborted: Whether an abort decision of its last setup was seen.
@@ -53,8 +55,9 @@ class JobWatch:
         self.job_id = job_id
         self.ledger = ledger
         self.setups: set[str] = set()
-        self._id = ledger.shared_id or job_id
-        self.places: tuple[str, ...] = places_of(self._id)
+        self.set_up_late: bool = False
+        self.shared_id = ledger.shared_id or job_id
+        self.places: tuple[str, ...] = places_of(self.shared_id)
         self.decided: bool = False
         self.aborted: bool = False
         self.outcome: str | None = None
@@ -123,10 +126,14 @@ class JobWatch:
     def is_kept(self) -> bool:
         """Whether the copy of the outcome stands that a committed job keeps, with `opened`, and nothing else of it."""
         names = {*self._world.files(), *self._world.directories()}
-        for setup in self._directories():
-            directory = directory_of(self._id, setup)
+        of_id = [directory_of(self.shared_id, setup) for setup in self._world.setups_of(self.shared_id)]
+        # Where a driver that stood still kept an earlier run's outcome too, who asks for the id finds only one of them.
+        several = sum(f"{directory}kept" in names for directory in of_id) > 1
+        for directory in (directory_of(self.shared_id, setup) for setup in self._directories()):
             data = self._world.read(f"{directory}kept")
             inside = {name for name in names if name.startswith(directory)}
+            if several:
+                inside = {name for name in inside if not name.startswith(f"{directory}00/")}
             if data is not None and inside == {f"{directory}kept", f"{directory}opened"}:
                 return decode_record(data, JobOutcome, source="kept").outcome == "committed"
         return False
@@ -139,7 +146,7 @@ class JobWatch:
             return None
         problem, live = None, False
         for setup in self._directories():
-            directory = directory_of(self._id, setup)
+            directory = directory_of(self.shared_id, setup)
             if setup and not self._is_open(directory):
                 continue
             live = True
@@ -156,13 +163,13 @@ class JobWatch:
 
     def stands(self) -> bool:
         """Whether its setup record stands."""
-        directories = (directory_of(self._id, setup) for setup in self._directories())
+        directories = (directory_of(self.shared_id, setup) for setup in self._directories())
         return any(self._world.read(f"{directory}setup") is not None for directory in directories)
 
     def open_setups(self) -> list[str]:
         """The setups of its id, whichever driver made them, that are open: at most one at a time."""
-        found = self._world.setups_of(self._id) - {""}
-        return sorted(setup for setup in found if self._is_open(directory_of(self._id, setup)))
+        found = self._world.setups_of(self.shared_id) - {""}
+        return sorted(setup for setup in found if self._is_open(directory_of(self.shared_id, setup)))
 
     def _is_open(self, directory: str) -> bool:
         opened = self._world.read(f"{directory}opened")
@@ -171,7 +178,7 @@ class JobWatch:
         return decode_record(opened, JobOpened, source="opened").state == "open"
 
     def _directories(self) -> list[str]:
-        found = self._world.setups_of(self._id)
+        found = self._world.setups_of(self.shared_id)
         return sorted(found & self.setups if self.ledger.shared_id else found)
 
     def _note_decision(self, setup: str, data: bytes) -> str | None:
