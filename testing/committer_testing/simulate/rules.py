@@ -86,6 +86,7 @@ class Rules:
         self._entries: dict[str, int] = {}
         self._listed: dict[str, int] = defaultdict(int)
         can = world.store().capabilities
+        self._identities: bool = can.identity
         self._looks_again: bool = not (can.refuses_late_writes and can.atomic_directory_rename)
 
     # -- what it sends --------------------------------------------------------------------------------------------
@@ -171,8 +172,10 @@ class Rules:
         job = "~".join(job_of(data))
         # A rollback puts that of another job back, whose directory the process may have looked at.
         if data.endswith(b" ") or job not in self._known or not self._known[job].allows({Step.FINISH}):
-            # A driver puts back what it moved aside while another one rolled the job back and removed it.
-            if all(Standing.DECIDED not in known.was for known in self._known.values()):
+            # A driver puts back what it moved aside while another one ended the job and removed it. It never moves its
+            # own marker, unless files have no identity (docs/guarantees.md, the second exception for `_SUCCESS`).
+            own = self._identities and job in self._known
+            if own or all(Standing.DECIDED not in known.was for known in self._known.values()):
                 self._needs_any({Step.UNDO}, "_SUCCESS is put back")
             return
         self._needs(job, {Step.FINISH}, "_SUCCESS is written")
