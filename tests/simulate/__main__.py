@@ -10,7 +10,7 @@ from committer_testing.simulate.command import CLEAN, USAGE, VIOLATION, build_pa
 from committer_testing.simulate.report import Report
 from tests.simulate.hunt import MOST_SEEDS, Find, hunt
 from tests.simulate.models import simulate_any
-from tests.simulate.mutants import MUTANTS, READ_OTHERWISE, UNSAFE, WITH_WORKERS, apply, committer_of
+from tests.simulate.mutants import IN_FINDINGS, MUTANTS, READ_OTHERWISE, UNSAFE, WITH_WORKERS, apply, committer_of
 
 PROGRAM = "python -m tests.simulate"
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE if stop.code else CLEAN
     with quiet():
         if given.mutant == "all":
-            return _hunt([*MUTANTS, *UNSAFE], given)
+            return _hunt([name for name in (*MUTANTS, *UNSAFE) if name not in IN_FINDINGS], given)
         if _is_read_otherwise(given.mutant):
             return _hunt([given.mutant], given)
         given.committer = committer_of(given.mutant, given.committer or "manifest")

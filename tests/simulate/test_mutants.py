@@ -15,7 +15,7 @@ from committer_testing.simulate.simulation import simulate
 from committer_testing.simulate.worlds import FENCING
 from tests.simulate.hunt import hunt
 from tests.simulate.models import simulate_any
-from tests.simulate.mutants import MUTANTS, UNSAFE, apply
+from tests.simulate.mutants import IN_FINDINGS, MUTANTS, UNSAFE, apply
 from tests.sweeps import sampled
 
 # Where to begin, so that the test is over soon: close to a seed that finds the bug. Where the engine makes other calls, that
@@ -42,10 +42,6 @@ BEGIN = {
     "setup-record-not-looked-for": 375,
     "unopened-directories-passed-over": 430,
 }
-
-
-# Few seeds show them: test_findings.py has a schedule of its own for each.
-IN_FINDINGS = {"success-put-back-as-it-was", "success-written-over"}
 
 
 HUNTED = [mutant for mutant in (*MUTANTS, *UNSAFE) if mutant not in IN_FINDINGS]

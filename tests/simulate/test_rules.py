@@ -51,6 +51,7 @@ def test_a_decision_created_after_the_removal_of_an_aborted_job_changes_nothing_
     [
         (80000577, "manifest"),
         (80083427, "manifest"),
+        (81022306, "magic"),
         (81029996, "magic"),
         (82011571, "block-list"),
         (82039243, "block-list"),
@@ -62,6 +63,7 @@ def test_a_decision_created_after_the_removal_of_an_aborted_job_changes_nothing_
     ids=[
         "a write makes `work` again after the fence, and its driver looks for the setup record",
         "an abort takes another attempt's record away, and a job commit puts it back",
+        "a setup record comes again, and a driver deletes its entry",
         "a setup record comes again while the job's removal stands still",
         "a setup record comes again, and an abort decides once more",
         "an outcome whose answer was lost is sent again after others removed the job",

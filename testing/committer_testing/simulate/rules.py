@@ -201,7 +201,8 @@ class Rules:
         # looks for `setup` then, and no rename creates the directory that old files are moved into.
         made = f"{directory}{WORK}/superseded" in names
         stays = made and any(f"{directory}{record}" in names for record in RECORDS)
-        return stays or f"{directory}setup" in names
+        # A setup record that comes a second time stands alone.
+        return stays or {f"{directory}setup", f"{directory}opened"} <= names
 
     def _is_entered(self, job: str) -> None:
         own = [at for entry, at in self._entries.items() if entry.startswith(f"{job}~")]
