@@ -220,9 +220,10 @@ async def _look(context: StageContext, asked: Cleaning) -> Position | None:
 async def _reason_of_directory(context: StageContext, found: JobDirectory, asked: Cleaning) -> str | None:
     """Returns why a directory is kept whatever its records say: its owner, or its age."""
     named = asked.age_s is None
-    if found.is_foreign and not (asked.force and named):
+    foreign = found.is_foreign or await _only_looks_like_a_job(context, found)
+    if foreign and not (asked.force and named):
         return _FOREIGN
-    using = await _jobs_that_use(context) if found.is_foreign else []
+    using = await _jobs_that_use(context) if foreign else []
     if using:
         return f"tasks of {', '.join(using[:3])} commit there: end these jobs first"
     if asked.age_s is None:
@@ -273,6 +274,17 @@ async def _remove(context: StageContext, position: Position | None, asked: Clean
     await CleanupJob(context).run(None)
     await RemoveJob(context).run(None)
     return None
+
+
+async def _only_looks_like_a_job(context: StageContext, found: JobDirectory) -> bool:
+    """Whether a directory without records holds numbers, as if of job attempts, and none of these has a task."""
+    if context.layout.setup_name or found.beside or found.records or not found.attempts:
+        return False
+    inside: set[str] = set()
+    for name, child in found.children.items():
+        if child.is_directory and name.isdecimal():
+            inside |= {below.path.name for below in await children_of(context.store, child.path)}
+    return bool(inside) and not inside & context.layout.of_attempts
 
 
 async def _jobs_that_use(context: StageContext) -> list[str]:

@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Final
 
+import msgspec
+
 from committer.advice import call
 from committer.api.cleanup import (
     BEGUN,
@@ -19,7 +21,7 @@ from committer.api.cleanup import (
     clean_directory,
 )
 from committer.committers.advising import advised
-from committer.committers.context import open_context
+from committer.committers.context import of_spec, open_context
 from committer.committers.failures import naming_the_end
 from committer.committers.find_job import find_job
 from committer.committers.look import look_where_it_stands
@@ -100,7 +102,15 @@ async def finish(context: StageContext, *, rollback: bool = False, force: bool =
         if not rollback:
             await stack.enter_async_context(naming_the_end(context))
         stack.push_async_callback(remove_leftovers, context)
-        return await committer_for(context.spec.committer).recover_job(context, rollback=rollback, force=force)
+        recover_job = committer_for(context.spec.committer).recover_job
+        try:
+            return await recover_job(context, rollback=rollback, force=force)
+        except JobNotFoundError as error:
+            if not context.spec.setup or error.outcome != "unchanged":
+                raise
+            # What stood there was left by another run of the id: the reports of any run count.
+            any_run = of_spec(context, msgspec.structs.replace(context.spec, setup=""))
+            return await recover_job(any_run, rollback=rollback, force=force)
 
 
 @advised
@@ -281,6 +291,8 @@ async def _where_it_stands(
 ) -> tuple[Standing, frozenset[str] | None]:
     """Returns the state of a job that may be ended, and the intents that were judged; None for any."""
     position = await look_where_it_stands(context)
+    if position.found is not None and position.found.is_foreign:
+        raise exists_error(context.layout, "unknown", operation="settle")
     if force or position.standing not in _UNDECIDED or position.found is None:
         return position.standing, None
     drivers = await read_drivers(context.store, position.found)

@@ -282,7 +282,8 @@ async def test_an_attempt_that_is_late(delivery: Delivery, moment: str, ending: 
         async with committer.open_task(job.spec, task=0, storage_options={"store": late}) as task:
             await write_file(task, "late", b"l")
             await end()
-    assert caught.value.outcome == "unchanged"
+    # Once its record stands, nobody knows whether a driver read that before the job was gone.
+    assert caught.value.outcome == ("unchanged" if moment == "part" else "unknown")
     await job.close()
     seen = {"winner": b"w"} if ending == "commit" else {}
     assert (place.files(), pending(place)) == (seen, [])

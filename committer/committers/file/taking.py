@@ -194,6 +194,7 @@ async def _left_to_take(context: StageContext, layout: CommittedLayout, taken: s
     listing: later, another driver may be giving the directories back.
     """
     committed = await children_of(context.store, layout.manifests)
+    _refuse_reducers(layout, [child.path for child in committed])
     left = {child.path.name: child.path for child in committed if layout.is_record(child.path.name)}
     for name, path in (await _replaced(context, layout)).items():
         left.setdefault(name, path)
@@ -238,6 +239,19 @@ async def _last(context: StageContext, layout: CommittedLayout, task: str, paths
             said[data] = max(said.get(data, 0.0), child.modified or 0.0)
     records = [await record_of_directory(context, path, task_name=task) for path in paths]
     return max(zip(records, paths, strict=True), key=lambda one: said.get(one[0], 0.0))[1]
+
+
+def _refuse_reducers(layout: CommittedLayout, committed: list[StorePath]) -> None:
+    """Refuses a job of MapReduce's with reducers, whose output would be left behind."""
+    of_job = layout.task_stem.removesuffix("m_")
+    for path in committed:
+        if path.name.startswith(of_job) and not path.name.startswith(layout.task_stem):
+            raise JobStateError(
+                f"{path.name} committed at {layout.destination}, and is no map task: this engine commits no reducers",
+                operation="take_tasks",
+                path=path,
+                next_step="run the job again, or have Hadoop's own driver commit it; nothing was published",
+            )
 
 
 def _refuse_other_stages(layout: CommittedLayout, committed: list[FileStatus]) -> None:

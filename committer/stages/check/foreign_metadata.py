@@ -72,10 +72,11 @@ def checksummed(name: str) -> str:
 
 
 def mark_of(child: FileStatus) -> Mark | None:
-    """Returns the row of the table that matches an entry, or the entry's checksum file; None for links."""
-    if child.is_link:
-        return None
+    """Returns the row of the table that matches an entry, or the entry's checksum file; of links only tables' names."""
     name = child.path.name
+    if child.is_link:
+        mark = _EXACT.get(f"{name}/")
+        return mark if mark is not None and mark.kind == "table" and not mark.proof else None
     if child.is_directory:
         return _EXACT.get(f"{name}/")
     name = checksummed(name) or name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -194,15 +195,15 @@ def end_it_first(job: StorePath) -> str:
     runs_into, job_id = job.parent, job_id_in(job.name.removeprefix(MAGIC_JOB))
     if runs_into.name.casefold() == TEMPORARY:
         runs_into = runs_into.parent
-    try:
+    # All jobs of FileOutputCommitter share one; so do S3A's before Hadoop 3.4.0, whose name is no id.
+    ends = f"delete {job} once no job uses it"
+    with suppress(ConfigurationError):
         check_job_id(job_id)
-        ends = (
-            f"if its driver died in its commit, {call('recover', str(runs_into), job_id)} finishes it; if it died "
-            f"before, {call('cleanup', str(runs_into), job_id=job_id)} removes it"
-        )
-    except ConfigurationError:
-        # S3A's before Hadoop 3.4.0 name no job: all jobs of a destination share it.
-        ends = f"delete {job} once no job uses it"
+        if not job_id.isdecimal():
+            ends = (
+                f"if its driver died in its commit, {call('recover', str(runs_into), job_id)} finishes it; if it died "
+                f"before, {call('cleanup', str(runs_into), job_id=job_id)} removes it"
+            )
     return f"wait for that job; {ends}; or run the job again, with tasks that write another name"
 
 

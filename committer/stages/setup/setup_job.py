@@ -240,6 +240,8 @@ class SetupJob(Stage[None, None]):
         with suppress(CommitterError):
             found = await look_at_job(store, layout)
             state, _files, _kept = await read_state(store, found)
+            if found.is_foreign or not found.children:
+                state = "unknown"
             drivers = await read_drivers(store, found) if state == "open" else []
         return exists_error(layout, state, operation=self.name, drivers=drivers)
 
@@ -394,6 +396,10 @@ def exists_error(layout: JobLayout, state: JobState, *, operation: str, drivers:
     elif state in ("rolled-back", "aborted"):
         how = f"{job} is {state} at {place}, and what it left is not removed"
         step = f"{settle} removes it; then run the job again"
+    elif state == "unknown":
+        how = f"job id {layout.job_id} is in use at {place}: a directory of that name holds no record of a job"
+        remove = call("cleanup", place, job_id=layout.job_id, force=True)
+        step = f"it may be another committer's: choose another job id, or delete it once no job uses it, by {remove}"
     else:
         in_use, settling = f"job id {layout.job_id} is in use at {place}", operation == "settle"
         how, step = _of_open(in_use, drivers, settle, forced, settling=settling)

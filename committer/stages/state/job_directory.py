@@ -75,8 +75,12 @@ class JobDirectory:
     @property
     def is_foreign(self) -> bool:
         """Whether the content comes from neither this engine nor Hadoop's manifest committer."""
-        own = any(name in RECORDS or name.startswith(INTENT) for name in self.children)
-        return bool(self.children) and not (self.layout.setup_name or own or self.attempts)
+        return bool(self.children) and not (self.layout.setup_name or self.records or self.attempts)
+
+    @property
+    def records(self) -> bool:
+        """Whether a record of this engine exists."""
+        return any(name in RECORDS or name.startswith(INTENT) for name in self.children)
 
     @property
     def newest(self) -> float:
@@ -141,6 +145,21 @@ async def refuse_place(store: Store, layout: JobLayout, *, operation: str) -> No
             path=layout.job_directory,
             next_step=step,
         )
+
+
+def refuse_foreign(found: JobDirectory, *, operation: str) -> None:
+    """Raises `JobNotFoundError` if a directory is another committer's: no call of a job by its id may remove it."""
+    if not found.is_foreign:
+        return
+    layout = found.layout
+    raise JobNotFoundError(
+        f"there is no job {layout.job_id} at {layout.destination}: the directory of that name holds no record of one, "
+        "and is another committer's, perhaps alive",
+        operation=operation,
+        path=layout.job_directory,
+        next_step=f"leave it to that committer; once no job uses it, "
+        f"{call('cleanup', str(layout.destination), job_id=layout.job_id, force=True)} deletes it",
+    )
 
 
 async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> None:
