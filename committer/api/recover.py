@@ -27,6 +27,7 @@ from committer.committers.find_job import find_job
 from committer.committers.look import look_where_it_stands
 from committer.committers.opened_store import store_of_call
 from committer.committers.registry import committer_for, suited_committer
+from committer.committers.reports import check_reported
 from committer.committers.results import JobReport
 from committer.committers.standing import Standing
 from committer.errors import (
@@ -292,7 +293,10 @@ async def _where_it_stands(
     """Returns the state of a job that may be ended, and the intents that were judged; None for any."""
     position = await look_where_it_stands(context)
     if position.found is not None and position.found.is_foreign:
-        raise exists_error(context.layout, "unknown", operation="settle")
+        try:
+            await check_reported(context)
+        except JobNotFoundError:
+            raise exists_error(context.layout, "unknown", operation="settle") from None
     if force or position.standing not in _UNDECIDED or position.found is None:
         return position.standing, None
     drivers = await read_drivers(context.store, position.found)

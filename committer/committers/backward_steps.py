@@ -34,7 +34,7 @@ from committer.stages.facts import RecordedFacts
 from committer.stages.publish.publish import Published
 from committer.stages.remove.cleanup import CleanupJob, RemoveJob
 from committer.stages.remove.removal import end_without_removal, keep_outcome, remove_leftovers, remove_temporary
-from committer.stages.state.job_directory import refuse_foreign, refuse_links
+from committer.stages.state.job_directory import no_own_job, refuse_links
 from committer.stages.undo.roll_back import RollBackRequest
 from committer.stores.helpers import create_exclusively
 
@@ -170,8 +170,12 @@ async def close_job(context: StageContext) -> None:
 async def remove_rest(call: JobCall, position: Position) -> Led:
     """Removes what a dead removal or a closed setup left; an ended job may leave cleanup to others."""
     context, decision = call.context, position.decision
+    if position.found is not None and position.found.is_foreign:
+        # An earlier run of the id may have committed.
+        with suppress(JobNotFoundError):
+            return await tell(call, Position(Standing.GONE))
+        raise no_own_job(position.found)
     if position.found is not None:
-        refuse_foreign(position.found, operation="recover")
         await refuse_links(context.store, position.found, operation="cleanup")
     if decision is not None and position.outcome is not None:
         call.outcome = position.outcome

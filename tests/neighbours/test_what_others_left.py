@@ -63,6 +63,16 @@ async def test_a_cleanup_by_age_leaves_numbered_directories_that_are_no_job_atte
     assert names(tmp_path) == set()
 
 
+async def test_anothers_directory_does_not_hide_that_the_job_is_committed(tmp_path: Path) -> None:
+    await run(tmp_path, "J", "part-0")
+    write(tmp_path, "_temporary/J/task_1/part")
+    before = names(tmp_path)
+    assert (await committer.recover(tmp_path, "J")).success
+    settled = await committer.settle(tmp_path, "J")
+    assert settled is not None
+    assert names(tmp_path) == before
+
+
 @pytest.mark.parametrize("left", ["_temporary/J~aaaa/00/manifests/task_J_m_000000-manifest.json", "_temporary/J~aaaa/"])
 async def test_what_another_run_left_does_not_hide_that_the_job_is_committed(tmp_path: Path, left: str) -> None:
     root, reports = tmp_path / "out", tmp_path / "reports"

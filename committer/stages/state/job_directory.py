@@ -147,15 +147,13 @@ async def refuse_place(store: Store, layout: JobLayout, *, operation: str) -> No
         )
 
 
-def refuse_foreign(found: JobDirectory, *, operation: str) -> None:
-    """Raises `JobNotFoundError` if a directory is another committer's: no call of a job by its id may remove it."""
-    if not found.is_foreign:
-        return
+def no_own_job(found: JobDirectory) -> JobNotFoundError:
+    """Builds the error for an id whose directory is another committer's, which no call but a forced cleanup removes."""
     layout = found.layout
-    raise JobNotFoundError(
+    return JobNotFoundError(
         f"there is no job {layout.job_id} at {layout.destination}: the directory of that name holds no record of one, "
         "and is another committer's, perhaps alive",
-        operation=operation,
+        operation="recover",
         path=layout.job_directory,
         next_step=f"leave it to that committer; once no job uses it, "
         f"{call('cleanup', str(layout.destination), job_id=layout.job_id, force=True)} deletes it",
