@@ -9,7 +9,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, JobSpec
-from committer.errors import CommitterError, JobExistsError, JobNotFoundError, JobStateError
+from committer.errors import CommitterError, JobExistsError, JobNotFoundError, JobStateError, StoreNotADirectoryError
 
 RUNNING = "_temporary/0/_temporary/attempt_202401010000_0001_m_000001_1/part-1"
 COMMITTED = "_temporary/0/task_202401010000_0001_m_000000/part-0"
@@ -126,3 +126,12 @@ async def test_a_table_whose_log_is_a_link_is_a_table(tmp_path: Path, mode: str)
         await run(root, "J", "part-1", config)
     assert (root / "part-0.parquet").exists()
     assert not (root / "part-1").exists()
+
+
+async def test_a_file_in_the_place_of_temporary_has_to_be_moved_away(tmp_path: Path) -> None:
+    write(tmp_path, "_temporary")
+    with pytest.raises(StoreNotADirectoryError) as caught:
+        await run(tmp_path, "J", "part-0")
+    assert "overwrite" not in caught.value.next_step
+    (tmp_path / "_temporary").rename(tmp_path / "_temporary.old")
+    await run(tmp_path, "J", "part-0")

@@ -86,9 +86,11 @@ def _error(
     program = {"file": "mv -n", "s3": "aws s3 mv"}.get(place.scheme, "hadoop fs -mv")
     name = place.path if place.scheme == "file" else str(place)
     why = also = ""
-    if context.config.replaces_destination:
+    # A job can replace a file at its destination, not one above it or in the place of `_temporary`.
+    replaceable = place == context.layout.destination
+    if replaceable and context.config.replaces_destination:
         why = "; this store cannot replace a file with a directory in one step" if cause is not None else ""
-    elif cause is None or context.store.capabilities.local_paths:
+    elif replaceable and (cause is None or context.store.capabilities.local_paths):
         also = 'overwrite the whole destination, which replaces the file (conflict_mode="replace" with '
         also += 'superseded_scope="destination"), '
     return StoreNotADirectoryError(

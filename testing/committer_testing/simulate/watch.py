@@ -56,7 +56,7 @@ class JobWatch:
         self.ledger = ledger
         self.setups: set[str] = set()
         self.set_up_late: bool = False
-        self.shared_id = ledger.shared_id or job_id
+        self.shared_id: str = ledger.shared_id or job_id
         self.places: tuple[str, ...] = places_of(self.shared_id)
         self.decided: bool = False
         self.aborted: bool = False
