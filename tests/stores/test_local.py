@@ -558,3 +558,12 @@ def test_a_refusal_names_the_nearest_place_that_is_there(root: StorePath, tmp_pa
     missing = translate(refused, "make_directory", root / "table" / "_temporary" / "j")
     assert missing.next_step == f"give the user of this process the right to {tmp_path}"
     assert translate(refused, "list", root).next_step == "give the user of this process the right to it"
+
+
+def test_a_source_that_another_process_put_back_meanwhile_was_missing(root: StorePath, tmp_path: Path) -> None:
+    """Jobs that end at the same moment move each other's `_SUCCESS` aside, each into a directory of its own."""
+    (tmp_path / "source").touch()
+    error = translate(FileNotFoundError(errno.ENOENT, "gone"), "rename_file", root / "source", root / "target")
+    assert error.path == str(root / "source")
+    error = translate(FileNotFoundError(errno.ENOENT, "gone"), "rename_file", root / "source", root / "no" / "target")
+    assert error.path == str(root / "no" / "target")

@@ -71,9 +71,7 @@ def translate(
         )
     number = error.errno or 0
     reason = os.strerror(number) if number else str(error)
-    at = path
-    if destination is not None and (number in {errno.EEXIST, errno.EISDIR} or os.path.lexists(path.path)):
-        at = destination
+    at = _concerned(number, path, destination)
     if number == errno.ENOENT:
         return _missing(operation, at, directory=at is destination or operation in _MAKES)
     if number == errno.ENOTDIR and destination is not None and at is path:
@@ -128,6 +126,18 @@ def translate(
         )
     # After EIO, ESTALE, ETIMEDOUT, EINTR, ENOTCONN and the like the effect is unknown.
     return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)
+
+
+def _concerned(number: int, path: StorePath, destination: StorePath | None) -> StorePath:
+    """Returns which of the two paths of a call an error is about. Blocks: looks at the disk."""
+    if destination is None:
+        return path
+    if number in {errno.EEXIST, errno.EISDIR}:
+        return destination
+    if number == errno.ENOENT and os.path.isdir(os.path.dirname(destination.path)):
+        # The source was missing, whatever another process has put there since.
+        return path
+    return destination if os.path.lexists(path.path) else path
 
 
 def _refusal(path: StorePath, destination: StorePath | None) -> Refusal:
