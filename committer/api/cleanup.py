@@ -36,6 +36,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotEmptyError,
     StoreNotFoundError,
+    UnsupportedError,
 )
 from committer.events import Statistics
 from committer.flow.store_clock import StoreClock, watching_clock
@@ -228,7 +229,10 @@ async def _reason_of_directory(context: StageContext, found: JobDirectory, asked
         return f"tasks of {', '.join(using[:3])} commit there: end these jobs first"
     if asked.age_s is None:
         return None
-    newest = max(found.newest, await _newest_below(context, found)) or await _age_of_rest(context, found)
+    newest = max(found.newest, await _newest_below(context, found))
+    if not (found.set_up and newest) and (not newest or _reason_of_age(context, newest, asked) is None):
+        # Of a job of Hadoop's what its tasks write counts, too.
+        newest = max(newest, await _age_of_rest(context, found))
     return _reason_of_age(context, newest, asked)
 
 
@@ -322,6 +326,15 @@ async def _joined(context: StageContext, store: Store, name: DirectoryName, aske
             raise
         read = None
     spec = context.spec if read is None else read.spec
+    if not (is_known(spec.committer) or asked.force):
+        # It may keep output elsewhere, and knows whether that may be removed.
+        raise UnsupportedError(
+            f"job {spec.job_id} is one of the committer {spec.committer!r}, which this process does not know",
+            operation="cleanup",
+            path=context.layout.job_directory,
+            next_step="register that committer's class first (register_committer); or, where its output is not needed, "
+            f"{call('cleanup', str(context.layout.destination), job_id=spec.job_id, force=True)}",
+        )
     if not is_known(spec.committer):
         spec = msgspec.structs.replace(spec, committer=context.spec.committer)
     if read is None or not read.found.set_up:
@@ -426,6 +439,7 @@ async def cleanup(
     Raises:
         ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
         JobDecidedError: The job `job_id` is decided to be committed and has not ended, or its last steps are not done.
+        UnsupportedError: The job `job_id` is one of a committer that this process does not know; `force` removes it.
         OutcomeKeptError: The job `job_id` committed, and its outcome is kept. Nothing was changed.
         JobNotFoundError: There is no such job.
         StoreLinkError: A link is in the place of `_temporary`, or of a directory or record of the job `job_id`.

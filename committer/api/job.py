@@ -103,6 +103,11 @@ class OwnAttempts:
             )
 
     @property
+    def committed(self) -> frozenset[int]:
+        """Numbers of tasks of which an attempt committed."""
+        return frozenset(self._messages)
+
+    @property
     def uncommitted(self) -> set[int]:
         """Numbers of tasks that ran in this Job without a committed attempt."""
         return self._begun - self._messages.keys()
@@ -472,7 +477,7 @@ class Job(OneProcess):
                 min(self._attempts.uncommitted),
             )
         context = self._context = as_new_driver(self._context)
-        context = replace(context, pool=checked_pool(pool))
+        context = replace(context, pool=checked_pool(pool), committed=self._attempts.committed)
         self._report = await self._committer.commit_job(context, messages, tasks)
         self._winners = None if messages is None else _attempts_of(messages)
         return self._report

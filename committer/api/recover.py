@@ -292,11 +292,20 @@ async def _where_it_stands(
 ) -> tuple[Standing, frozenset[str] | None]:
     """Returns the state of a job that may be ended, and the intents that were judged; None for any."""
     position = await look_where_it_stands(context)
-    if position.found is not None and position.found.is_foreign:
+    found = position.found
+    hadoops = found is not None and found.may_be_hadoops and position.standing is Standing.OVER
+    anothers = found is not None and (found.is_foreign or not (found.children or context.layout.setup_name))
+    if anothers or hadoops:
         try:
-            await check_reported(context)
+            committed = await check_reported(context)
         except JobNotFoundError:
-            raise exists_error(context.layout, "unknown", operation="settle") from None
+            committed = False
+        if committed:
+            return position.standing, None
+        if not (hadoops and force):
+            raise exists_error(context.layout, "open" if hadoops else "unknown", operation="settle")
+    if hadoops:
+        return Standing.OPEN, None
     if force or position.standing not in _UNDECIDED or position.found is None:
         return position.standing, None
     drivers = await read_drivers(context.store, position.found)

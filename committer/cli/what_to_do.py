@@ -25,12 +25,17 @@ from committer.stages.state.job_stands import is_hadoops
 from committer.stores.base import Store
 from committer.stores.helpers import walk
 
-_TASK: Final = re.compile(r"task_(\d+_\d+)_[a-z]_\d+")
+_TASK: Final = re.compile(r"task_(\d+_\d+)_([a-z])_\d+")
 
 
 def tasks_by_job(names: Iterable[str]) -> Counter[str]:
     """Counts the committed tasks of each job by the names in a job attempt's directory."""
     return Counter(f"job_{found[1]}" for found in map(_TASK.fullmatch, names) if found)
+
+
+def _with_reducers(names: Iterable[str]) -> set[str]:
+    """Returns the jobs of which another task than a mapper committed: Python refuses to commit these."""
+    return {f"job_{found[1]}" for found in map(_TASK.fullmatch, names) if found and found[2] != "m"}
 
 
 def can_commit(store: Store) -> bool:
@@ -47,15 +52,17 @@ async def refuse_classic(session: Session, uri: str, job_id: str) -> None:
     destination = StorePath.of(uri)
     store = await open_store(destination, session.storage, session.config)
     try:
-        attempts = await _tasks_by_attempt(store, destination / TEMPORARY)
+        attempts = await _names_by_attempt(store, destination / TEMPORARY)
     except StoreError:
         return
     finally:
         await store.close()
-    shared = next((path for path, tasks in attempts.items() if path.name == job_id and tasks), None)
-    one, *others = sorted(attempts[shared]) if shared else [job_id]
+    tasks = {path: tasks_by_job(names) for path, names in attempts.items()}
+    reduced = _with_reducers(name for names in attempts.values() for name in names)
+    shared = next((path for path, counted in tasks.items() if path.name == job_id and counted), None)
+    one, *others = sorted(tasks[shared], key=lambda job: (job in reduced, job)) if shared else [job_id]
     # A later job attempt takes over the tasks of an earlier one.
-    newest = next((path for path, tasks in attempts.items() if one in tasks), None)
+    newest = next((path for path, counted in tasks.items() if one in counted), None)
     if newest is None:
         return
     if shared:
@@ -63,24 +70,29 @@ async def refuse_classic(session: Session, uri: str, job_id: str) -> None:
         what = f"{job_id} is no job, but a directory that all jobs of Hadoop's FileOutputCommitter share"
         what = f"{what}, with the output of {one}{more}"
     else:
-        committed = count(attempts[newest][one], "task")
+        committed = count(tasks[newest][one], "task")
         what = f"job {one} is one of Hadoop's FileOutputCommitter, of which {committed} committed"
+    step = (
+        f"commit it in Python, N being the number of its tasks: `{_in_python(session, uri, one, newest)}` "
+        f"({page('recovery.md#a-job-that-hadoop-set-up')})"
+    )
+    if one in reduced:
+        step = "run the job again: it has reducers, whose output only Hadoop could commit"
+    elif not can_commit(store):
+        step = "run the job again: on this store only Hadoop could commit it"
     raise UnsupportedError(
         f"{what}; no command ends such a job",
         operation="command line",
         path=shared or newest,
-        next_step=f"if its driver is dead, commit it in Python, N being the number of its tasks: "
-        f"`{_in_python(session, uri, one, newest)}` ({page('recovery.md#a-job-that-hadoop-set-up')})"
-        if can_commit(store)
-        else "if its driver is dead, run the job again: on this store only Hadoop could commit it",
+        next_step=f"if its driver is dead, {step}",
     )
 
 
-async def _tasks_by_attempt(store: Store, temporary: StorePath) -> dict[StorePath, Counter[str]]:
-    """Returns the committed tasks of each job attempt's directory, newest first."""
+async def _names_by_attempt(store: Store, temporary: StorePath) -> dict[StorePath, list[str]]:
+    """Returns the names in each job attempt's directory, newest first."""
     children = [child.path async for child in store.list(temporary) if child.is_directory]
     attempts = sorted((path for path in children if path.name.isdecimal()), key=lambda path: -int(path.name))
-    return {path: tasks_by_job([child.path.name async for child in store.list(path)]) for path in attempts}
+    return {path: [child.path.name async for child in store.list(path)] for path in attempts}
 
 
 def _in_python(session: Session, uri: str, job_id: str, attempt: StorePath) -> str:
@@ -171,12 +183,13 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
 def _of_classics(store: Store, uri: str, found: JobDirectory) -> str:
     """Describes a job attempt directory of FileOutputCommitter, which its jobs of a destination share."""
     tasks = tasks_by_job(found.children)
-    jobs = sorted(tasks)
+    reduced = _with_reducers(found.children)
+    jobs = sorted(tasks, key=lambda job: (job in reduced, job))
     more = f" and {len(jobs) - 1:,} more" if len(jobs) > 1 else ""
     output, commits = "", ""
     if tasks:
         output = f", with the output of {count(tasks.total(), 'committed task')} of {jobs[0]}{more}"
-        if can_commit(store):
+        if can_commit(store) and jobs[0] not in reduced:
             commits = f"; `{command('commit', uri, jobs[0])}` says how Python commits it"
     return (
         f"a directory that all jobs of Hadoop's FileOutputCommitter share there{output}; perhaps one is alive{commits}"

@@ -24,6 +24,7 @@ from committer.errors import (
     JobNotFoundError,
     JobRolledBackError,
     OutcomeUnknownError,
+    RecordError,
     StoreNotFoundError,
 )
 from committer.logs import job_logger
@@ -130,7 +131,7 @@ async def tell(call: JobCall, position: Position) -> Led:
         report = await report_of_finished(call.context, call.started, position.outcome, decided=decided)
         committed = report.success
         return report
-    except JobNotFoundError:
+    except (JobNotFoundError, RecordError) as error:
         known = call.overtaken
         if isinstance(known, JobNotFoundError) or (known is not None and known.outcome == "committed"):
             raise known from None
@@ -142,6 +143,10 @@ async def tell(call: JobCall, position: Position) -> Led:
             # The directory existed a moment ago: a removal had died before it deleted it.
             committed = True
             return report_of_ended(call.context, call.outcome, call.started)
+        if isinstance(error, RecordError):
+            call.is_end_unknown = True
+            if decided:
+                say_unseen(call.context, error)
         raise
     except CommitterError as error:
         if decided:
@@ -170,13 +175,14 @@ async def close_job(context: StageContext) -> None:
 async def remove_rest(call: JobCall, position: Position) -> Led:
     """Removes what a dead removal or a closed setup left; an ended job may leave cleanup to others."""
     context, decision = call.context, position.decision
-    if position.found is not None and position.found.is_foreign:
+    found = position.found
+    if found is not None and (found.is_foreign or (found.may_be_hadoops and call.wish in (Wish.COMMIT, Wish.RECOVER))):
         # An earlier run of the id may have committed.
         with suppress(JobNotFoundError):
             return await tell(call, Position(Standing.GONE))
-        raise no_own_job(position.found)
-    if position.found is not None:
-        await refuse_links(context.store, position.found, operation="cleanup")
+        raise no_own_job(found)
+    if found is not None:
+        await refuse_links(context.store, found, operation="cleanup")
     if decision is not None and position.outcome is not None:
         call.outcome = position.outcome
         if call.wish is Wish.ROLL_BACK and position.outcome.outcome == "committed":

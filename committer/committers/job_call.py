@@ -52,6 +52,7 @@ class JobCall:
         refusal: The definite refusal for which the job is rolled back.
         aborted: Whether this driver cleaned up after a decision against the job.
         publishing: Whether this call began to publish, and the job has not ended.
+        is_end_unknown: Whether a damaged report may say that the job committed, so that no report may say the opposite.
         proved: Whether this process has probed the store.
         overtaken: The failure before the decision or after the outcome, if another driver advanced the job.
     """
@@ -80,6 +81,7 @@ class JobCall:
         self.state: CommitState | None = None
         self.resources: AsyncExitStack = AsyncExitStack()
         self.publishing: bool = False
+        self.is_end_unknown: bool = False
         self.proved: bool = context.proved
 
     async def look(self) -> Position:

@@ -241,6 +241,8 @@ async def _reporting(call: JobCall) -> JobReport:
         # No step was tried, so there is nothing to report.
         raise
     except BaseException as error:
+        if call.is_end_unknown:
+            raise
         saving = partial(
             save_report,
             call.context,

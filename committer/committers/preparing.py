@@ -40,7 +40,12 @@ from committer.stages.decide.intent import DeclareScope, RefuseNeighbours
 from committer.stages.load.load_records import LoadedRecords, LoadRecords
 from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.load.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote
-from committer.stages.load.winning_records import check_attempt_records, check_task_count, refs_of_messages
+from committer.stages.load.winning_records import (
+    check_attempt_records,
+    check_own_tasks,
+    check_task_count,
+    refs_of_messages,
+)
 from committer.stages.names import NameFolding, is_absolute, with_ancestors
 from committer.stages.setup.destination_file import object_at_destination
 from committer.stages.state.job_directory import look_at_job
@@ -194,6 +199,8 @@ async def find_refs(
         check_task_count(context.layout, refs, tasks)
     if context.spec.delivery == "listing":
         listed = await context.forms.list_records(context, taking=taking)
+        if refs is None:
+            check_own_tasks(context, listed)
         refs = listed if refs is None else named_among(listed, refs)
     refs = refs or []
     check_task_count(context.layout, refs, tasks)

@@ -66,9 +66,9 @@ class SaveReport(Stage[SuccessData, None]):
         try:
             if self._only_if_absent and await exists(self._store, path):
                 return
-            if not value.success and await self._says_success(path):
+            if not value.success and await self._may_say_success(path):
                 # Another driver committed the job since, so this failure is not the job's; or a job of this id
-                # at another destination committed, and this is its only report.
+                # at another destination committed, and this is its only report. A damaged one may say the same.
                 return
             await self._store.make_directory(self._directory, parents=True)
             with self.context.statistics.timed(names.TASK_STAGE_SAVE_SUMMARY_FILE):
@@ -76,12 +76,14 @@ class SaveReport(Stage[SuccessData, None]):
         except CommitterError as error:
             _log.warning("could not save the summary report of job %s: %s", self.context.layout.job_id, error)
 
-    async def _says_success(self, path: StorePath) -> bool:
+    async def _may_say_success(self, path: StorePath) -> bool:
         try:
             data = await self._store.read(path, limit=LIMITS["success"])
             return decode_success(data, source=str(path)).success
-        except (StoreNotFoundError, RecordError):
+        except StoreNotFoundError:
             return False
+        except RecordError:
+            return True
 
 
 def is_report_of(context: StageContext, found: SuccessData) -> bool:
@@ -132,16 +134,34 @@ async def check_reported(context: StageContext) -> bool:
 
 
 async def _find_report(context: StageContext) -> SuccessData | None:
-    found = await _read_summary(context)
-    if found is None or not found.success:
-        # A failed driver writes a failure to the summary, although another driver may commit later; `_SUCCESS`
-        # means success.
-        found = await _read_marker(context) or found
+    """Returns the job's summary, or its `_SUCCESS`; raises `RecordError` if one that may have told is damaged."""
+    found, damaged = None, None
+    try:
+        found = await _read_summary(context)
+    except RecordError as error:
+        damaged = error
+    try:
+        if found is None or not found.success:
+            # A failed driver writes a failure to the summary, although another driver may commit later; `_SUCCESS`
+            # means success.
+            found = await _read_marker(context, refuse_damaged=True) or found
+    except RecordError as error:
+        damaged = error
+    if damaged is not None and (found is None or not found.success):
+        layout = context.layout
+        raise RecordError(
+            f"whether job {layout.job_id} is committed is not known: {damaged.message}",
+            operation="recover",
+            path=damaged.path,
+            next_step=f"look whether the job's files are at {layout.destination}: if they are, it is done; if not, "
+            "move this damaged file away, and make the call again (a report may be of a job of this id at another "
+            "destination, too)",
+        ) from damaged
     return found
 
 
-async def _read_marker(context: StageContext) -> SuccessData | None:
-    marker = await read_success(context)
+async def _read_marker(context: StageContext, *, refuse_damaged: bool = False) -> SuccessData | None:
+    marker = await read_success(context, refuse_damaged=refuse_damaged)
     return marker if marker is not None and is_of_job(marker, context.layout) and _is_own(context, marker) else None
 
 
@@ -183,7 +203,12 @@ async def report_of_finished(
     if kept is None:
         # The driver that ended the job may have died between its last deletes.
         await remove_temporary(context)
-    found = await _find_report(context)
+    try:
+        found = await _find_report(context)
+    except RecordError:
+        if kept is None:
+            raise
+        found = None
     if (found is None or not found.success) and kept is not None:
         return report_of_ended(context, kept, started)
     if found is None:
@@ -235,7 +260,7 @@ async def _read_summary(context: StageContext) -> SuccessData | None:
         data = await store.read(path, limit=LIMITS["success"])
         found = decode_success(data, source=str(path))
         return found if is_report_of(context, found) and _is_own(context, found) else None
-    except (StoreNotFoundError, RecordError):
+    except StoreNotFoundError:
         return None
     finally:
         if store is not context.store:

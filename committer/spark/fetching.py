@@ -86,7 +86,7 @@ async def take_report(options: WriteOptions, job_id: str) -> JobReport | None:
         return await recover(
             destination, job_id, config=options.config, storage_options=await options.resolve_storage()
         )
-    except (JobNotFoundError, JobStateError):
+    except (JobNotFoundError, JobStateError, RecordError):
         return None
 
 

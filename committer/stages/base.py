@@ -138,6 +138,7 @@ class StageContext:
         opened: `[True]` once this process opened the job or read that it was opened.
         entries: Entries of this job that this process created or saw (`committer.stages.decide.entries`).
         proved: Whether this process set the job up and so tested the store's capabilities there.
+        committed: Numbers of tasks that this process saw commit: a listing that lacks one has lost records.
         pool: Workers that publish the job's files for this driver; None if it publishes them itself.
         records: The opened store of the records under tasks' names, if `JobLayout.keeps_elsewhere`.
     """
@@ -156,6 +157,7 @@ class StageContext:
     opened: list[bool] = field(default_factory=list)
     entries: set[StorePath] = field(default_factory=set)
     proved: bool = False
+    committed: frozenset[int] = frozenset()
     pool: PublishPool | None = None
     records: Store | None = None
 

@@ -160,3 +160,16 @@ def test_what_would_be_done_is_said_of_no_job_that_is_none(run: Run, lake: Lake,
         _program, *words = shlex.split(row["next_step"])
         assert run(*words, "--yes").code == 0
         assert not (lake.temporary / "j").exists()
+
+
+@pytest.mark.parametrize("job_id", [JOB, "0"])
+def test_no_advice_offers_to_commit_a_job_with_reducers(run: Run, lake: Lake, job_id: str) -> None:
+    for name in ("task_202401010000_0002_m_000000", "task_202401010000_0002_r_000000"):
+        (lake.temporary / "0" / name).mkdir(parents=True)
+        (lake.temporary / "0" / name / "part-0").write_text("x")
+    result = run("commit", lake.path, job_id)
+    assert result.code == 2
+    assert "run the job again: it has reducers" in result.err
+    assert "attach_job" not in result.err
+    [row] = run("jobs", lake.path, "--output", "json").json["jobs"]
+    assert "Python" not in row["attention"]

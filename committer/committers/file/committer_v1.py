@@ -11,7 +11,7 @@ import msgspec
 
 from committer.committers.file.base import FileOutputCommitter, no_hadoop_job
 from committer.committers.file.layout import CommittedLayout
-from committer.committers.file.taking import FileForms, TakenAction, layout_of
+from committer.committers.file.taking import FileForms, TakenAction, layout_of, refuse_reducers
 from committer.committers.file.task_v1 import AbortFileTask, CommitFileTask, message_of
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan
@@ -107,7 +107,9 @@ class FileCommitterV1(FileOutputCommitter):
                 known = self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False))
                 await finish_claim(known)
                 return known
-            if not await exists(context.store, layout.manifests):
+            try:
+                refuse_reducers(layout, [child.path.name async for child in context.store.list(layout.manifests)])
+            except (StoreNotFoundError, StoreNotADirectoryError):
                 break
             claimed = self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False))
             with suppress(JobExistsError), audit(ji=layout.job_id):
@@ -165,11 +167,9 @@ class FileCommitterV1(FileOutputCommitter):
         if context.spec.delivery == "listing":
             layout = layout_of(context)
             taken = await children_of(context.store, layout.tasks)
-            standing = [
-                child
-                for child in await children_of(context.store, layout.manifests)
-                if layout.is_record(child.path.name)
-            ]
+            committed = [child.path.name for child in await children_of(context.store, layout.manifests)]
+            refuse_reducers(layout, committed)
+            standing = list(filter(layout.is_record, committed))
             if taken and standing:
                 raise JobStateError(
                     f"job {layout.job_id} is being committed: {len(taken)} of its tasks' directories were taken, "

@@ -194,7 +194,7 @@ async def _left_to_take(context: StageContext, layout: CommittedLayout, taken: s
     listing: later, another driver may be giving the directories back.
     """
     committed = await children_of(context.store, layout.manifests)
-    _refuse_reducers(layout, [child.path for child in committed])
+    refuse_reducers(layout, [child.path.name for child in committed])
     left = {child.path.name: child.path for child in committed if layout.is_record(child.path.name)}
     for name, path in (await _replaced(context, layout)).items():
         left.setdefault(name, path)
@@ -241,15 +241,15 @@ async def _last(context: StageContext, layout: CommittedLayout, task: str, paths
     return max(zip(records, paths, strict=True), key=lambda one: said.get(one[0], 0.0))[1]
 
 
-def _refuse_reducers(layout: CommittedLayout, committed: list[StorePath]) -> None:
+def refuse_reducers(layout: CommittedLayout, committed: list[str]) -> None:
     """Refuses a job of MapReduce's with reducers, whose output would be left behind."""
     of_job = layout.task_stem.removesuffix("m_")
-    for path in committed:
-        if path.name.startswith(of_job) and not path.name.startswith(layout.task_stem):
+    for name in committed:
+        if name.startswith(of_job) and not name.startswith(layout.task_stem):
             raise JobStateError(
-                f"{path.name} committed at {layout.destination}, and is no map task: this engine commits no reducers",
+                f"{name} committed at {layout.destination}, and is no map task: this engine commits no reducers",
                 operation="take_tasks",
-                path=path,
+                path=layout.manifests / name,
                 next_step="run the job again, or have Hadoop's own driver commit it; nothing was published",
             )
 

@@ -424,10 +424,13 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
 
     async def _look_for_own(self, value: TargetsRequest) -> None:
         """Records files that tasks moved to the destination and that are not there any more as committed."""
-        changed = value.loaded.changed
+        changed, blocking = value.loaded.changed, value.inspected.view.blocking
         async for files in value.files.batches():
             standing = value.in_the_way.standing_at(file.destination for file in files)
             for file, (name, status) in zip(files, standing, strict=True):
+                if any(name.startswith(f"{place}/") for place in blocking):
+                    # Below a file nothing was looked for; that it is there is a conflict of its own.
+                    continue
                 if not is_file_of(status, file) and len(changed) < _MOST_CHANGED:
                     what = "is gone" if status is None else "is not what its task committed"
                     changed.append(f"{name} {what}: another task attempt, or another job, took it away since")

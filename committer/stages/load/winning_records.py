@@ -110,6 +110,22 @@ async def check_attempt_records(context: StageContext, refs: list[RecordRef]) ->
         )
 
 
+def check_own_tasks(context: StageContext, listed: Iterable[RecordRef]) -> None:
+    """Refuses a listing that lacks a task which committed in this process: something deleted its record."""
+    if not context.committed:
+        return
+    layout = context.layout
+    for task in sorted(context.committed.difference(layout.task_of_record(ref.record) for ref in listed)):
+        raise TaskMissingError(
+            f"task {task} of job {layout.job_id} committed in this process, and its record is gone: another process "
+            "deleted it, or aborted that attempt",
+            operation="commit_job",
+            path=layout.manifest(task),
+            next_step=f"run that task again, or, to leave it out, `await job.abort_task({task}, ATTEMPT)`; then "
+            f"{COMMIT_AGAIN}; nothing was published",
+        )
+
+
 def check_task_count(layout: JobLayout, refs: list[RecordRef], tasks: int | None) -> None:
     """Raises `TaskMissingError`, which names tasks that did not commit, if the job has another number of tasks."""
     if tasks is None or len(refs) == tasks:

@@ -15,6 +15,7 @@ from committer.errors import (
     ConfigurationError,
     JobExistsError,
     JobNotFoundError,
+    RecordError,
     StoreCrossDeviceError,
     StoreError,
     StoreExistsError,
@@ -40,7 +41,7 @@ from committer.stages.setup.destination_file import enclose_file, file_in_the_wa
 from committer.stages.state.job_directory import JobState, list_job_directories, look_at_job
 from committer.stages.state.job_stands import has_setup, may_vanish
 from committer.stages.state.own_records import Drivers, is_open, read_drivers, read_state
-from committer.stores.helpers import children_of, create_exclusively, exists
+from committer.stores.helpers import children_of, create_exclusively, exists, status_or_none
 
 SETUP_BYTES: Final = 10
 """Random bytes of a setup's nonce: two of a million setups of one id collide with a chance of 1 in 10^12."""
@@ -223,7 +224,8 @@ class SetupJob(Stage[None, None]):
                 path=layout.job_directory,
                 next_step="find out which one; jobs need a store whose listings are strongly consistent",
             )
-        if layout.beside is not None and await exists(store, hadoops_beside(layout)):
+        beside = await status_or_none(store, hadoops_beside(layout)) if layout.beside is not None else None
+        if beside is not None and beside.is_directory:
             raise exists_error(layout, "open", operation=self.name)
         for other in found:
             if other.suffix or other.setup == layout.setup_name:
@@ -236,13 +238,23 @@ class SetupJob(Stage[None, None]):
         """Builds the error for an id in use, with the state of that job: up to 4 calls, and one for each intent."""
         layout, store = JobLayout(self.context.layout.destination, other.job_id, setup=other.setup), self.context.store
         drivers: Drivers = []
-        # State that cannot be read, or was removed meanwhile, is left out.
+        # State that cannot be looked at, or was removed meanwhile, is left out.
         with suppress(CommitterError):
             found = await look_at_job(store, layout)
-            state, _files, _kept = await read_state(store, found)
-            if found.is_foreign or not found.children:
-                state = "unknown"
-            drivers = await read_drivers(store, found) if state == "open" else []
+            try:
+                state, _files, _kept = await read_state(store, found)
+                if found.is_foreign or not found.children:
+                    state = "unknown"
+                drivers = await read_drivers(store, found) if state == "open" else []
+            except RecordError as error:
+                return JobExistsError(
+                    f"job id {layout.job_id} is in use at {layout.destination}, by a job with a record that cannot be "
+                    f"read: {error.message}",
+                    state="committed" if state == "committed" else "unknown",
+                    operation=self.name,
+                    path=error.path or layout.job_directory,
+                    next_step=error.next_step,
+                )
         return exists_error(layout, state, operation=self.name, drivers=drivers)
 
     async def _was_removed(self) -> bool:

@@ -78,6 +78,11 @@ class JobDirectory:
         return bool(self.children) and not (self.layout.setup_name or self.records or self.attempts)
 
     @property
+    def may_be_hadoops(self) -> bool:
+        """Whether only a directory among the output exists, as a job of S3A's magic committer has: it may be alive."""
+        return self.beside and not (self.layout.setup_name or self.records)
+
+    @property
     def records(self) -> bool:
         """Whether a record of this engine exists."""
         return any(name in RECORDS or name.startswith(INTENT) for name in self.children)

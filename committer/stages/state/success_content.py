@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import msgspec
 
 from committer.errors import (
@@ -13,6 +16,7 @@ from committer.errors import (
 from committer.events import names
 from committer.layout import DirectoryName, JobLayout
 from committer.paths import StorePath
+from committer.readable import UNDECODABLE
 from committer.records.limits import LIMITS
 from committer.records.success import SuccessData, decode_success
 from committer.stages.base import StageContext
@@ -21,6 +25,9 @@ from committer.stages.base import StageContext
 WAS_EMPTY = "committer.destination.was.empty"
 DIRECTORIES_CREATED = "committer.directories.created"
 DECIDED_BY = "committer.decided.by"
+
+# How a record begins that a power loss tore: as Hadoop and this engine write it, with the member `name`.
+_BEGINS: Final = re.compile(rb'\{\s*("name"|"?n?a?m?e?\Z)')
 
 
 def named_uris(marker: SuccessData, destination: StorePath) -> list[str]:
@@ -57,12 +64,32 @@ def is_of_job(marker: SuccessData, layout: JobLayout) -> bool:
     return named.job_id == layout.job_id and (not layout.setup_name or named.setup in ("", layout.setup_name))
 
 
-async def read_success(context: StageContext) -> SuccessData | None:
-    """Reads the `_SUCCESS` at the destination; None if there is no readable one. One call."""
+async def read_success(context: StageContext, *, refuse_damaged: bool = False) -> SuccessData | None:
+    """Reads the `_SUCCESS` at the destination; None if there is no readable one. One call.
+
+    Raises:
+        RecordError: With `refuse_damaged`: it is a damaged record, which may have named this job.
+    """
+    path = context.layout.success
     try:
-        return await marker_at(context, context.layout.success)
-    except StoreIsADirectoryError:
+        data = await context.store.read(path, limit=LIMITS["success"])
+    except (StoreNotFoundError, StoreIsADirectoryError, RecordError):
         return None
+    try:
+        return decode_success(data, source=str(path))
+    except RecordError:
+        # Other writers leave it empty, or put there what they like.
+        if refuse_damaged and (data[:1] == b"\0" or (_BEGINS.match(data) and not _is_json(data))):
+            raise
+        return None
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data)
+    except UNDECODABLE:
+        return False
+    return True
 
 
 async def marker_at(context: StageContext, path: StorePath) -> SuccessData | None:
