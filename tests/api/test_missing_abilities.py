@@ -14,6 +14,8 @@ from committer import CommitterConfig
 from committer.errors import CommitterError
 from committer.paths import StorePath
 from committer.stores.local import LocalStore, kernel_rename, renames
+from committer.stores.local.calls import make_directories
+from committer.stores.local.places import Held
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 
 REPLACE = CommitterConfig(existing_target="replace", io_concurrency=1)
@@ -168,3 +170,31 @@ async def test_names_that_a_probe_moves_files_to_are_no_other_process_s(
         await LocalStore().probe(StorePath.of(tmp_path))
     assert len(set(names)) == 2
     assert "." not in names
+
+
+async def test_a_driver_that_joined_finds_out_before_it_decides_to_rename_directories(
+    tmp_path: Path, no_flag: None
+) -> None:
+    table = tmp_path / "table"
+    config = CommitterConfig(promote_directories=True)
+    job = await committer.open_job(table, job_id="J", delivery="listing", config=config)
+    async with job.task_attempt(0) as task:
+        for name in ("a", "b", "c", "d", "e"):
+            async with task.open(f"new/{name}") as file:
+                await file.write(b"new")
+    await job.close()
+    # Its store has learnt nothing yet.
+    async with committer.attach_job(table, job_id="J") as joined:
+        report = await joined.commit(tasks=1)
+    assert report.files_committed == 5
+    assert len(visible(table)) == 5
+
+
+def test_a_path_of_which_not_even_the_root_can_be_looked_at_ends_with_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "lexists", lambda _path: False)
+    with Held() as held:
+        make_directories(held, str(tmp_path / "a" / "b"))
+    monkeypatch.undo()
+    assert (tmp_path / "a" / "b").is_dir()

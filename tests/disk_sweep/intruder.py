@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -100,7 +101,9 @@ class Intruder:
         return Path(self._note).read_text().partition("\n")[2] != self._tell()
 
     def check_nothing_lost(self, tree: Tree, *, but: int) -> None:
-        """What a rename took through the link is at the destination or still outside: nothing was deleted, or read.
+        """What a rename took through the link is at the destination or still outside: no file was deleted, or read.
+
+        Directories that went along may be gone: their files are published, and what is empty then is removed.
 
         Args:
             tree: What is at the destination.
@@ -110,7 +113,7 @@ class Intruder:
             Wrong: Something was.
         """
         before = [line.split(" ") for line in Path(self._note).read_text().splitlines()[1:]]
-        inodes = {parts[-5] for parts in before}
+        inodes = {parts[-5] for parts in before if not stat.S_ISDIR(int(parts[-4]))}
         now = set()
         for root in (self._decoy, self._hidden, self._table):
             for top, directories, names in os.walk(root):

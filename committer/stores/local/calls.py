@@ -320,7 +320,7 @@ def make_directories(held: Held, path: str) -> None:
 def _make_missing(path: str) -> None:
     """Creates a directory with its parents, without recursion for each level as in `os.makedirs`."""
     missing: list[str] = []
-    while not os.path.lexists(path):
+    while path != "/" and not os.path.lexists(path):
         missing.append(path)
         path = os.path.dirname(path)
     while missing:
