@@ -538,7 +538,8 @@ class Job(OneProcess):
             elif task_commits is None and self.spec.delivery == "message":
                 task_commits = self._attempts.messages
             async with self._naming_the_end():
-                return await self._committer.plan(fresh_statistics(self._context), task_commits, tasks)
+                context = replace(fresh_statistics(self._context), committed=self._attempts.committed)
+                return await self._committer.plan(context, task_commits, tasks)
 
     async def close(self) -> None:
         """Frees what this process opened; decides nothing."""

@@ -151,8 +151,11 @@ async def directories_of_job(store: Store, destination: StorePath, job_id: str) 
     except (StoreNotFoundError, StoreNotADirectoryError):
         await refuse_place(store, layout, operation="cleanup")
         names = []
-    if names or layout.beside is None:
+    if layout.beside is None:
         return names
+    if names:
+        bare = DirectoryName(job_id, "", "")
+        return [*names, bare] if bare not in names and await stands_beside(store, layout) else names
     late = [name for name in await _beside(store, destination) if name.job_id == job_id]
     return late or [DirectoryName(job_id, "", "")]
 

@@ -302,10 +302,9 @@ async def _where_it_stands(
             committed = False
         if committed:
             return position.standing, None
-        if not (hadoops and force):
-            raise exists_error(context.layout, "open" if hadoops else "unknown", operation="settle")
-    if hadoops:
-        return Standing.OPEN, None
+        if hadoops and (force or (age_s is not None and await _remove(context, store, age_s, dry=True))):
+            return Standing.OPEN, None
+        raise exists_error(context.layout, "open" if hadoops else "unknown", operation="settle")
     if force or position.standing not in _UNDECIDED or position.found is None:
         return position.standing, None
     drivers = await read_drivers(context.store, position.found)

@@ -120,7 +120,7 @@ def report_of_taken_back(call: JobCall, uploads_left: Sequence[str] = ()) -> Job
     )
 
 
-async def tell(call: JobCall, position: Position) -> Led:
+async def tell(call: JobCall, position: Position) -> JobReport:
     """Reports how a job ended that has no directory any more, or keeps only its outcome."""
     if position.outcome is not None:
         # A removal that died left other records beside the outcome.
@@ -143,10 +143,7 @@ async def tell(call: JobCall, position: Position) -> Led:
             # The directory existed a moment ago: a removal had died before it deleted it.
             committed = True
             return report_of_ended(call.context, call.outcome, call.started)
-        if isinstance(error, RecordError):
-            call.is_end_unknown = True
-            if decided:
-                say_unseen(call.context, error)
+        call.is_end_unknown = isinstance(error, RecordError)
         raise
     except CommitterError as error:
         if decided:
@@ -177,10 +174,13 @@ async def remove_rest(call: JobCall, position: Position) -> Led:
     context, decision = call.context, position.decision
     found = position.found
     if found is not None and (found.is_foreign or (found.may_be_hadoops and call.wish in (Wish.COMMIT, Wish.RECOVER))):
-        # An earlier run of the id may have committed.
-        with suppress(JobNotFoundError):
-            return await tell(call, Position(Standing.GONE))
-        raise no_own_job(found)
+        # An earlier run of the id may have committed; what its late tasks left among the output is removed below.
+        try:
+            report = await tell(call, Position(Standing.GONE))
+        except JobNotFoundError:
+            raise no_own_job(found) from None
+        if found.is_foreign or not report.success:
+            return report
     if found is not None:
         await refuse_links(context.store, found, operation="cleanup")
     if decision is not None and position.outcome is not None:

@@ -153,6 +153,7 @@ async def _find_report(context: StageContext) -> SuccessData | None:
             f"whether job {layout.job_id} is committed is not known: {damaged.message}",
             operation="recover",
             path=damaged.path,
+            outcome="unknown",
             next_step=f"look whether the job's files are at {layout.destination}: if they are, it is done; if not, "
             "move this damaged file away, and make the call again (a report may be of a job of this id at another "
             "destination, too)",

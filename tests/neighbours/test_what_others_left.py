@@ -170,6 +170,7 @@ async def test_a_damaged_report_is_no_proof_that_the_job_never_committed(
         with pytest.raises(RecordError, match="whether job J is committed is not known") as caught:
             await call(root, "J", config=config)
         assert str(damaged) in caught.value.path
+        assert caught.value.outcome == "unknown"
     damaged.unlink()
     assert await committer.settle(root, "J", config=config) is None
 
@@ -194,7 +195,17 @@ async def test_a_damaged_success_counts_for_nothing_beside_a_kept_outcome(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "content", ["", "done at 10:15", '{"rows" : 5}', '{"name" : "another"}', "{'rows': 5}", '{"rows" : NaN}', "{done}"]
+    "content",
+    [
+        "",
+        "done at 10:15",
+        '{"rows" : 5}',
+        '{"name" : "another"}',
+        "{'rows': 5}",
+        '{"name":"a"}\n{"name":"b"}',
+        '{"rows" : NaN}',
+        "{done}",
+    ],
 )
 async def test_what_another_writer_put_into_success_says_nothing_of_a_job(tmp_path: Path, content: str) -> None:
     (tmp_path / "_SUCCESS").write_text(content)
@@ -378,7 +389,8 @@ async def test_an_object_with_the_name_of_a_magic_directory_blocks_no_id(on_s3: 
 PENDING = "__magic_job-J/job-J/00/tasks/attempt_1_0001_m_000000_0/__base/part-0.pending"
 
 
-async def test_a_job_of_s3a_whose_tasks_have_not_committed_is_left_unless_forced(on_s3: OnS3) -> None:
+@pytest.mark.parametrize("way", ["force", "age"])
+async def test_a_job_of_s3a_whose_tasks_have_not_committed_is_left_unless_asked(on_s3: OnS3, way: str) -> None:
     on_s3.write(PENDING)
     arguments: dict[str, Any] = {"storage_options": on_s3.options}
     with pytest.raises(JobExistsError) as caught:
@@ -387,7 +399,22 @@ async def test_a_job_of_s3a_whose_tasks_have_not_committed_is_left_unless_forced
     with pytest.raises(JobNotFoundError, match="perhaps alive"):
         await committer.recover(on_s3.dest, "J", **arguments)
     assert on_s3.names() == {PENDING}
-    assert await committer.settle(on_s3.dest, "J", force=True, **arguments) is None
+    ways: dict[str, Any] = {"force": {"force": True}, "age": {"older_than": 0}}
+    assert await committer.settle(on_s3.dest, "J", **ways[way], **arguments) is None
+    assert on_s3.names() == set()
+
+
+async def test_what_a_late_task_of_s3a_left_of_a_committed_job_is_removed(on_s3: OnS3) -> None:
+    await on_s3.run("J", "part-0", committer="magic")
+    on_s3.write(PENDING)
+    settled = await committer.settle(on_s3.dest, "J", storage_options=on_s3.options)
+    assert settled is not None
+    assert on_s3.names() == {"part-0", "_SUCCESS"}
+
+
+async def test_one_cleanup_frees_an_id_of_several_directories(on_s3: OnS3) -> None:
+    on_s3.write("_temporary/J~aaaa/00/x", PENDING)
+    await committer.cleanup(on_s3.dest, job_id="J", force=True, storage_options=on_s3.options)
     assert on_s3.names() == set()
 
 
@@ -405,8 +432,9 @@ async def test_a_listing_that_lost_the_records_of_this_process_is_no_job_without
     assert records
     for name in records:
         await on_s3.space.store().delete_file(on_s3.space.path(f"table/{name}"))
-    with pytest.raises(TaskMissingError, match="committed in this process, and its record is gone"):
-        await job.commit()
+    for call in (job.plan, job.commit):
+        with pytest.raises(TaskMissingError, match="committed in this process, and its record is gone"):
+            await call()
     async with job.task_attempt(task=1, attempt=1) as task, task.open("day=1/part-1") as file:
         await file.write(b"again")
     await job.commit()

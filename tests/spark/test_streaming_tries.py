@@ -179,6 +179,14 @@ async def test_what_was_about_to_be_decided_and_is_refused_does_not_block_the_ba
     assert names(tmp_path) == {"part-old", "part-new"}
 
 
+async def test_a_batch_is_not_written_again_when_all_that_tells_of_it_is_damaged(tmp_path: Path) -> None:
+    await commit(tmp_path, await task(await enter(tmp_path), 0, "new"))
+    await forget_batch(options(tmp_path), "q", 7)
+    (tmp_path / "_SUCCESS").write_text('{"name" : "org')
+    with pytest.raises(RecordError, match="is not known"):
+        await end_earlier_try(options(tmp_path), JOB)
+
+
 async def test_forgetting_a_batch(tmp_path: Path) -> None:
     await commit(tmp_path, await task(await enter(tmp_path), 0, "new"))
     await forget_batch(options(tmp_path), "q", 6)

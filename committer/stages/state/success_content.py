@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
@@ -16,7 +17,6 @@ from committer.errors import (
 from committer.events import names
 from committer.layout import DirectoryName, JobLayout
 from committer.paths import StorePath
-from committer.readable import UNDECODABLE
 from committer.records.limits import LIMITS
 from committer.records.success import SuccessData, decode_success
 from committer.stages.base import StageContext
@@ -79,15 +79,15 @@ async def read_success(context: StageContext, *, refuse_damaged: bool = False) -
         return decode_success(data, source=str(path))
     except RecordError:
         # Other writers leave it empty, or put there what they like.
-        if refuse_damaged and (data[:1] == b"\0" or (_BEGINS.match(data) and not _is_json(data))):
+        if refuse_damaged and (data[:1] == b"\0" or (_BEGINS.match(data) and not _begins_with_json(data))):
             raise
         return None
 
 
-def _is_json(data: bytes) -> bool:
+def _begins_with_json(data: bytes) -> bool:
     try:
-        msgspec.json.decode(data)
-    except UNDECODABLE:
+        json.JSONDecoder().raw_decode(data.decode())
+    except (ValueError, RecursionError):
         return False
     return True
 
