@@ -231,8 +231,8 @@ async def _reason_of_directory(context: StageContext, found: JobDirectory, asked
         return None
     newest = max(found.newest, await _newest_below(context, found))
     if not (found.set_up and newest) and (not newest or _reason_of_age(context, newest, asked) is None):
-        # Of a job of Hadoop's what its tasks write counts, too.
-        newest = max(newest, await _age_of_rest(context, found))
+        # A Hadoop job's task files count too; they are listed only if its records are old.
+        newest = max(newest, await _newest_of_rest(context, found))
     return _reason_of_age(context, newest, asked)
 
 
@@ -310,7 +310,7 @@ def _what_it_was(found: JobDirectory) -> str:
     return "it was open, and is aborted" if found.set_up or found.attempts else "no record said that a job stood there"
 
 
-async def _age_of_rest(context: StageContext, found: JobDirectory) -> float:
+async def _newest_of_rest(context: StageContext, found: JobDirectory) -> float:
     """Returns when a directory without records last changed; 0 if unknown. A directory may have no time."""
     if not found.children:
         return (await context.store.status(context.layout.job_directory)).modified or 0.0
@@ -327,12 +327,12 @@ async def _joined(context: StageContext, store: Store, name: DirectoryName, aske
         read = None
     spec = context.spec if read is None else read.spec
     if not (is_known(spec.committer) or asked.force):
-        # It may keep output elsewhere, and knows whether that may be removed.
+        # Only its class can tell what the job keeps outside its directory.
         raise UnsupportedError(
-            f"job {spec.job_id} is one of the committer {spec.committer!r}, which this process does not know",
+            f"job {spec.job_id} uses the committer {spec.committer!r}, which this process does not know",
             operation="cleanup",
             path=context.layout.job_directory,
-            next_step="register that committer's class first (register_committer); or, where its output is not needed, "
+            next_step="register that committer's class first (register_committer); or, if its output is not needed, "
             f"{call('cleanup', str(context.layout.destination), job_id=spec.job_id, force=True)}",
         )
     if not is_known(spec.committer):

@@ -293,18 +293,18 @@ async def _where_it_stands(
     """Returns the state of a job that may be ended, and the intents that were judged; None for any."""
     position = await look_where_it_stands(context)
     found = position.found
-    hadoops = found is not None and found.may_be_hadoops and position.standing is Standing.OVER
-    anothers = found is not None and (found.is_foreign or not (found.children or context.layout.setup_name))
-    if anothers or hadoops:
+    is_hadoop_job = found is not None and found.may_be_s3a_job and position.standing is Standing.OVER
+    is_not_ours = found is not None and (found.is_foreign or not (found.children or context.layout.setup_name))
+    if is_not_ours or is_hadoop_job:
         try:
             committed = await check_reported(context)
         except JobNotFoundError:
             committed = False
         if committed:
             return position.standing, None
-        if hadoops and (force or (age_s is not None and await _remove(context, store, age_s, dry=True))):
+        if is_hadoop_job and (force or (age_s is not None and await _remove(context, store, age_s, dry=True))):
             return Standing.OPEN, None
-        raise exists_error(context.layout, "open" if hadoops else "unknown", operation="settle")
+        raise exists_error(context.layout, "open" if is_hadoop_job else "unknown", operation="settle")
     if force or position.standing not in _UNDECIDED or position.found is None:
         return position.standing, None
     drivers = await read_drivers(context.store, position.found)

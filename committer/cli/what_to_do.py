@@ -33,8 +33,8 @@ def tasks_by_job(names: Iterable[str]) -> Counter[str]:
     return Counter(f"job_{found[1]}" for found in map(_TASK.fullmatch, names) if found)
 
 
-def _with_reducers(names: Iterable[str]) -> set[str]:
-    """Returns the jobs of which another task than a mapper committed: Python refuses to commit these."""
+def _ids_with_reducers(names: Iterable[str]) -> set[str]:
+    """Returns the ids of jobs with a committed task that is no map task: Python refuses to commit these."""
     return {f"job_{found[1]}" for found in map(_TASK.fullmatch, names) if found and found[2] != "m"}
 
 
@@ -58,9 +58,9 @@ async def refuse_classic(session: Session, uri: str, job_id: str) -> None:
     finally:
         await store.close()
     tasks = {path: tasks_by_job(names) for path, names in attempts.items()}
-    reduced = _with_reducers(name for names in attempts.values() for name in names)
+    with_reducers = _ids_with_reducers(name for names in attempts.values() for name in names)
     shared = next((path for path, counted in tasks.items() if path.name == job_id and counted), None)
-    one, *others = sorted(tasks[shared], key=lambda job: (job in reduced, job)) if shared else [job_id]
+    one, *others = sorted(tasks[shared], key=lambda job: (job in with_reducers, job)) if shared else [job_id]
     # A later job attempt takes over the tasks of an earlier one.
     newest = next((path for path, counted in tasks.items() if one in counted), None)
     if newest is None:
@@ -76,7 +76,7 @@ async def refuse_classic(session: Session, uri: str, job_id: str) -> None:
         f"commit it in Python, N being the number of its tasks: `{_in_python(session, uri, one, newest)}` "
         f"({page('recovery.md#a-job-that-hadoop-set-up')})"
     )
-    if one in reduced:
+    if one in with_reducers:
         step = "run the job again: it has reducers, whose output only Hadoop could commit"
     elif not can_commit(store):
         step = "run the job again: on this store only Hadoop could commit it"
@@ -183,13 +183,13 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
 def _of_classics(store: Store, uri: str, found: JobDirectory) -> str:
     """Describes a job attempt directory of FileOutputCommitter, which its jobs of a destination share."""
     tasks = tasks_by_job(found.children)
-    reduced = _with_reducers(found.children)
-    jobs = sorted(tasks, key=lambda job: (job in reduced, job))
+    with_reducers = _ids_with_reducers(found.children)
+    jobs = sorted(tasks, key=lambda job: (job in with_reducers, job))
     more = f" and {len(jobs) - 1:,} more" if len(jobs) > 1 else ""
     output, commits = "", ""
     if tasks:
         output = f", with the output of {count(tasks.total(), 'committed task')} of {jobs[0]}{more}"
-        if can_commit(store) and jobs[0] not in reduced:
+        if can_commit(store) and jobs[0] not in with_reducers:
             commits = f"; `{command('commit', uri, jobs[0])}` says how Python commits it"
     return (
         f"a directory that all jobs of Hadoop's FileOutputCommitter share there{output}; perhaps one is alive{commits}"

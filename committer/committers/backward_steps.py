@@ -173,7 +173,7 @@ async def remove_rest(call: JobCall, position: Position) -> Led:
     """Removes what a dead removal or a closed setup left; an ended job may leave cleanup to others."""
     context, decision = call.context, position.decision
     found = position.found
-    if found is not None and (found.is_foreign or (found.may_be_hadoops and call.wish in (Wish.COMMIT, Wish.RECOVER))):
+    if found is not None and (found.is_foreign or (found.may_be_s3a_job and call.wish in (Wish.COMMIT, Wish.RECOVER))):
         # An earlier run of the id may have committed; what its late tasks left among the output is removed below.
         try:
             report = await tell(call, Position(Standing.GONE))

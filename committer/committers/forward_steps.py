@@ -37,7 +37,7 @@ async def decide(call: JobCall, position: Position) -> Led:
     async with aclosing(prepared):
         promotions = await promotions_of(context, prepared)
         if promotions and not call.proved:
-            # Such a decision rests on renames of directories: that a disk lacks them shows only in a trial.
+            # They need exclusive renames of directories; only a probe shows whether this disk has them.
             await call.prove_abilities()
             promotions = promotions if may_promote(context) else []
         sealed = bool(promotions) and not context.layout.is_out_of_reach

@@ -134,7 +134,7 @@ async def check_reported(context: StageContext) -> bool:
 
 
 async def _find_report(context: StageContext) -> SuccessData | None:
-    """Returns the job's summary, or its `_SUCCESS`; raises `RecordError` if one that may have told is damaged."""
+    """Returns the job's summary, or its `_SUCCESS`; raises `RecordError` if one is damaged and none reports success."""
     found, damaged = None, None
     try:
         found = await _read_summary(context)
@@ -154,9 +154,9 @@ async def _find_report(context: StageContext) -> SuccessData | None:
             operation="recover",
             path=damaged.path,
             outcome="unknown",
-            next_step=f"look whether the job's files are at {layout.destination}: if they are, it is done; if not, "
-            "move this damaged file away, and make the call again (a report may be of a job of this id at another "
-            "destination, too)",
+            next_step=f"look whether the job's files are at {layout.destination}: if they are, it committed, and must "
+            "not run again; if not, move this damaged file away, and make the call again. A report may be of a job "
+            "with this id at another destination",
         ) from damaged
     return found
 

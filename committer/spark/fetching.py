@@ -87,6 +87,7 @@ async def take_report(options: WriteOptions, job_id: str) -> JobReport | None:
             destination, job_id, config=options.config, storage_options=await options.resolve_storage()
         )
     except (JobNotFoundError, JobStateError, RecordError):
+        # The write is committed: only its report is missing.
         return None
 
 

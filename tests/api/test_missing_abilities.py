@@ -190,7 +190,7 @@ async def test_a_driver_that_joined_finds_out_before_it_decides_to_rename_direct
     assert len(visible(table)) == 5
 
 
-def test_a_path_of_which_not_even_the_root_can_be_looked_at_ends_with_an_error(
+def test_make_directories_ends_where_even_the_root_seems_to_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os.path, "lexists", lambda _path: False)

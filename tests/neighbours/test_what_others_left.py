@@ -215,7 +215,7 @@ async def test_what_another_writer_put_into_success_says_nothing_of_a_job(tmp_pa
 
 
 @pytest.mark.parametrize("content", ["", "done at 10:15", *DAMAGED])
-async def test_no_content_of_an_old_success_stops_a_commit(tmp_path: Path, content: str) -> None:
+async def test_a_commit_ignores_the_content_of_an_old_success(tmp_path: Path, content: str) -> None:
     (tmp_path / "_SUCCESS").write_text(content)
     await run(tmp_path, "J", "part-0")
     assert (await committer.recover(tmp_path, "J")).success
@@ -389,8 +389,10 @@ async def test_an_object_with_the_name_of_a_magic_directory_blocks_no_id(on_s3: 
 PENDING = "__magic_job-J/job-J/00/tasks/attempt_1_0001_m_000000_0/__base/part-0.pending"
 
 
-@pytest.mark.parametrize("way", ["force", "age"])
-async def test_a_job_of_s3a_whose_tasks_have_not_committed_is_left_unless_asked(on_s3: OnS3, way: str) -> None:
+@pytest.mark.parametrize("ending", [{"force": True}, {"older_than": 0}])
+async def test_a_job_of_s3a_whose_tasks_have_not_committed_is_left_unless_asked(
+    on_s3: OnS3, ending: dict[str, Any]
+) -> None:
     on_s3.write(PENDING)
     arguments: dict[str, Any] = {"storage_options": on_s3.options}
     with pytest.raises(JobExistsError) as caught:
@@ -399,8 +401,7 @@ async def test_a_job_of_s3a_whose_tasks_have_not_committed_is_left_unless_asked(
     with pytest.raises(JobNotFoundError, match="perhaps alive"):
         await committer.recover(on_s3.dest, "J", **arguments)
     assert on_s3.names() == {PENDING}
-    ways: dict[str, Any] = {"force": {"force": True}, "age": {"older_than": 0}}
-    assert await committer.settle(on_s3.dest, "J", **ways[way], **arguments) is None
+    assert await committer.settle(on_s3.dest, "J", **ending, **arguments) is None
     assert on_s3.names() == set()
 
 
@@ -419,7 +420,7 @@ async def test_one_cleanup_frees_an_id_of_several_directories(on_s3: OnS3) -> No
 
 
 @pytest.mark.parametrize("mode", ["append", "replace"])
-async def test_a_listing_that_lost_the_records_of_this_process_is_no_job_without_files(on_s3: OnS3, mode: str) -> None:
+async def test_a_listing_without_the_records_of_this_process_is_refused(on_s3: OnS3, mode: str) -> None:
     on_s3.write("day=1/old")
     config = CommitterConfig(conflict_mode=mode)
     job = await committer.open_job(

@@ -429,7 +429,7 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
             standing = value.in_the_way.standing_at(file.destination for file in files)
             for file, (name, status) in zip(files, standing, strict=True):
                 if any(name.startswith(f"{place}/") for place in blocking):
-                    # Below a file nothing was looked for; that it is there is a conflict of its own.
+                    # Nothing is listed below a file; that file is a conflict of its own.
                     continue
                 if not is_file_of(status, file) and len(changed) < _MOST_CHANGED:
                     what = "is gone" if status is None else "is not what its task committed"

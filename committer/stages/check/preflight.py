@@ -175,8 +175,8 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
 
 
 _RIGHTS: Final = (
-    "give the user of this process the right to it, or end its hold or retention; where it is on another disk, unmount "
-    "it, or replace the link by a directory, or make what it leads to the destination of a job of its own"
+    "give the user of this process the right to it, or release the object's hold or retention; if it is on another "
+    "disk, unmount it, replace the link by a directory, or write there with a separate job"
 )
 
 

@@ -35,7 +35,7 @@ from committer.stores.helpers import status_or_none, walk
 _LISTINGS: Final = 64
 # Where Hive (``hive.exec.stagingdir``) and Spark (``stagingDir`` of its commit protocol) keep the output of running
 # queries, which may write into a partition of the same table. Hive's own overwrites spare hidden names, too.
-_OTHERS_STAGING: Final = (".hive-staging", ".spark-staging")
+_STAGING_PREFIXES: Final = (".hive-staging", ".spark-staging")
 # Old files that cannot be replaced and are reported; a directory can contain millions.
 _MOST_TOLD: Final = 100
 
@@ -230,7 +230,7 @@ class ListSuperseded(Stage[list[str], Superseded]):
             # Other jobs may run into a directory below this one; their working directories are never removed (G11).
             if name[:1] in "_." and (
                 working_directory_in(name)
-                or (name.startswith(_OTHERS_STAGING) and child.is_directory)
+                or (name.startswith(_STAGING_PREFIXES) and child.is_directory)
                 or (at_top and is_hidden(name) and name not in described)
             ):
                 continue

@@ -238,7 +238,7 @@ class SetupJob(Stage[None, None]):
         """Builds the error for an id in use, with the state of that job: up to 4 calls, and one for each intent."""
         layout, store = JobLayout(self.context.layout.destination, other.job_id, setup=other.setup), self.context.store
         drivers: Drivers = []
-        # State that cannot be looked at, or was removed meanwhile, is left out.
+        # If the store fails, or the job was removed meanwhile, the error has no more than this state.
         with suppress(CommitterError):
             found = await look_at_job(store, layout)
             try:

@@ -78,8 +78,8 @@ class JobDirectory:
         return bool(self.children) and not (self.layout.setup_name or self.records or self.attempts)
 
     @property
-    def may_be_hadoops(self) -> bool:
-        """Whether only a directory among the output exists, as a job of S3A's magic committer has: it may be alive."""
+    def may_be_s3a_job(self) -> bool:
+        """Whether only a directory `__magic_job-*` exists: a live job of S3A's looks the same."""
         return self.beside and not (self.layout.setup_name or self.records)
 
     @property

@@ -26,8 +26,8 @@ WAS_EMPTY = "committer.destination.was.empty"
 DIRECTORIES_CREATED = "committer.directories.created"
 DECIDED_BY = "committer.decided.by"
 
-# How a record begins that a power loss tore: as Hadoop and this engine write it, with the member `name`.
-_BEGINS: Final = re.compile(rb'\{\s*("name"|"?n?a?m?e?\Z)')
+# The start of a `_SUCCESS` that may be truncated: Hadoop and this engine write the member `name` first.
+_TRUNCATED_START: Final = re.compile(rb'\{\s*("name"|"?n?a?m?e?\Z)')
 
 
 def named_uris(marker: SuccessData, destination: StorePath) -> list[str]:
@@ -78,13 +78,16 @@ async def read_success(context: StageContext, *, refuse_damaged: bool = False) -
     try:
         return decode_success(data, source=str(path))
     except RecordError:
-        # Other writers leave it empty, or put there what they like.
-        if refuse_damaged and (data[:1] == b"\0" or (_BEGINS.match(data) and not _begins_with_json(data))):
+        # Other programs write an empty `_SUCCESS`, or content of their own, JSON lines too. A power loss may leave a
+        # truncated record, or zeros.
+        if refuse_damaged and (
+            data[:1] == b"\0" or (_TRUNCATED_START.match(data) and not _starts_with_complete_json(data))
+        ):
             raise
         return None
 
 
-def _begins_with_json(data: bytes) -> bool:
+def _starts_with_complete_json(data: bytes) -> bool:
     try:
         json.JSONDecoder().raw_decode(data.decode())
     except (ValueError, RecursionError):
