@@ -230,7 +230,7 @@ async def _reason_of_directory(context: StageContext, found: JobDirectory, asked
     if asked.age_s is None:
         return None
     newest = max(found.newest, await _newest_below(context, found))
-    if not (found.set_up and newest) and (not newest or _reason_of_age(context, newest, asked) is None):
+    if not newest or (not found.set_up and _reason_of_age(context, newest, asked) is None):
         # A Hadoop job's task files count too; they are listed only if its records are old.
         newest = max(newest, await _newest_of_rest(context, found))
     return _reason_of_age(context, newest, asked)

@@ -144,7 +144,7 @@ async def job_directories(store: Store, destination: StorePath, operation: str) 
 
 
 async def directories_of_job(store: Store, destination: StorePath, job_id: str) -> list[DirectoryName]:
-    """Lists the directories of one id, sorted: one listing; a job of Hadoop's may have only one among the output."""
+    """Lists the directories of one id: one listing; 2 calls more where a Hadoop job may have one among the output."""
     layout = layout_for(store, destination, job_id)
     try:
         names = await list_job_directories(store, layout.temporary, job_id)

@@ -101,9 +101,10 @@ class Intruder:
         return Path(self._note).read_text().partition("\n")[2] != self._tell()
 
     def check_nothing_lost(self, tree: Tree, *, but: int) -> None:
-        """What a rename took through the link is at the destination or still outside: no file was deleted, or read.
+        """Checks that every file which a rename took through the link is at the destination or still outside, unread.
 
-        Directories that went along may be gone: their files are published, and what is empty then is removed.
+        Directories whose files the same rename took may be gone: those files are published, and cleanup removes what is
+        empty then.
 
         Args:
             tree: What is at the destination.
@@ -113,7 +114,9 @@ class Intruder:
             Wrong: Something was.
         """
         before = [line.split(" ") for line in Path(self._note).read_text().splitlines()[1:]]
-        inodes = {parts[-5] for parts in before if not stat.S_ISDIR(int(parts[-4]))}
+        files = {parts[0] for parts in before if not stat.S_ISDIR(int(parts[-4]))}
+        holding = {str(above) for file in files for above in Path(file).parents}
+        inodes = {parts[-5] for parts in before if parts[0] not in holding}
         now = set()
         for root in (self._decoy, self._hidden, self._table):
             for top, directories, names in os.walk(root):

@@ -322,14 +322,21 @@ async def test_a_damaged_kept_outcome_still_says_that_the_job_committed(tmp_path
     with pytest.raises(JobExistsError) as caught:
         await run(tmp_path, "J", "part-1")
     assert caught.value.state == "committed"
+    assert caught.value.next_step == "nothing is left to run"
 
 
-async def test_a_failure_summary_frees_no_id_that_anothers_directory_blocks(tmp_path: Path) -> None:
+async def fail(tmp_path: Path) -> tuple[Path, Path, CommitterConfig]:
+    """Runs a job that fails and reports it; returns its destination, the directory of its report, its options."""
     root, reports = tmp_path / "out", tmp_path / "reports"
     config = CommitterConfig(summary_report_directory=str(reports))
     write(root, "part-0")
     with pytest.raises(CommitterError):
         await run(root, "J", "part-0", config)
+    return root, reports, config
+
+
+async def test_a_failure_summary_frees_no_id_that_anothers_directory_blocks(tmp_path: Path) -> None:
+    root, reports, config = await fail(tmp_path)
     assert (reports / "summary-J.json").exists()
     (root / "_temporary" / "J").mkdir(parents=True)
     with pytest.raises(JobExistsError, match="holds no record of a job"):
@@ -337,11 +344,7 @@ async def test_a_failure_summary_frees_no_id_that_anothers_directory_blocks(tmp_
 
 
 async def test_an_unknown_end_leaves_the_report_of_why_the_job_failed(tmp_path: Path) -> None:
-    root, reports = tmp_path / "out", tmp_path / "reports"
-    config = CommitterConfig(summary_report_directory=str(reports))
-    write(root, "part-0")
-    with pytest.raises(CommitterError):
-        await run(root, "J", "part-0", config)
+    root, reports, config = await fail(tmp_path)
     (root / "_SUCCESS").write_text("{")
     before = (reports / "summary-J.json").read_text()
     with pytest.raises(RecordError, match="is not known"):
@@ -420,7 +423,8 @@ async def test_one_cleanup_frees_an_id_of_several_directories(on_s3: OnS3) -> No
 
 
 @pytest.mark.parametrize("mode", ["append", "replace"])
-async def test_a_listing_without_the_records_of_this_process_is_refused(on_s3: OnS3, mode: str) -> None:
+@pytest.mark.parametrize("advice", ["run it again", "leave it out"])
+async def test_a_listing_without_the_records_of_this_process_is_refused(on_s3: OnS3, mode: str, advice: str) -> None:
     on_s3.write("day=1/old")
     config = CommitterConfig(conflict_mode=mode)
     job = await committer.open_job(
@@ -436,12 +440,16 @@ async def test_a_listing_without_the_records_of_this_process_is_refused(on_s3: O
     for call in (job.plan, job.commit):
         with pytest.raises(TaskMissingError, match="committed in this process, and its record is gone"):
             await call()
-    async with job.task_attempt(task=1, attempt=1) as task, task.open("day=1/part-1") as file:
-        await file.write(b"again")
+    if advice == "run it again":
+        async with job.task_attempt(task=1, attempt=1) as task, task.open("day=1/part-1") as file:
+            await file.write(b"again")
+    else:
+        await job.abort_task(1, 0)
     await job.commit()
     await job.close()
     old = {"day=1/old"} if mode == "append" else set[str]()
-    assert on_s3.names() == {"day=1/part-0", "day=1/part-1", "_SUCCESS", *old}
+    new = {"day=1/part-1"} if advice == "run it again" else set[str]()
+    assert on_s3.names() == {"day=1/part-0", "_SUCCESS", *new, *old}
 
 
 async def test_stocator_names_the_file_in_the_place_of_a_directory(on_s3: OnS3) -> None:

@@ -428,9 +428,9 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
         async for files in value.files.batches():
             standing = value.in_the_way.standing_at(file.destination for file in files)
             for file, (name, status) in zip(files, standing, strict=True):
-                if any(name.startswith(f"{place}/") for place in blocking):
-                    # Nothing is listed below a file; that file is a conflict of its own.
+                if is_file_of(status, file) or len(changed) >= _MOST_CHANGED:
                     continue
-                if not is_file_of(status, file) and len(changed) < _MOST_CHANGED:
+                # Nothing is listed below a file; that file is a conflict of its own.
+                if not any(name.startswith(f"{place}/") for place in blocking):
                     what = "is gone" if status is None else "is not what its task committed"
                     changed.append(f"{name} {what}: another task attempt, or another job, took it away since")

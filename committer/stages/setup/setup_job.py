@@ -253,7 +253,7 @@ class SetupJob(Stage[None, None]):
                     state="committed" if state == "committed" else "unknown",
                     operation=self.name,
                     path=error.path or layout.job_directory,
-                    next_step=error.next_step,
+                    next_step="nothing is left to run" if state == "committed" else error.next_step,
                 )
         return exists_error(layout, state, operation=self.name, drivers=drivers)
 

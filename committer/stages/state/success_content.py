@@ -78,21 +78,21 @@ async def read_success(context: StageContext, *, refuse_damaged: bool = False) -
     try:
         return decode_success(data, source=str(path))
     except RecordError:
-        # Other programs write an empty `_SUCCESS`, or content of their own, JSON lines too. A power loss may leave a
-        # truncated record, or zeros.
-        if refuse_damaged and (
-            data[:1] == b"\0" or (_TRUNCATED_START.match(data) and not _starts_with_complete_json(data))
-        ):
+        if refuse_damaged and _is_damaged(data):
             raise
         return None
 
 
-def _starts_with_complete_json(data: bytes) -> bool:
+def _is_damaged(data: bytes) -> bool:
+    """Whether content that is no record may be the rest of one: a power loss leaves it truncated, or as zeros."""
+    if not _TRUNCATED_START.match(data):
+        return data[:1] == b"\0"
+    # Other programs write content of their own, JSON lines too.
     try:
         json.JSONDecoder().raw_decode(data.decode())
     except (ValueError, RecursionError):
-        return False
-    return True
+        return True
+    return False
 
 
 async def marker_at(context: StageContext, path: StorePath) -> SuccessData | None:
