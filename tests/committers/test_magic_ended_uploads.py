@@ -148,8 +148,8 @@ async def test_an_id_that_another_job_may_have_in_its_names_tells_nothing(job_id
 async def test_a_job_whose_id_holds_the_id_of_another_keeps_its_uploads(other_id: str, place: MemoryPlace) -> None:
     config = CommitterConfig(unique_names=True)
     async with place.open_job(job_id=other_id, config=config) as other:
-        message = await place.run_task(other, 0, {"theirs.csv": b"t"})
         async with place.open_job(job_id=LONG_ID, config=config) as job:
+            message = await place.run_task(other, 0, {"theirs.csv": b"t"})
             await killed(place, job.spec, operation="create_upload")
             report = await job.commit([])
         assert pending(place) == [f"theirs-{other_id}.csv"]

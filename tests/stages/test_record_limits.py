@@ -69,8 +69,8 @@ def test_long_records_are_read_one_after_the_other(tmp_path: Path) -> None:
         assert [info.state for info in found] == ["unknown"] * 8
 
     look()
-    # One, and one whose error is on its way.
-    assert peak_of(look) < 40 << 20
+    # One, and those whose errors the garbage collector has not freed yet; all of them take 120 MiB.
+    assert peak_of(look) < 80 << 20
 
 
 async def test_a_long_record_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
