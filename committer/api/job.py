@@ -477,7 +477,8 @@ class Job(OneProcess):
                 min(self._attempts.uncommitted),
             )
         context = self._context = as_new_driver(self._context)
-        context = replace(context, pool=checked_pool(pool), committed=self._attempts.committed)
+        context.known.committed = self._attempts.committed
+        context = replace(context, pool=checked_pool(pool))
         self._report = await self._committer.commit_job(context, messages, tasks)
         self._winners = None if messages is None else _attempts_of(messages)
         return self._report
@@ -538,8 +539,8 @@ class Job(OneProcess):
             elif task_commits is None and self.spec.delivery == "message":
                 task_commits = self._attempts.messages
             async with self._naming_the_end():
-                context = replace(fresh_statistics(self._context), committed=self._attempts.committed)
-                return await self._committer.plan(context, task_commits, tasks)
+                self._context.known.committed = self._attempts.committed
+                return await self._committer.plan(fresh_statistics(self._context), task_commits, tasks)
 
     async def close(self) -> None:
         """Frees what this process opened; decides nothing."""

@@ -36,7 +36,7 @@ async def decide(call: JobCall, position: Position) -> Led:
     refs, prepared = await deciding.find_and_prepare(context, call.prove_abilities)
     async with aclosing(prepared):
         promotions = await promotions_of(context, prepared)
-        if promotions and not call.proved:
+        if promotions:
             # They need exclusive renames of directories; only a probe shows whether this disk has them.
             await call.prove_abilities()
             promotions = promotions if may_promote(context) else []

@@ -53,7 +53,6 @@ class JobCall:
         aborted: Whether this driver cleaned up after a decision against the job.
         publishing: Whether this call began to publish, and the job has not ended.
         is_end_unknown: Whether a damaged report may say that the job committed, so that no report may say the opposite.
-        proved: Whether this process has probed the store.
         overtaken: The failure before the decision or after the outcome, if another driver advanced the job.
     """
 
@@ -82,7 +81,6 @@ class JobCall:
         self.resources: AsyncExitStack = AsyncExitStack()
         self.publishing: bool = False
         self.is_end_unknown: bool = False
-        self.proved: bool = context.proved
 
     async def look(self) -> Position:
         """Reads the job's position; takes over the configuration of the first decision."""
@@ -169,7 +167,7 @@ class JobCall:
         driver cleans up.
         """
         context = self.context
-        if self.proved or context.store.capabilities.implicit_parents:
+        if context.known.is_probed or context.store.capabilities.implicit_parents:
             return
         if not await exists(context.store, context.layout.job_attempt_directory):
             return
@@ -177,14 +175,14 @@ class JobCall:
         with contextlib.suppress(StoreNotFoundError):
             await context.store.probe(context.layout.job_attempt_directory)
         check_store(context, self.action.needs, operation="commit_job")
-        self.proved = True
+        context.known.is_probed = True
 
     async def prove_batches(self, state: CommitState) -> None:
         """Probes for batch deletes, if there are many old files: a driver of a committed job has not probed yet."""
         context = self.context
         can = context.store.capabilities
         most = can.max_batch_delete
-        if self.proved or most is None or state.superseded.count <= most:
+        if context.known.is_probed or most is None or state.superseded.count <= most:
             return
         if can.atomic_file_rename or can.conditional_batch_delete or not can.conditional_delete:
             return
@@ -195,8 +193,9 @@ class JobCall:
 
     async def prove_joined(self) -> None:
         """Probes the store for a job that Hadoop set up: Hadoop's committer needs less of a store."""
-        if self.proved or not self.context.spec.hadoop or not self.action.needs:
+        context = self.context
+        if context.known.is_probed or not context.spec.hadoop or not self.action.needs:
             return
-        await self.context.store.probe(self.context.layout.job_attempt_directory)
-        check_store(self.context, self.action.needs, operation="commit_job")
-        self.proved = True
+        await context.store.probe(context.layout.job_attempt_directory)
+        check_store(context, self.action.needs, operation="commit_job")
+        context.known.is_probed = True

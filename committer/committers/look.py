@@ -64,12 +64,12 @@ async def _look_once(context: StageContext) -> Position | None:
             return None
         if (found.decided and decision is None) or (found.ended and outcome is None):
             return None
-    if found.opened and not context.opened:
-        context.opened.append(bool(await is_open(store, layout)))
+    if found.opened and context.known.is_open is None:
+        context.known.is_open = bool(await is_open(store, layout))
     seen = Seen(
         anything=bool(found.children),
         setup=set_up,
-        opened=None if not found.opened else "open" if context.opened[0] else "closed",
+        opened=None if not found.opened else "open" if context.known.is_open else "closed",
         intent=bool(found.intents),
         decision=decision.decision if decision is not None else None,
         outcome=outcome.outcome if outcome is not None else None,

@@ -125,6 +125,25 @@ class RecordForms(ABC):
         """Returns other places, outside the lists in the job's directory, that name an attempt's uploads; no call."""
 
 
+@dataclass(slots=True)
+class JobKnowledge:
+    """What one process has learned of a job, so that it need not ask the store again.
+
+    Attributes:
+        is_open: Whether the job's `opened` record says that the job was opened; None until that record is known.
+        entries: Entries of this job that this process created or saw (`committer.stages.decide.entries`).
+        plain_records: Digests of task records whose names this process has checked.
+        committed: Numbers of tasks that this process saw commit: a listing that lacks one has lost records.
+        is_probed: Whether this process tested the store's abilities at the job's place.
+    """
+
+    is_open: bool | None = None
+    entries: set[StorePath] = field(default_factory=set)
+    plain_records: set[str] = field(default_factory=set)
+    committed: frozenset[int] = frozenset()
+    is_probed: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class StageContext:
     """The state that the stages of one job, or of one task attempt, share.
@@ -134,11 +153,7 @@ class StageContext:
         store: The destination's store, paced and counted.
         driver: Random name of this driver, in every record that it writes.
         config: The configuration in force: the decision's, once there is one.
-        plain_records: Digests of task records whose names this process has checked already.
-        opened: `[True]` once this process opened the job or read that it was opened.
-        entries: Entries of this job that this process created or saw (`committer.stages.decide.entries`).
-        proved: Whether this process set the job up and so tested the store's capabilities there.
-        committed: Numbers of tasks that this process saw commit: a listing that lacks one has lost records.
+        known: What this process has learned of the job, shared by its drivers and task attempts.
         pool: Workers that publish the job's files for this driver; None if it publishes them itself.
         records: The opened store of the records under tasks' names, if `JobLayout.keeps_elsewhere`.
     """
@@ -153,11 +168,7 @@ class StageContext:
     driver: str
     config: CommitterConfig
     runtime: Runtime = field(default_factory=current_runtime)
-    plain_records: set[str] = field(default_factory=set)
-    opened: list[bool] = field(default_factory=list)
-    entries: set[StorePath] = field(default_factory=set)
-    proved: bool = False
-    committed: frozenset[int] = frozenset()
+    known: JobKnowledge = field(default_factory=JobKnowledge)
     pool: PublishPool | None = None
     records: Store | None = None
 

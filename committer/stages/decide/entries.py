@@ -157,7 +157,7 @@ async def create_entry(context: StageContext, scope: Scope) -> None:
     )
     data, temporary = encode_record(entry), layout.temporary_of(path, context.driver)
     # Added first: the entry is deleted at the end of the job even if the response to this call is lost.
-    context.entries.add(path)
+    context.known.entries.add(path)
     for tries_left in reversed(range(_TRIES)):
         try:
             await store.put(path, data, temporary=temporary, durable=context.durable)
@@ -185,7 +185,7 @@ async def refuse_neighbours(context: StageContext, scope: Scope) -> None:
     async for listed in _listed(store, layout):
         found = found or listed.path == own
         if (listed.job_id, listed.setup) == (layout.job_id, layout.setup_name):
-            context.entries.add(listed.path)
+            context.known.entries.add(listed.path)
         elif scope.replaces or listed.replaces:
             others.append(listed)
     if not found:
@@ -253,7 +253,7 @@ async def withdraw_entry(context: StageContext) -> None:
     """Deletes this driver's entry, if it created one; only before a create of a decision was sent. One call."""
     for replaces in (False, True):
         path = context.layout.entry(context.driver, replaces=replaces)
-        if path in context.entries:
+        if path in context.known.entries:
             await context.store.delete_file(path)
 
 
@@ -262,7 +262,7 @@ async def drop_entries(context: StageContext) -> None:
     # One call per entry; for a driver that created none, one listing, and 2 to 4 calls for each entry of
     # another setup of the id. One more where directories are real.
     layout, store = context.layout, context.store
-    paths = set(context.entries)
+    paths = set(context.known.entries)
     if not paths:
         async for listed in _listed(store, layout):
             own = (listed.job_id, listed.setup) == (layout.job_id, layout.setup_name)
@@ -273,7 +273,7 @@ async def drop_entries(context: StageContext) -> None:
                 paths.add(listed.path)
     for path in sorted(paths, key=str):
         await store.delete_file(path)
-    context.entries.clear()
+    context.known.entries.clear()
     await _remove_directory(store, layout)
 
 

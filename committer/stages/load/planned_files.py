@@ -223,13 +223,13 @@ def decode_record(
             roots=layout.roots,
         )
     if read.plain:
-        context.plain_records.add(digest)
+        context.known.plain_records.add(digest)
     return manifest, _entries(layout, manifest, read.sources, read.destinations), read.directories
 
 
 def _decode_again(context: StageContext, winner: Winner, data: bytes) -> RecordEntries:
     """Decodes a record whose digest was compared; what was checked the first time is not checked again."""
-    if winner.digest not in context.plain_records:
+    if winner.digest not in context.known.plain_records:
         return decode_record(context, winner.record, data, winner.digest)[1]
     layout = context.layout
     with context.statistics.timed(names.OP_LOAD_MANIFEST):

@@ -112,10 +112,10 @@ async def check_attempt_records(context: StageContext, refs: list[RecordRef]) ->
 
 def check_own_tasks(context: StageContext, listed: Iterable[RecordRef]) -> None:
     """Refuses a listing that lacks a task which committed in this process: something deleted its record."""
-    if not context.committed:
+    if not context.known.committed:
         return
     layout = context.layout
-    for task in sorted(context.committed.difference(layout.task_of_record(ref.record) for ref in listed)):
+    for task in sorted(context.known.committed.difference(layout.task_of_record(ref.record) for ref in listed)):
         raise TaskMissingError(
             f"task {task} of job {layout.job_id} committed in this process, and its record is gone: another process "
             "deleted it, or aborted that attempt",

@@ -33,7 +33,7 @@ from committer.layout import DirectoryName, JobLayout
 from committer.paths import StorePath
 from committer.records.job_state import JobOpened, JobSetup, decode_record, encode_record, limit_of
 from committer.spec import JobSpec
-from committer.stages.base import Stage, StageContext
+from committer.stages.base import JobKnowledge, Stage, StageContext
 from committer.stages.decide.commit_state import looking_again
 from committer.stages.durability import missing_directories, sync_directories
 from committer.stages.remove.removal import remove_failed_setup
@@ -323,7 +323,7 @@ class SetupJob(Stage[None, None]):
                 path=layout.setup,
                 next_step="find out who ended it, then set it up again",
             )
-        context.opened.append(True)
+        context.known.is_open = True
 
     async def _prove_roots(self, attempt: StorePath) -> None:
         roots, workers = sorted(self.context.layout.roots), self.context.config.io_concurrency
@@ -389,9 +389,10 @@ async def set_up(
             if not (tries_left and stage.abandoned):
                 raise
         else:
-            return replace(context, proved=True)
+            context.known.is_probed = True
+            return context
         spec = msgspec.structs.replace(context.spec, setup=context.runtime.nonce(SETUP_BYTES))
-        context = replace(known_as(context, spec), opened=[])
+        context = replace(known_as(context, spec), known=JobKnowledge())
     raise AssertionError(context)
 
 
