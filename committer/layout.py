@@ -156,8 +156,8 @@ class JobLayout:
         runs: The directory of the directories of running task attempts.
         entries: The directory of the entries of all jobs of the destination.
         shared: Directories in `_temporary` that jobs share, the innermost first; the last job removes them.
-        drivers: The directory of files that drivers of the job write and move aside.
-        drivers_fenced: Its name when the job ends and its directory stays.
+        work: The directory of files that drivers of the job write and move aside.
+        work_fenced: Its name when the job ends and its directory stays.
         setup_name: The nonce of the setup; empty for a job of Hadoop's.
         name_token: Part of file names that no other setup uses (`Capabilities.deletes_by_name`).
         building: The directory that setup makes and renames to `job_directory`.
@@ -200,13 +200,13 @@ class JobLayout:
         self.outcome: StorePath = self.job_directory / "outcome"
         self.kept: StorePath = self.job_directory / "kept"
         self.job_attempt_directory: StorePath = self.job_directory / f"{job_attempt:02d}"
-        self.drivers: StorePath = self.job_directory / WORK if setup else self.job_attempt_directory
-        self.drivers_fenced: StorePath = self.job_directory / f"{WORK}-fenced"
+        self.work: StorePath = self.job_directory / WORK if setup else self.job_attempt_directory
+        self.work_fenced: StorePath = self.job_directory / f"{WORK}-fenced"
         self.tasks: StorePath = self.job_attempt_directory / "tasks"
         self.recorded_tasks: StorePath = self.tasks
         self.runs: StorePath = self.tasks
-        self.sealed: StorePath = self.drivers / "tasks-sealed"
-        self.tasks_fenced: StorePath = self.drivers / "tasks-fenced"
+        self.sealed: StorePath = self.work / "tasks-sealed"
+        self.tasks_fenced: StorePath = self.work / "tasks-fenced"
         beside = destination / f"{self.beside_prefix}{self.unique_id}"
         self.beside: StorePath | None = beside if self.beside_prefix else None
         self.manifests: StorePath
@@ -214,8 +214,8 @@ class JobLayout:
         self.manifests, self.uploads = self._place_records()
         self.record_root: StorePath | None = None
         self.attempts: StorePath = self.job_attempt_directory / "attempts"
-        self.superseded: StorePath = self.drivers / "superseded"
-        self.superseded_fenced: StorePath = self.drivers / "superseded-fenced"
+        self.superseded: StorePath = self.work / "superseded"
+        self.superseded_fenced: StorePath = self.work / "superseded-fenced"
         hadoop = _HADOOP_JOB_ID.match(job_id)
         self._task_stem = hadoop.group(1) if hadoop else job_id
         given = {self.absolute(root) for root in roots}
@@ -235,7 +235,7 @@ class JobLayout:
 
     @property
     def of_attempts(self) -> frozenset[str]:
-        """Names of the directories in that of a job attempt, and in `drivers`."""
+        """Names of the directories in that of a job attempt, and in `work`."""
         of_tasks = (self.tasks, self.sealed, self.tasks_fenced)
         of_records = (self.manifests, self.attempts, self.uploads)
         return frozenset(place.name for place in (*of_tasks, *of_records, self.superseded, self.superseded_fenced))
@@ -243,7 +243,7 @@ class JobLayout:
     @property
     def is_out_of_reach(self) -> bool:
         """Whether task attempts cannot write to `tasks`."""
-        return bool(self.setup_name) and self.tasks.parent == self.drivers
+        return bool(self.setup_name) and self.tasks.parent == self.work
 
     @property
     def can_be_sealed(self) -> bool:
@@ -352,7 +352,7 @@ class JobLayout:
 
     def temporary_of(self, record: StorePath, driver: str) -> StorePath | None:
         """Returns the path where a driver writes a record first; None for a job of Hadoop's: the store chooses."""
-        return self.drivers / f"{record.name}-{driver}.tmp" if self.setup_name else None
+        return self.work / f"{record.name}-{driver}.tmp" if self.setup_name else None
 
     def intent(self, driver: str) -> StorePath:
         """Returns the path of a driver's intent."""
@@ -369,7 +369,7 @@ class JobLayout:
 
     def success_temporary(self, driver: str) -> StorePath:
         """Returns the path where a driver writes `_SUCCESS` first; each driver of a job has its own."""
-        return self.drivers / f"_SUCCESS-{driver}.tmp"
+        return self.work / f"_SUCCESS-{driver}.tmp"
 
     def plan_file(self, number: int, driver: str) -> StorePath:
         """Returns the path of the `number`th side file of a driver's decision."""

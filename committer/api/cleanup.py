@@ -15,8 +15,8 @@ from committer.committers.backward_steps import close_job
 from committer.committers.context import of_spec, open_context
 from committer.committers.file.shared import jobs_that_use
 from committer.committers.find_job import read_directory
-from committer.committers.look import Position, look_where_it_stands
 from committer.committers.opened_store import paced, store_of_call
+from committer.committers.position import Position, read_position
 from committer.committers.registry import committer_for, is_known, layout_for
 from committer.committers.standing import Standing
 from committer.errors import (
@@ -48,7 +48,7 @@ from committer.options.values import check_flag
 from committer.paths import Destination, StorePath
 from committer.readable import Shown, seconds
 from committer.spec import Delivery, JobSpec
-from committer.stages.base import StageContext, giving_up
+from committer.stages.base import StageContext, abandon_advice
 from committer.stages.decide.decide import abort_decision, create_decision
 from committer.stages.decide.entries import remove_orphans
 from committer.stages.remove.cleanup import CleanupJob, RemoveJob
@@ -170,7 +170,7 @@ async def clean_directory(
             problem = await end_unfinished(context, rollback=position.standing is Standing.ROLLED_BACK)
             if problem:
                 given_up.append(problem)
-            elif (await look_where_it_stands(context)).standing is Standing.GONE:
+            elif (await read_position(context)).standing is Standing.GONE:
                 return None
         async with committer_for(context.spec.committer).opened(context) as opened:
             reason = await _remove(opened, position, asked)
@@ -200,10 +200,10 @@ async def _clean_leftover(context: StageContext, name: DirectoryName, asked: Cle
 async def _look(context: StageContext, asked: Cleaning) -> Position | None:
     """Reads the job's position; None if its records cannot be read and `force` is set."""
     try:
-        position = await look_where_it_stands(context)
+        position = await read_position(context)
         if position.standing is Standing.ARRIVING and not asked.dry:
             await close_job(context)
-            position = await look_where_it_stands(context)
+            position = await read_position(context)
     except (RecordError, StoreIsADirectoryError):
         if not asked.force:
             raise
@@ -268,7 +268,7 @@ async def _remove(context: StageContext, position: Position | None, asked: Clean
             decision = await create_decision(context, abort_decision(context))
         except JobNotFoundError:
             # Another driver ended the job since it was read, and may keep its outcome.
-            position = await look_where_it_stands(context)
+            position = await read_position(context)
             reason = _reason_of(position, asked)
             if reason is not None or position.standing is Standing.GONE:
                 return reason
@@ -475,7 +475,7 @@ def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
     steps = {
         DECIDED: f"finish it: {call('recover', place, job_id)}; or take it back: "
         f"{call('recover', place, job_id, rollback=True)}; where neither can be, "
-        f"{giving_up(JobLayout(destination, job_id))}",
+        f"{abandon_advice(JobLayout(destination, job_id))}",
         UNFINISHED: f"finish it: {call('recover', place, job_id)}",
         NOT_TAKEN_BACK: f"take it back to its end: {call('recover', place, job_id, rollback=True)}",
     }

@@ -19,7 +19,7 @@ from committer.api.opening import Opening, make_attempt
 from committer.api.task import TaskAttempt
 from committer.committers.advising import advising, with_options
 from committer.committers.base import Committer
-from committer.committers.failures import naming_the_end, say_it_is_left, without_the_end
+from committer.committers.failures import say_it_is_left, with_abort_advice, without_the_end
 from committer.committers.opened_store import as_new_driver, fresh_statistics
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport, refuse_other_tasks
@@ -294,9 +294,9 @@ class Job(OneProcess):
     def _advising(self) -> AbstractContextManager[None]:
         return advising(lambda: self._reached)
 
-    def _naming_the_end(self) -> AbstractAsyncContextManager[None]:
+    def _with_abort_advice(self) -> AbstractAsyncContextManager[None]:
         # The process that set the job up runs its tasks again, or leaves its block, which aborts the job.
-        return naming_the_end(self._context) if self._attached else nullcontext()
+        return with_abort_advice(self._context) if self._attached else nullcontext()
 
     def _warn_if_left(self) -> None:
         if self._is_left and not self._is_inherited:
@@ -430,7 +430,7 @@ class Job(OneProcess):
         async with self._committing:
             await self._stop_counting()
             with self._advising():
-                async with self._naming_the_end():
+                async with self._with_abort_advice():
                     return await self._commit(task_commits, tasks, from_attempts=from_attempts, pool=publish_with)
 
     async def _commit(
@@ -538,7 +538,7 @@ class Job(OneProcess):
                 task_commits = await messages_of_all_attempts(self._committer, self._context, task_commits, tasks)
             elif task_commits is None and self.spec.delivery == "message":
                 task_commits = self._attempts.messages
-            async with self._naming_the_end():
+            async with self._with_abort_advice():
                 self._context.known.committed = self._attempts.committed
                 return await self._committer.plan(fresh_statistics(self._context), task_commits, tasks)
 

@@ -29,9 +29,9 @@ from committer.stages.state.job_directory import (
     JobState,
     list_job_directories,
     look_at_job,
+    magic_directory_exists,
     refuse_links,
     refuse_place,
-    stands_beside,
 )
 from committer.stages.state.own_records import is_open, read_decision, read_setup, read_state
 from committer.stores.base import Store
@@ -155,7 +155,7 @@ async def directories_of_job(store: Store, destination: StorePath, job_id: str) 
         return names
     if names:
         bare = DirectoryName(job_id, "", "")
-        return [*names, bare] if bare not in names and await stands_beside(store, layout) else names
+        return [*names, bare] if bare not in names and await magic_directory_exists(store, layout) else names
     late = [name for name in await _beside(store, destination) if name.job_id == job_id]
     return late or [DirectoryName(job_id, "", "")]
 
@@ -205,7 +205,7 @@ async def _info(store: Store, destination: StorePath, name: DirectoryName) -> Jo
     except JobNotFoundError:
         # A late task attempt may have written among the output again after its job was removed.
         kind = suited_committer(store).listed_layout
-        if name.setup and await stands_beside(store, kind(destination, name.job_id, setup=name.setup)):
+        if name.setup and await magic_directory_exists(store, kind(destination, name.job_id, setup=name.setup)):
             return JobInfo(job_id=name.job_id, directory=directory, state="unknown", problem=HALF_REMOVED)
         return None
     except (StoreError, RecordError) as error:

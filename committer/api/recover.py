@@ -22,10 +22,10 @@ from committer.api.cleanup import (
 )
 from committer.committers.advising import advised
 from committer.committers.context import of_spec, open_context
-from committer.committers.failures import naming_the_end
+from committer.committers.failures import with_abort_advice
 from committer.committers.find_job import find_job
-from committer.committers.look import look_where_it_stands
 from committer.committers.opened_store import store_of_call
+from committer.committers.position import read_position
 from committer.committers.registry import committer_for, suited_committer
 from committer.committers.reports import check_reported
 from committer.committers.results import JobReport
@@ -101,7 +101,7 @@ async def finish(context: StageContext, *, rollback: bool = False, force: bool =
     """Finishes a job from its current state, and removes what dead removals of its id left."""
     async with AsyncExitStack() as stack:
         if not rollback:
-            await stack.enter_async_context(naming_the_end(context))
+            await stack.enter_async_context(with_abort_advice(context))
         stack.push_async_callback(remove_leftovers, context)
         recover_job = committer_for(context.spec.committer).recover_job
         try:
@@ -173,7 +173,7 @@ async def found_job(
 
 
 _UNDECIDED: Final = (Standing.OPEN, Standing.INTENDED)
-_BROUGHT_ON: Final = (BEGUN, DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED)
+_ADVANCED: Final = (BEGUN, DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED)
 _LOOKS: Final = 20
 
 
@@ -291,7 +291,7 @@ async def _where_it_stands(
     context: StageContext, store: Store, age_s: float | None, *, force: bool
 ) -> tuple[Standing, frozenset[str] | None]:
     """Returns the state of a job that may be ended, and the intents that were judged; None for any."""
-    position = await look_where_it_stands(context)
+    position = await read_position(context)
     found = position.found
     is_hadoop_job = found is not None and found.may_be_s3a_job and position.standing is Standing.OVER
     is_not_ours = found is not None and (found.is_foreign or not (found.children or context.layout.setup_name))
@@ -323,7 +323,7 @@ async def _remove(
     name = DirectoryName(layout.job_id, layout.setup_name, "")
     asked = Cleaning(age_s, False, dry, intents=intents)
     reason = await clean_directory(store, layout.destination, name, config, asked, [])
-    if not (reason is None or dry or reason in _BROUGHT_ON):
+    if not (reason is None or dry or reason in _ADVANCED):
         raise JobStateError(
             f"job {layout.job_id} is kept: {reason}",
             operation="settle",

@@ -29,7 +29,7 @@ from committer.readable import count
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
 from committer.stages.names import NameFolding, ancestors, is_absolute, name_problem
-from committer.stages.state.job_stands import check_job_stands
+from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task.staged_files import make_local_directories, why_attempt_is_gone
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile, oldest_first
@@ -468,7 +468,7 @@ class TaskAttempt(OneProcess):
         """
         self._check_process("check_job")
         context = self._context
-        await check_job_stands(context, operation="check_job")
+        await check_job_is_live(context, operation="check_job")
 
     @property
     def _attempt_id(self) -> str:

@@ -21,7 +21,7 @@ from committer.paths import StorePath
 from committer.readable import count
 from committer.records.job_state import Decision
 from committer.stages.state.job_directory import JobDirectory
-from committer.stages.state.job_stands import is_hadoops
+from committer.stages.state.job_liveness import is_hadoops
 from committer.stores.base import Store
 from committer.stores.helpers import walk
 

@@ -73,7 +73,7 @@ class RenameAction(PublishAction):
 
 
 async def _sync(context: StageContext, directories: Iterable[StorePath]) -> None:
-    """Syncs destination directories after that of superseded files: a power loss leaves a file in both at worst."""
+    """Syncs the directory of old files, then the destinations: a power loss duplicates a file at worst."""
     if not context.durable:
         return
     await sync_directories(context, [context.layout.superseded])

@@ -16,18 +16,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NoReturn
 
-from committer.committers.deciding import withdraw_or_say
+from committer.committers.commit_inputs import withdraw_commit
 from committer.committers.failures import (
     Refusal,
     advise_recovery,
+    advise_undecided,
     definite_refusal,
     leave_rest,
-    say_undecided,
     typed,
     unsettled_refusal,
 )
 from committer.committers.job_call import JobCall
-from committer.committers.look import Position
+from committer.committers.position import Position
 from committer.committers.standing import CARRYING_OUT, DECIDING, Standing, Step, Wish
 from committer.errors import CommitterError, OutcomeUnknownError, StoreError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
@@ -47,7 +47,7 @@ _NO_JOB: Final = frozenset({Standing.ARRIVING, Standing.OVER})
 _OVER: Final = _UNDECIDED | _NO_JOB
 
 # States that a job may still have after this driver's step failed, if no other driver was at work.
-_NOT_BROUGHT_ON: Final[Mapping[Step, frozenset[Standing]]] = {
+_NOT_ADVANCED: Final[Mapping[Step, frozenset[Standing]]] = {
     Step.PUBLISH: frozenset({Standing.DECIDED}),
     Step.TAKE_BACK: frozenset({Standing.DECIDED}),
     Step.UNDO: frozenset({Standing.DECIDED, Standing.ROLLED_BACK}),
@@ -58,7 +58,7 @@ _NOT_BROUGHT_ON: Final[Mapping[Step, frozenset[Standing]]] = {
 
 async def after_failure(call: JobCall, step: Step, position: Position, error: Exception) -> Position:
     """Returns the job's state if another driver advanced it or it must be rolled back; else raises."""
-    if step in DECIDING and call.decision is None and call.deciding.began:
+    if step in DECIDING and call.decision is None and call.inputs.began:
         return await _after_undecided(call, typed(error))
     if step in DECIDING and call.decision is not None and isinstance(error, CommitterError):
         raise advise_recovery(call.context, error)
@@ -98,7 +98,7 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
     if _is_of_another_decision(call, now):
         # This driver never read that decision's inputs, so it may neither publish nor roll back.
         _raise_told(call, step, error)
-    if _is_brought_on(call, step, now):
+    if _is_advanced(call, step, now):
         if step is Step.FINISH:
             call.overtaken = _told(call, step, error)
         return now
@@ -122,10 +122,10 @@ def _is_of_another_decision(call: JobCall, now: Position) -> bool:
     return now.decision is not None and now.decision.driver != carried.driver
 
 
-def _is_brought_on(call: JobCall, step: Step, now: Position) -> bool:
+def _is_advanced(call: JobCall, step: Step, now: Position) -> bool:
     """Returns whether another driver of the job took this step, or rolled the job back."""
     own = now.standing is Standing.ROLLED_BACK and now.outcome is not None and now.outcome.driver == call.context.driver
-    return not own and now.standing not in _NOT_BROUGHT_ON[step]
+    return not own and now.standing not in _NOT_ADVANCED[step]
 
 
 def _to_be_taken_back(call: JobCall, step: Step, error: CommitterError) -> Refusal | None:
@@ -151,7 +151,7 @@ def _told(call: JobCall, step: Step, error: CommitterError) -> CommitterError:
     if call.refusal is not None and step in (Step.TAKE_BACK, Step.UNDO):
         return unsettled_refusal(context, call.refusal, error)
     if step is Step.PUBLISH:
-        return advise_recovery(context, error, otherwise=_other_end(call))
+        return advise_recovery(context, error, otherwise=_end_advice(call))
     if step in (Step.TAKE_BACK, Step.UNDO):
         return advise_recovery(context, error, rollback=step is Step.TAKE_BACK or call.wish is Wish.ROLL_BACK)
     if error.outcome != "committed":
@@ -160,12 +160,12 @@ def _told(call: JobCall, step: Step, error: CommitterError) -> CommitterError:
     return error
 
 
-def _other_end(call: JobCall) -> str:
+def _end_advice(call: JobCall) -> str:
     """Returns the advice that ends a job which cannot be published further; empty if its state was not read."""
     context, state = call.context, call.state
     if state is None:
         return ""
-    return context.giving_up() if is_forward_only(context, state) else context.taking_back()
+    return context.abandon_advice() if is_forward_only(context, state) else context.rollback_advice()
 
 
 async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
@@ -187,11 +187,11 @@ async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
     try:
         now = await call.look()
     except (StoreError, MemoryError) as unseen:
-        say_undecided(context, error, "another driver may have decided it, and that could not be looked up", unseen)
+        advise_undecided(context, error, "another driver may have decided it, and that could not be looked up", unseen)
         raise error from None
     found = now.found
     if now.standing in _UNDECIDED and found is not None:
-        await withdraw_or_say(context, error, found)
+        await withdraw_commit(context, error, found)
         raise error
     call.overtaken = error
     if now.standing in (Standing.GONE, *_NO_JOB):

@@ -7,15 +7,15 @@ from contextlib import suppress
 from dataclasses import replace
 
 from committer.committers.failures import (
+    advise_files_missing,
     refuse_aborted,
     refuse_committed,
     refuse_decided,
-    say_unseen,
     unsettled_refusal,
 )
 from committer.committers.finish import finish_aborted, finish_rolled_back
-from committer.committers.job_call import JobCall, Led
-from committer.committers.look import Position, standing_of
+from committer.committers.job_call import JobCall, StepResult
+from committer.committers.position import Position, standing_of
 from committer.committers.reports import report_of, report_of_ended, report_of_finished
 from committer.committers.results import JobReport
 from committer.committers.standing import Standing, Step, Wish, step_for
@@ -42,7 +42,7 @@ from committer.stores.helpers import create_exclusively
 _log = job_logger("committer.committers")
 
 
-async def decide_against(call: JobCall, position: Position) -> Led:
+async def decide_against(call: JobCall, position: Position) -> StepResult:
     """Creates the decision to abort, unless another driver decides to commit first."""
     context = call.context
     if position.found is not None:
@@ -57,7 +57,7 @@ async def decide_against(call: JobCall, position: Position) -> Led:
     return Position(Standing.ABORTED, position.found, decision)
 
 
-async def clean_up_aborted(call: JobCall, position: Position) -> Led:
+async def clean_up_aborted(call: JobCall, position: Position) -> StepResult:
     """Removes the files of an aborted job."""
     if position.found is not None:
         await refuse_links(call.context.store, position.found, operation="abort")
@@ -67,10 +67,10 @@ async def clean_up_aborted(call: JobCall, position: Position) -> Led:
     return report_of(call.context, call.started, success=False, published=Published(), directories=0)
 
 
-async def take_back(call: JobCall, position: Position) -> Led:
+async def create_rollback(call: JobCall, position: Position) -> StepResult:
     """Creates the outcome "rolled-back", unless another driver commits the job first."""
     await call.make_ready(position)
-    await call.prove_abilities()
+    await call.probe_abilities()
     state = await call.state_of(position)
     refusal = call.refusal
     reason = refusal.message if refusal is not None else "on demand"
@@ -80,7 +80,7 @@ async def take_back(call: JobCall, position: Position) -> Led:
     return replace(position, standing=standing_of(outcome), outcome=outcome)
 
 
-async def undo(call: JobCall, position: Position) -> Led:
+async def undo_published(call: JobCall, position: Position) -> StepResult:
     """Undoes what was published. Every driver that reads the outcome does this."""
     await call.make_ready(position)
     state = await call.state_of(position)
@@ -90,7 +90,7 @@ async def undo(call: JobCall, position: Position) -> Led:
     return replace(position, standing=Standing.UNDONE)
 
 
-async def clean_up_undone(call: JobCall, position: Position) -> Led:
+async def clean_up_undone(call: JobCall, position: Position) -> StepResult:
     """Removes the files of a job that was rolled back, and reports it."""
     try:
         uploads_left = await finish_rolled_back(call.context)
@@ -98,10 +98,10 @@ async def clean_up_undone(call: JobCall, position: Position) -> Led:
         if call.refusal is not None:
             raise unsettled_refusal(call.context, call.refusal, error) from error
         raise
-    return report_of_taken_back(call, uploads_left)
+    return rollback_report(call, uploads_left)
 
 
-def report_of_taken_back(call: JobCall, uploads_left: Sequence[str] = ()) -> JobReport:
+def rollback_report(call: JobCall, uploads_left: Sequence[str] = ()) -> JobReport:
     """Returns the report of a rolled-back job to a caller who asked for the rollback; raises for any other."""
     if call.refusal is not None:
         call.refusal.outcome = "unchanged"
@@ -120,7 +120,7 @@ def report_of_taken_back(call: JobCall, uploads_left: Sequence[str] = ()) -> Job
     )
 
 
-async def tell(call: JobCall, position: Position) -> JobReport:
+async def report_end(call: JobCall, position: Position) -> JobReport:
     """Reports how a job ended that has no directory any more, or keeps only its outcome."""
     if position.outcome is not None:
         # A removal that died left other records beside the outcome.
@@ -138,7 +138,7 @@ async def tell(call: JobCall, position: Position) -> JobReport:
         if call.outcome is not None and call.outcome.outcome == "rolled-back":
             # Another driver of the job rolled it back and removed it first.
             await _refuse_published(call, call.outcome)
-            return report_of_taken_back(call)
+            return rollback_report(call)
         if call.outcome is not None:
             # The directory existed a moment ago: a removal had died before it deleted it.
             committed = True
@@ -147,7 +147,7 @@ async def tell(call: JobCall, position: Position) -> JobReport:
         raise
     except CommitterError as error:
         if decided:
-            say_unseen(call.context, error)
+            advise_files_missing(call.context, error)
         raise
     finally:
         # Most likely the job was rolled back and removed while this driver still created directories.
@@ -155,7 +155,7 @@ async def tell(call: JobCall, position: Position) -> JobReport:
             await call.action.roll_back(call.context).put_back_late(call.state)
 
 
-async def close(call: JobCall, position: Position) -> Led:
+async def close(call: JobCall, position: Position) -> StepResult:
     """Closes a job that was never opened, unless its driver opens it at this moment."""
     await close_job(call.context)
     return await call.look()
@@ -169,14 +169,14 @@ async def close_job(context: StageContext) -> None:
         await create_exclusively(context.store, path, data, durable=context.durable, limit=limit_of(JobOpened))
 
 
-async def remove_rest(call: JobCall, position: Position) -> Led:
-    """Removes what a dead removal or a closed setup left; an ended job may leave cleanup to others."""
+async def remove_rest(call: JobCall, position: Position) -> StepResult:
+    """Deletes what an interrupted removal or a closed setup left, unless the ended job skips cleanup."""
     context, decision = call.context, position.decision
     found = position.found
     if found is not None and (found.is_foreign or (found.may_be_s3a_job and call.wish in (Wish.COMMIT, Wish.RECOVER))):
         # An earlier run of the id may have committed; what its late tasks left among the output is removed below.
         try:
-            report = await tell(call, Position(Standing.GONE))
+            report = await report_end(call, Position(Standing.GONE))
         except JobNotFoundError:
             raise no_own_job(found) from None
         if found.is_foreign or not report.success:
@@ -218,7 +218,7 @@ async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
         )
 
 
-async def leave(call: JobCall, position: Position) -> Led:
+async def leave(call: JobCall, position: Position) -> StepResult:
     """Leaves a job that ended unchanged; removes the leftovers of a job without records."""
     if position.standing is Standing.GONE:
         # Its last driver may have died, or failed, before it deleted the renamed directory and the entries.
@@ -227,7 +227,7 @@ async def leave(call: JobCall, position: Position) -> Led:
     return None
 
 
-async def refuse(call: JobCall, position: Position) -> Led:
+async def refuse(call: JobCall, position: Position) -> StepResult:
     """Raises the refusal that the table names."""
     refuse = {
         Step.REFUSE_ABORTED: refuse_aborted,

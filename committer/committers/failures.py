@@ -122,7 +122,7 @@ def broken_off(context: StageContext, error: Exception) -> CommitterError:
     )
 
 
-def say_undecided(context: StageContext, error: CommitterError, why: str, failure: Exception | None) -> None:
+def advise_undecided(context: StageContext, error: CommitterError, why: str, failure: Exception | None) -> None:
     """Adds to a refusal that a recovery may still commit the job, because the intent exists."""
     job_id = context.layout.job_id
     reason = failure.message if isinstance(failure, CommitterError) else str(failure or "it took too long")
@@ -137,7 +137,7 @@ def say_undecided(context: StageContext, error: CommitterError, why: str, failur
     error.causes = (*error.causes, *([failure] if failure is not None else []))
 
 
-def say_taken(context: StageContext, error: CommitterError, failure: Exception | None) -> None:
+def advise_records_moved(context: StageContext, error: CommitterError, failure: Exception | None) -> None:
     """Adds to a refusal that moved task output could not be returned to its place; no intent exists."""
     job_id = context.layout.job_id
     reason = failure.message if isinstance(failure, CommitterError) else str(failure or "it took too long")
@@ -202,7 +202,7 @@ def _advises_one_call(error: CommitterError) -> bool:
     )
 
 
-def say_unseen(context: StageContext, error: CommitterError) -> None:
+def advise_files_missing(context: StageContext, error: CommitterError) -> None:
     """Marks the failed lookup of a decided job's end as unknown, with advice to look again."""
     if error.outcome == "unchanged":
         error.outcome = "unknown"
@@ -244,7 +244,7 @@ def refuse_decided(context: StageContext) -> JobDecidedError:
         operation="abort",
         path=context.layout.decision,
         outcome="partial",
-        next_step=f"{context.recover_call()} finishes it; {context.taking_back()}",
+        next_step=f"{context.recover_call()} finishes it; {context.rollback_advice()}",
     )
 
 
@@ -298,7 +298,7 @@ _CLAUSE: Final = re.compile(rf"(; )?`[^`]*` {_ENDS}")
 
 
 @asynccontextmanager
-async def naming_the_end(context: StageContext) -> AsyncIterator[None]:
+async def with_abort_advice(context: StageContext) -> AsyncIterator[None]:
     """Adds the call that aborts an undecided job to errors of an attached job's commit: one listing each."""
     try:
         yield

@@ -24,7 +24,7 @@ from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.spec import JobSpec
 from committer.stages.state.job_directory import JobDirectory, list_job_directories, look_at_job, refuse_place
-from committer.stages.state.job_stands import is_hadoops
+from committer.stages.state.job_liveness import is_hadoops
 from committer.stages.state.own_records import is_open, read_outcome, read_setup
 from committer.stores.base import Store
 

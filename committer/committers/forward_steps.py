@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import replace
 
-from committer.committers.deciding import Deciding, check_forced, intent_of
+from committer.committers.commit_inputs import CommitInputs, check_forced, intent_of
 from committer.committers.finish import finish_committed
-from committer.committers.job_call import JobCall, Led
-from committer.committers.look import Position, standing_of
+from committer.committers.job_call import JobCall, StepResult
+from committer.committers.position import Position, standing_of
 from committer.committers.preparing import decision_content, promotions_of
 from committer.committers.reports import published_before, report_of
 from committer.committers.standing import Standing
@@ -23,22 +23,22 @@ from committer.stages.load.promotions import may_promote
 _log = job_logger("committer.committers")
 
 
-async def decide(call: JobCall, position: Position) -> Led:
+async def decide(call: JobCall, position: Position) -> StepResult:
     """Declares the intent, loads and checks the job, decides."""
-    context, deciding = call.context, call.deciding
-    await call.prove_joined()
-    intent = deciding.intent_for(context)
+    context, inputs = call.context, call.inputs
+    await call.probe_for_hadoop_job()
+    intent = inputs.intent_for(context)
     # After a cancellation, intent, entry and taken task output stay: another driver may rest on them, and
     # abort, recover or another commit continues from there.
-    deciding.began = True
+    inputs.began = True
     await DeclareIntent(context).run(intent)
     # LoadRecords, DeclareScope, RefuseNeighbours, InspectDestination, ListSuperseded, FindTargets, Preflight
-    refs, prepared = await deciding.find_and_prepare(context, call.prove_abilities)
+    refs, prepared = await inputs.find_and_prepare(context, call.probe_abilities)
     async with aclosing(prepared):
         promotions = await promotions_of(context, prepared)
         if promotions:
             # They need exclusive renames of directories; only a probe shows whether this disk has them.
-            await call.prove_abilities()
+            await call.probe_abilities()
             promotions = promotions if may_promote(context) else []
         sealed = bool(promotions) and not context.layout.is_out_of_reach
         content = decision_content(context, prepared, sealed=sealed)
@@ -82,21 +82,21 @@ async def decide(call: JobCall, position: Position) -> Led:
     return position
 
 
-async def decide_as_intended(call: JobCall, position: Position) -> Led:
+async def decide_as_intended(call: JobCall, position: Position) -> StepResult:
     """Decides as the intent of a dead driver says."""
     intent = await intent_of(call.context, position, force=call.force)
-    call.deciding = Deciding.as_intended(intent)
+    call.inputs = CommitInputs.as_intended(intent)
     return await decide(call, position)
 
 
-async def decide_if_forced(call: JobCall, position: Position) -> Led:
+async def decide_if_forced(call: JobCall, position: Position) -> StepResult:
     """Decides by a listing if the caller forces it; else refuses."""
     check_forced(call.context, force=call.force)
-    call.deciding = Deciding.as_intended(None)
+    call.inputs = CommitInputs.as_intended(None)
     return await decide(call, position)
 
 
-async def publish(call: JobCall, position: Position) -> Led:
+async def publish(call: JobCall, position: Position) -> StepResult:
     """Publishes every file, creates the outcome."""
     await call.make_ready(position)
     state = await call.state_of(position)
@@ -117,13 +117,13 @@ async def publish(call: JobCall, position: Position) -> Led:
     return replace(position, standing=standing_of(ended.outcome), outcome=ended.outcome, ended=ended)
 
 
-async def finish(call: JobCall, position: Position) -> Led:
+async def finish(call: JobCall, position: Position) -> StepResult:
     """Takes the last steps of a committed job."""
     context = call.context
     if position.ended is None:
         await call.make_ready(position)
     state = await call.state_of(position)
-    await call.prove_batches(state)
+    await call.probe_batch_deletes(state)
     published = call.published or await published_before(context, state)
     call.published = published
     # DeleteSuperseded (by uploads), SaveFileList, SaveSuccess, _keep_records, CleanupJob, SaveReport, RemoveJob.

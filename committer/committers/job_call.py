@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TypeAlias
 
-from committer.committers.deciding import Deciding
+from committer.committers.commit_inputs import CommitInputs
 from committer.committers.failures import (
     Refusal,
 )
-from committer.committers.look import Position, look_where_it_stands
+from committer.committers.position import Position, read_position
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
 from committer.committers.standing import Standing, Wish
@@ -33,7 +33,7 @@ from committer.stages.setup.setup_job import check_store
 from committer.stages.undo.seal import sealed_layout
 from committer.stores.helpers import exists
 
-Led: TypeAlias = JobReport | Position | None
+StepResult: TypeAlias = JobReport | Position | None
 """Result of a step: the report that ends the call, None to end it without one, or the job's new position."""
 
 
@@ -42,7 +42,7 @@ class JobCall:
 
     Args:
         force: The caller vouches that no other driver is alive, or that a listing counts.
-        deciding: Inputs of the decision, if the caller commits the job.
+        inputs: Inputs of the decision, if the caller commits the job.
 
     Attributes:
         context: The job; once a decision is read, with its configuration.
@@ -63,7 +63,7 @@ class JobCall:
         wish: Wish,
         *,
         force: bool = False,
-        deciding: Deciding | None = None,
+        inputs: CommitInputs | None = None,
     ) -> None:
         self.context: StageContext = context
         self.decision: Decision | None = None
@@ -75,7 +75,7 @@ class JobCall:
         self.wish: Wish = wish
         self.action: PublishAction = action
         self.force: bool = force
-        self.deciding: Deciding = deciding or Deciding(None, None)
+        self.inputs: CommitInputs = inputs or CommitInputs(None, None)
         self.started: float = context.runtime.monotonic()
         self.state: CommitState | None = None
         self.resources: AsyncExitStack = AsyncExitStack()
@@ -84,7 +84,7 @@ class JobCall:
 
     async def look(self) -> Position:
         """Reads the job's position; takes over the configuration of the first decision."""
-        return self.adopt(await look_where_it_stands(self.context))
+        return self.adopt(await read_position(self.context))
 
     def adopt(self, position: Position) -> Position:
         """Takes over the configuration of the first commit decision, unless the job is over."""
@@ -129,7 +129,7 @@ class JobCall:
         targets = await self._kept(state.targets)
         if targets is not state.targets:
             state.targets = targets
-            state.files.stand_on({}, targets)
+            state.files.set_target_facts({}, targets)
 
     async def _kept(self, listed: Facts) -> Facts:
         if not isinstance(listed, RecordedFacts):
@@ -147,7 +147,7 @@ class JobCall:
         # The deciding driver may have died, or been refused, before it synced the decision's name to disk.
         await sync_directories(self.context, [self.context.layout.job_directory], missing_ok=True)
         if position.standing is not Standing.COMMITTED:
-            await self.prove_abilities()
+            await self.probe_abilities()
 
     def check_roots(self, position: Position) -> None:
         """Refuses a decision that publishes below roots which the caller did not give."""
@@ -159,7 +159,7 @@ class JobCall:
                 force=self.force,
             )
 
-    async def prove_abilities(self) -> None:
+    async def probe_abilities(self) -> None:
         """Probes the store once, and refuses one that cannot publish or roll back.
 
         A disk's missing abilities show only in a trial, which the process that set the job up made. Where a
@@ -177,7 +177,7 @@ class JobCall:
         check_store(context, self.action.needs, operation="commit_job")
         context.known.is_probed = True
 
-    async def prove_batches(self, state: CommitState) -> None:
+    async def probe_batch_deletes(self, state: CommitState) -> None:
         """Probes for batch deletes, if there are many old files: a driver of a committed job has not probed yet."""
         context = self.context
         can = context.store.capabilities
@@ -191,7 +191,7 @@ class JobCall:
             if await exists(context.store, context.layout.outcome):
                 await context.store.probe(context.layout.job_attempt_directory)
 
-    async def prove_joined(self) -> None:
+    async def probe_for_hadoop_job(self) -> None:
         """Probes the store for a job that Hadoop set up: Hadoop's committer needs less of a store."""
         context = self.context
         if context.known.is_probed or not context.spec.hadoop or not self.action.needs:

@@ -14,15 +14,15 @@ from typing import Final, TypeAlias
 
 from committer.committers import backward_steps, forward_steps
 from committer.committers.after_failure import after_failure
-from committer.committers.deciding import Deciding, check_forced, intent_of
+from committer.committers.commit_inputs import CommitInputs, check_forced, intent_of
 from committer.committers.failures import (
     as_one,
     broken_off,
     refuse_over,
 )
-from committer.committers.job_call import JobCall, Led
+from committer.committers.job_call import JobCall, StepResult
 from committer.committers.listing import refuse_unwritable_list
-from committer.committers.look import Position
+from committer.committers.position import Position
 from committer.committers.publish_action import PublishAction
 from committer.committers.reports import check_reported, save_report
 from committer.committers.results import JobReport
@@ -44,10 +44,10 @@ from committer.stages.decide.entries import layout_of_owner, owners_of_entries
 from committer.stages.decide.intent import DeclareIntent
 from committer.stages.undo.roll_back import RollBackRequest
 
-_Taking: TypeAlias = Callable[[JobCall, Position], Awaitable[Led]]
+_RunStep: TypeAlias = Callable[[JobCall, Position], Awaitable[StepResult]]
 
-_TAKING: Final[Mapping[Step, _Taking]] = {
-    Step.REPORT: backward_steps.tell,
+_STEPS: Final[Mapping[Step, _RunStep]] = {
+    Step.REPORT: backward_steps.report_end,
     Step.CLOSE: backward_steps.close,
     Step.REMOVE_REST: backward_steps.remove_rest,
     Step.DECIDE: forward_steps.decide,
@@ -56,8 +56,8 @@ _TAKING: Final[Mapping[Step, _Taking]] = {
     Step.DECIDE_AGAINST: backward_steps.decide_against,
     Step.CLEAN_UP_ABORTED: backward_steps.clean_up_aborted,
     Step.PUBLISH: forward_steps.publish,
-    Step.TAKE_BACK: backward_steps.take_back,
-    Step.UNDO: backward_steps.undo,
+    Step.TAKE_BACK: backward_steps.create_rollback,
+    Step.UNDO: backward_steps.undo_published,
     Step.CLEAN_UP_UNDONE: backward_steps.clean_up_undone,
     Step.FINISH: forward_steps.finish,
     Step.LEAVE: backward_steps.leave,
@@ -67,11 +67,11 @@ _TAKING: Final[Mapping[Step, _Taking]] = {
 }
 
 
-async def take(call: JobCall, step: Step, position: Position) -> Led:
+async def run_step(call: JobCall, step: Step, position: Position) -> StepResult:
     """Carries out one step of the table from a position."""
     if position.standing is not Standing.OVER:
         call.outcome = position.outcome or call.outcome
-    return await _TAKING[step](call, position)
+    return await _STEPS[step](call, position)
 
 
 _log = job_logger("committer.committers")
@@ -80,7 +80,7 @@ _SHORTEST_S: Final = 0.25
 _LONGEST_S: Final = 5.0
 
 
-class Turn:
+class BusyWait:
     """Waiting of one commit for other jobs, within `CommitterConfig.busy_timeout`."""
 
     def __init__(self, call: JobCall) -> None:
@@ -88,7 +88,7 @@ class Turn:
         self._began: float | None = None
         self._pause = _SHORTEST_S
 
-    async def wait(self, busy: DestinationBusyError, step: Step, position: Position) -> Led:
+    async def wait(self, busy: DestinationBusyError, step: Step, position: Position) -> StepResult:
         """Waits until no live job that refused this one has an entry; returns this job's new position.
 
         The driver has deleted its entry, so it excludes no other job meanwhile. The intent of its next try shows that
@@ -103,7 +103,7 @@ class Turn:
             self._began = context.runtime.monotonic()
         self._call.context = context = replace(context, driver=context.runtime.nonce())
         try:
-            await DeclareIntent(context).run(self._call.deciding.intent_for(context))
+            await DeclareIntent(context).run(self._call.inputs.intent_for(context))
             await self._until_free(context, busy, self._began + limit)
             return await self._call.look()
         except Exception as error:
@@ -140,12 +140,12 @@ class JobCommit:
     async def commit(self, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> JobReport:
         """Commits the job, or continues a decided one."""
         refuse_unwritable_list(self._context.config)
-        call = JobCall(self._context, self._action, Wish.COMMIT, deciding=Deciding(messages_in(task_commits), tasks))
+        call = JobCall(self._context, self._action, Wish.COMMIT, inputs=CommitInputs(messages_in(task_commits), tasks))
         report = await _reporting(call)
         _log_end(report, "committed" if report.success else "over, and was not committed")
         if not report.success:
             raise refuse_over(self._context, "commit_job")
-        call.deciding.check_reported(self._context, report)
+        call.inputs.check_reported(self._context, report)
         return report
 
     async def recover(self, *, rollback: bool, force: bool) -> JobReport:
@@ -168,7 +168,7 @@ class JobCommit:
         position = await call.look()
         step = step_for(position.standing, call.wish)
         if step in REFUSING:
-            await take(call, step, position)
+            await run_step(call, step, position)
         elif step in (Step.REMOVE_REST, Step.CLOSE) or (step is Step.REPORT and position.outcome is None):
             success = await check_reported(call.context)
             if not (success or rollback):
@@ -192,24 +192,24 @@ async def _bring_to_end(call: JobCall) -> JobReport | None:
     """Takes the step that the table names until one ends the call."""
     async with call.resources:
         position = await call.look()
-        turn, looks = Turn(call), _LOOKS
+        busy_wait, looks = BusyWait(call), _LOOKS
         while looks:
             looks -= 1
             step = step_for(position.standing, call.wish)
             if step in CARRYING_OUT:
                 call.check_roots(position)
             if step in (Step.PUBLISH, Step.FINISH):
-                call.deciding.check_decided(call.context, position)
+                call.inputs.check_decided(call.context, position)
             try:
-                led = await take(call, step, position)
+                result = await run_step(call, step, position)
             except Exception as error:
                 try:
-                    led = await after_failure(call, step, position, error)
+                    result = await after_failure(call, step, position, error)
                 except DestinationBusyError as busy:
-                    led, looks = await turn.wait(busy, step, position), _LOOKS
-            if not isinstance(led, Position):
-                return led
-            position = led
+                    result, looks = await busy_wait.wait(busy, step, position), _LOOKS
+            if not isinstance(result, Position):
+                return result
+            position = result
     raise JobStateError(
         f"job {call.context.layout.job_id} was found at another point at each of {_LOOKS} looks",
         operation=call.wish.value,

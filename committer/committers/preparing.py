@@ -23,7 +23,7 @@ from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import RecordRef, StageContext
 from committer.stages.check.foreign_metadata import refusal_of
-from committer.stages.check.in_the_way import InTheWay
+from committer.stages.check.in_the_way import ObstacleFinder
 from committer.stages.check.inspect_destination import (
     DestinationView,
     FindTargets,
@@ -56,8 +56,13 @@ from committer.stores.directory_abilities import TREE_LISTING
 from committer.stores.helpers import walk
 
 
-class Room(NamedTuple):
-    """The existing files that a job replaces; `refusal` is problem and next step for other writers' metadata."""
+class Replacements(NamedTuple):
+    """The existing files that a job replaces.
+
+    Attributes:
+        links: Problems with symbolic links at replaced directories.
+        refusal: Problem and next step, if other writers' metadata forbid the job; else None.
+    """
 
     view: DestinationView
     superseded: Superseded
@@ -66,7 +71,7 @@ class Room(NamedTuple):
     metadata: list[str]
 
 
-async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
+async def find_replacements(context: StageContext, asked: TargetsRequest) -> Replacements:
     """Finds the existing files that a job will replace, by one listing of each directory. Changes nothing."""
     folding, loaded = NameFolding(context.store.capabilities), asked.loaded
     whole, stale = False, list[str]()
@@ -87,7 +92,7 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
             listed = listing.listed
         view = await FindTargets(context).run(replace(asked, listed=listed, places=superseded.places))
         superseded.places += view.targets.facts.count
-        await _make_way(context, view, superseded, listed)
+        await _inspect_obstacles(context, view, superseded, listed)
         if loaded.files or superseded.any:
             stale = await _add_summaries(context, view, superseded, listed)
         await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None or bool(stale))
@@ -95,7 +100,7 @@ async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
         await superseded.facts.close()
         await asked.inspected.view.targets.close()
         raise
-    return Room(view, superseded, links, refusal_of(view.root, whole=whole), stale)
+    return Replacements(view, superseded, links, refusal_of(view.root, whole=whole), stale)
 
 
 async def _add_summaries(
@@ -123,7 +128,10 @@ async def _add_summaries(
 async def _leave_out(
     superseded: Superseded, view: DestinationView, folding: NameFolding, *, listed_apart: bool
 ) -> None:
-    """Removes old files that a file at the same name replaces; `listed_apart` if new names were not known before."""
+    """Drops old files whose name a new file takes from the list of superseded files.
+
+    `listed_apart`: the old files were listed before the names of new files were known.
+    """
     async with Matches[bool](bool) as replaced:
         await replaced.note(folding.fold_all([*view.blocking]), [True] * len(view.blocking))
         if listed_apart and superseded.facts:
@@ -152,7 +160,7 @@ async def _links_named(context: StageContext, written: Collection[str]) -> list[
     ]
 
 
-async def _make_way(
+async def _inspect_obstacles(
     context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
 ) -> None:
     """Inspects directories that files replace; without real directories the files below become old ones."""
@@ -260,7 +268,7 @@ async def prepare(
 async def _look_at_destination(
     context: StageContext, loaded: LoadedRecords, prove: Callable[[], Awaitable[None]] | None
 ) -> Prepared:
-    in_the_way = InTheWay(context.store.capabilities, loaded, keep_all=context.forms.visible_early)
+    in_the_way = ObstacleFinder(context.store.capabilities, loaded, keep_all=context.forms.visible_early)
     told = len(loaded.changed)
     try:
         if loaded.lacking:
@@ -275,11 +283,11 @@ async def _look_at_destination(
         )
         # Before the conflicts of single files of the same attempts.
         loaded.changed[told:told] = gone
-        room = await make_room(context, TargetsRequest(loaded, files, in_the_way, inspected))
+        replacements = await find_replacements(context, TargetsRequest(loaded, files, in_the_way, inspected))
         try:
-            view, superseded = room.view, room.superseded
+            view, superseded = replacements.view, replacements.superseded
             if view.targets:
-                files.stand_on({}, view.targets.facts)
+                files.set_target_facts({}, view.targets.facts)
                 loaded.changed.extend(await look_at_blocks(context, files))
             if prove is not None and view.targets and context.store.capabilities.hard_links:
                 await prove()
@@ -291,17 +299,17 @@ async def _look_at_destination(
     finally:
         await in_the_way.close()
         await loaded.repeats.close()
-    if room.refusal is not None:
-        problem, conflicts.next_step = room.refusal
+    if replacements.refusal is not None:
+        problem, conflicts.next_step = replacements.refusal
         conflicts.targets.insert(0, problem)
-    conflicts.targets.extend(room.links)
+    conflicts.targets.extend(replacements.links)
     if not conflicts.rights:
         conflicts.rights_step = _steps(superseded.refused)
     conflicts.rights.extend(refused_moves(superseded.refused))
     conflicts.targets.extend(superseded.unnameable)
     if context.store.capabilities.deletes_by_name:
         await _refuse_reused_names(view, superseded, conflicts)
-    return Prepared(loaded, files, view, superseded, conflicts, room.metadata)
+    return Prepared(loaded, files, view, superseded, conflicts, replacements.metadata)
 
 
 async def _refuse_reused_names(view: DestinationView, superseded: Superseded, conflicts: Conflicts) -> None:
@@ -372,7 +380,7 @@ async def promotions_of(context: StageContext, prepared: Prepared) -> list[Promo
 
 
 def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool = False) -> DecisionContent:
-    """Returns the decision's content, with a place aside for everything that must make room."""
+    """Builds the decision's content; numbers each old file for its move into the job's directory."""
     loaded, view = prepared.loaded, prepared.view
     facts: list[Fact] = []
     # Old files, and files at the targets, come first.

@@ -87,7 +87,7 @@ class SaveReport(Stage[SuccessData, None]):
 
 
 def is_report_of(context: StageContext, found: SuccessData) -> bool:
-    """Returns whether a report is not of a job with the same id at another destination."""
+    """Whether a report names this job's destination, or none."""
     told = found.diagnostics.get(DESTINATION)
     return told is None or told == context.spec.destination
 
@@ -167,7 +167,7 @@ async def _read_marker(context: StageContext, *, refuse_damaged: bool = False) -
 
 
 def _is_own(context: StageContext, found: SuccessData) -> bool:
-    """Returns whether a record is not of another setup of the same id."""
+    """Whether a record names this setup of the job, or none."""
     setup, own = found.diagnostics.get(SETUP, ""), context.layout.setup_name
     return not (setup and own) or setup == own
 

@@ -20,7 +20,7 @@ _BLOCK_BYTES: Final = 1 << 15
 
 
 class Asked(NamedTuple):
-    """Text to look up: its `number` in rising order, and the name to report (the text itself if empty)."""
+    """Text to look up; `number` rises from call to call, `name` replaces the text in the answer."""
 
     number: int
     text: str

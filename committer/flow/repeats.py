@@ -51,7 +51,7 @@ _RANGE_BITS: Final = 57
 
 
 class Lacking(NamedTuple):
-    """Texts that were added elsewhere, and not here: their number, and at most the wanted number of hashes."""
+    """Texts that another `Repeats` has and this one lacks: their number, and hashes of some."""
 
     hashes: set[int]
     number: int

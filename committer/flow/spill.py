@@ -266,9 +266,9 @@ class NumberedSpill(Generic[T]):
             if self._spill is spill:
                 raise
 
-    def in_turn(self, *, most_ahead: int = MOST_AHEAD) -> InTurn[T]:
+    def in_turn(self, *, most_ahead: int = MOST_AHEAD) -> SpillReader[T]:
         """Returns a reader of the items so far, which holds at most `most_ahead` of weight until their turn."""
-        return InTurn(self._read(), most_ahead)
+        return SpillReader(self._read(), most_ahead)
 
     async def close(self) -> None:
         """Frees the file and the memory. May be called twice."""
@@ -305,8 +305,8 @@ class NumberedSpill(Generic[T]):
             await self.close()
 
 
-class InTurn(Generic[T]):
-    """Pass over a `NumberedSpill`; to hold few items, it misses one added long after higher numbers."""
+class SpillReader(Generic[T]):
+    """Sequential reader of a `NumberedSpill`; may miss an item written long after higher numbers, to bound memory."""
 
     def __init__(self, items: AsyncIterator[tuple[int, int, T]], most_ahead: int) -> None:
         self._items = items

@@ -33,7 +33,7 @@ def cleanup_call(layout: JobLayout, *, force: bool = False) -> str:
     return call("cleanup", str(layout.destination), job_id=layout.job_id, force=force)
 
 
-def giving_up(layout: JobLayout) -> str:
+def abandon_advice(layout: JobLayout) -> str:
     """Returns a sentence about how to end a job whose records are lost or whose files can never all be published."""
     return (
         f"{cleanup_call(layout, force=True)} ends the job: what it published stays; what it did not publish, and the "
@@ -127,7 +127,7 @@ class RecordForms(ABC):
 
 @dataclass(slots=True)
 class JobKnowledge:
-    """What one process has learned of a job, so that it need not ask the store again.
+    """Facts that one process has learned about a job, so that it need not ask the store again.
 
     Attributes:
         is_open: Whether the job's `opened` record says that the job was opened; None until that record is known.
@@ -153,7 +153,7 @@ class StageContext:
         store: The destination's store, paced and counted.
         driver: Random name of this driver, in every record that it writes.
         config: The configuration in force: the decision's, once there is one.
-        known: What this process has learned of the job, shared by its drivers and task attempts.
+        known: Facts that this process has learned about the job.
         pool: Workers that publish the job's files for this driver; None if it publishes them itself.
         records: The opened store of the records under tasks' names, if `JobLayout.keeps_elsewhere`.
     """
@@ -207,7 +207,7 @@ class StageContext:
         """Returns, as text, the call that removes the remains of a finished job, or abandons the job."""
         return cleanup_call(self.layout, force=force)
 
-    def taking_back(self) -> str:
+    def rollback_advice(self) -> str:
         """Returns a sentence about how to roll a decided job back."""
         if self.forms.forward_only:
             return "it cannot be taken back, for its tasks made its files visible"
@@ -215,15 +215,15 @@ class StageContext:
         alone = "" if fenced else ", once no other driver of it is alive"
         return f"{self.recover_call(rollback=True, force=not fenced)} takes the job back{alone}"
 
-    def else_giving_up(self) -> str:
+    def repair_advice(self) -> str:
         """Returns the end of a sentence about what to do if the records of a decided job cannot be repaired."""
-        back = "" if self.forms.forward_only else f", or {self.taking_back()}"
+        back = "" if self.forms.forward_only else f", or {self.rollback_advice()}"
         ways = f"then {self.recover_call()} finishes the job{back}"
-        return f", {ways}; where that cannot be, {self.giving_up()}"
+        return f", {ways}; where that cannot be, {self.abandon_advice()}"
 
-    def giving_up(self) -> str:
+    def abandon_advice(self) -> str:
         """Returns a sentence about how to end a decided job that can be neither finished nor rolled back."""
-        return giving_up(self.layout)
+        return abandon_advice(self.layout)
 
 
 class Stage(ABC, Generic[In, Out]):

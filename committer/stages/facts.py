@@ -130,7 +130,7 @@ async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
                 f"a side file of the decision says that it holds nothing but {file.kind}, and holds something else",
                 field="kind",
                 path=context.layout.job_directory / file.name,
-                next_step=f"find out who writes into the job's directory; {context.giving_up()}",
+                next_step=f"find out who writes into the job's directory; {context.abandon_advice()}",
             )
         if file.kind in ("identity", "target"):
             found[file.name], old[file.name] = [], 0
@@ -169,7 +169,7 @@ async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:
             "a side file of the decision is gone",
             operation="read_facts",
             path=path,
-            next_step="put it back where it was" + context.else_giving_up(),
+            next_step="put it back where it was" + context.repair_advice(),
         ) from error
     if digest_of(data) != file.digest:
         raise RecordError(
@@ -177,7 +177,7 @@ async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:
             field="digest",
             path=path,
             outcome="unknown",
-            next_step="find out who writes into the job's directory" + context.else_giving_up(),
+            next_step="find out who writes into the job's directory" + context.repair_advice(),
         )
     return contained(context, decode_facts(data, source=str(path)), path)
 
@@ -233,7 +233,7 @@ def _check_contained(context: StageContext, fact: Fact, source: StorePath) -> No
             f"a side file of the decision names {fact.path!r}: {error.message}",
             field="path",
             path=source,
-            next_step=f"find out who writes into the job's directory; {context.giving_up()}",
+            next_step=f"find out who writes into the job's directory; {context.abandon_advice()}",
         ) from error
 
 

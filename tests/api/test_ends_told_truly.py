@@ -343,7 +343,7 @@ async def test_old_file_whose_place_aside_is_taken_is_no_success(tmp_path: Path)
     place.write("a=1/old", b"old")
     job = await place.open_job(job_id="j", config=CommitterConfig(conflict_mode="replace"))
     await place.run_task(job, 0, FILES)
-    place.write(in_job(place, "j", f"{job.spec.layout.drivers.name}/superseded/00000000"), b"another job's")
+    place.write(in_job(place, "j", f"{job.spec.layout.work.name}/superseded/00000000"), b"another job's")
     with pytest.raises(JobStateError, match="taken by something else") as caught:
         await job.commit()
     assert caught.value.outcome == "partial"

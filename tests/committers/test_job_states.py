@@ -12,7 +12,7 @@ import committer
 from committer.committers import job_commit
 from committer.committers.job_call import JobCall
 from committer.committers.job_commit import take
-from committer.committers.look import Position
+from committer.committers.position import Position
 from committer.committers.standing import LEADS_TO, MEANINGS, STEPS, Seen, Standing, Step, Wish, classify
 from committer.errors import CommitterError, TargetExistsError
 from committer.testing.faults import Call, SimulatedCrash

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from committer.flow import spill
-from committer.flow.spill import InTurn, NumberedSpill
+from committer.flow.spill import NumberedSpill, SpillReader
 
 MOST = 1 << 20
 
@@ -22,7 +22,7 @@ async def fill(kept: NumberedSpill[str], numbers: Iterable[int], weight: int = 1
         await kept.add(number, f"item {number}", weight=weight)
 
 
-async def take_all(reader: InTurn[str], count: int, run: int) -> list[dict[int, str]]:
+async def take_all(reader: SpillReader[str], count: int, run: int) -> list[dict[int, str]]:
     return [await reader.take(range(first, min(count, first + run))) for first in range(0, count, run)]
 
 

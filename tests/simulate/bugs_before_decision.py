@@ -17,7 +17,7 @@ from committer.stages.decide.entries import Scope, drop_entries, refuse_neighbou
 from committer.stages.load.load_records import LoadRecords
 from committer.stages.setup.setup_job import SetupJob, exists_error
 from committer.stages.state.job_directory import JobDirectory, list_job_directories
-from committer.stages.state.job_stands import has_setup
+from committer.stages.state.job_liveness import has_setup
 from committer.stages.state.own_records import read_outcome
 from committer.stages.task.commit_task import CommitTask
 from committer.stores.base import Store

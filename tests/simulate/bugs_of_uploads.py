@@ -11,7 +11,7 @@ from committer.layout import SUCCESS
 from committer.stages.publish.delete_superseded import DeleteSuperseded
 from committer.stages.publish.sent_files import CompleteUploads, PublishSentFiles, parts_of
 from committer.stages.remove.abort_uploads import AbortUploads
-from committer.stages.state.job_stands import check_job_stands
+from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.commit_task import CommitTask
 from committer.stages.task.sent_files import UploadedFiles
 from committer.stages.undo.roll_back import RollBack
@@ -121,9 +121,9 @@ def job_not_looked_at_once_listed(patches: Patches) -> None:
 
     async def stands(*arguments: object, operation: str, **options: object) -> None:
         if operation != "open":
-            await check_job_stands(*arguments, operation=operation, **options)  # type: ignore[arg-type]
+            await check_job_is_live(*arguments, operation=operation, **options)  # type: ignore[arg-type]
 
-    patches.function(check_job_stands, stands)
+    patches.function(check_job_is_live, stands)
 
 
 def success_put_back_as_it_was(patches: Patches) -> None:

@@ -119,13 +119,13 @@ async def test_what_is_kept_of_another_record_is_not_published(monkeypatch: pyte
     """The decision names records by digest; whatever the disk gives back under a number has to be that record's."""
     large(monkeypatch)
     monkeypatch.setattr(planned_files, "BYTES_IN_A_RUN", 1 << 20)
-    take = spill.InTurn.take
+    take = spill.SpillReader.take
 
     async def mixed_up(self: Any, numbers: range) -> dict[int, Any]:
         found = await take(self, numbers)
         return dict(zip(found, [*list(found.values())[1:], *list(found.values())[:1]], strict=True))
 
-    monkeypatch.setattr(spill.InTurn, "take", mixed_up)
+    monkeypatch.setattr(spill.SpillReader, "take", mixed_up)
     place, job = await prepared("hdfs")
     await job.commit(tasks=TASKS)
     assert reads(place) == [1] * TASKS

@@ -13,7 +13,7 @@ from committer.errors import JobNotFoundError, StoreNotFoundError, UnsupportedEr
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
-from committer.stages.state.job_stands import check_job_stands
+from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.staged_files import StagedFiles
 from committer.stages.task_output import AttemptIdentity
@@ -58,7 +58,7 @@ class FileOutputCommitter(Committer):
         if not isinstance(layout, FileLayout):
             return await super().setup_task(context, identity)
         if not context.spec.hadoop:
-            await check_job_stands(context, operation="task_stage_setup")
+            await check_job_is_live(context, operation="task_stage_setup")
         elif not await exists(store, layout.application_attempt):
             raise no_hadoop_job(layout)
         directory = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce)

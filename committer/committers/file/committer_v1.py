@@ -187,7 +187,7 @@ class FileCommitterV1(FileOutputCommitter):
 
 
 async def _whose(context: StageContext, layout: CommittedLayout, task: int, attempt: int, record: bytes) -> str | None:
-    """Returns the nonce of the run that committed; "" without a record (Hadoop's); None for another attempt's."""
+    """Returns the nonce of the run with this record; "" if there is none, None if it is of another attempt."""
     for child in await children_of(context.store, layout.attempts):
         run = layout.parse_attempt_record(child.path.name)
         if run is not None and run[0] == task:

@@ -50,7 +50,7 @@ from committer.stages.names import with_ancestors
 from committer.stages.publish.create_directories import leaves
 from committer.stages.publish.move_aside import MoveAside, SetAsideSuccess
 from committer.stages.publish.publish import Published
-from committer.stages.state.job_stands import check_job_stands, too_late
+from committer.stages.state.job_liveness import check_job_is_live, too_late
 from committer.stages.task.commit_task import CommitTask, sync_output
 from committer.stages.task_output import TaskOutput, WrittenFile
 from committer.stages.undo.roll_back import RollBack, RollBackRequest
@@ -112,7 +112,7 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
     async def _check_job(self, value: TaskOutput) -> None:
         if self.context.spec.hadoop:
             return
-        found = await check_job_stands(self.context, operation=self.name)
+        found = await check_job_is_live(self.context, operation=self.name)
         if found.intents:
             how = "this task attempt came too late"
             raise too_late(self._layout, how, operation=self.name, path=value.directory)
@@ -295,7 +295,7 @@ class MergedForms(ManifestForms):
     forward_only: bool = True
 
     def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
-        """Encodes a task manifest; its sources have every committer's names, and are gone already."""
+        """Encodes a task manifest with the usual source paths, although the files have been moved."""
         run = output.directory
         data = super().encode_task(context, replace(output, directory=context.layout.tasks / run.name), directories)
         manifest = decode_task_manifest(data, source=str(run))

@@ -94,8 +94,8 @@ class CommittedLayout(FileLayout):
         super()._place_own()
         # A job commit moves the directories out of the tasks' reach, and publishes from there: so a driver that
         # outlived its job takes nothing from a later job of the same id.
-        self.tasks: StorePath = self.drivers / "tasks"
-        self.returning: StorePath = self.drivers / "returning"
+        self.tasks: StorePath = self.work / "tasks"
+        self.returning: StorePath = self.work / "returning"
 
     def _place_records(self) -> tuple[StorePath, StorePath]:
         return self.temporary / str(self.job_attempt), self.job_attempt_directory / "uploads"
@@ -107,7 +107,7 @@ class CommittedLayout(FileLayout):
 
     @property
     def of_attempts(self) -> frozenset[str]:
-        """Names of the directories in that of a job attempt, and in `drivers`."""
+        """Names of the directories in that of a job attempt, and in `work`."""
         return super().of_attempts | {self.returning.name}
 
     def earlier(self) -> StorePath | None:

@@ -52,7 +52,7 @@ from committer.stages.durability import sync_directories
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.publish.publish import Published
 from committer.stages.state.job_directory import look_at_job
-from committer.stages.state.job_stands import check_job_stands
+from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.undo.roll_back import RollBack, RollBackRequest
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, exists
@@ -79,7 +79,7 @@ async def put_back(context: StageContext, layout: CommittedLayout) -> None:
     with suppress(StoreNotEmptyError):
         await context.store.delete_directory(layout.returning, recursive=False)
     # A power loss must not restore what was taken: it would win over later task commits.
-    await sync_directories(context, [layout.drivers], missing_ok=True)
+    await sync_directories(context, [layout.work], missing_ok=True)
 
 
 async def restore(context: StageContext, layout: CommittedLayout) -> None:
@@ -163,7 +163,7 @@ async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
             if not taken:
                 _refuse_other_stages(layout, await children_of(context.store, layout.manifests))
             # Targets are synced before sources: after a power loss each directory is in both places, or in one.
-            await sync_directories(context, [layout.drivers, layout.tasks])
+            await sync_directories(context, [layout.work, layout.tasks])
             await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
             return taken
         left = await _left_to_take(context, layout, taken)
@@ -204,9 +204,9 @@ async def _left_to_take(context: StageContext, layout: CommittedLayout, taken: s
 async def _make_tasks(context: StageContext, layout: CommittedLayout) -> None:
     """Creates `tasks` again after a return, and checks the job: the path may be inside a later job's directory."""
     try:
-        await check_job_stands(context, operation="take_tasks")
+        await check_job_is_live(context, operation="take_tasks")
         await context.store.make_directory(layout.tasks, parents=False)
-        await check_job_stands(context, operation="take_tasks")
+        await check_job_is_live(context, operation="take_tasks")
     except (JobNotFoundError, StoreNotFoundError) as error:
         raise JobNotFoundError(
             f"job {layout.job_id} has no directory to take its tasks' output to: it was cleaned up, by itself or by a "
@@ -230,7 +230,7 @@ async def _replaced(context: StageContext, layout: CommittedLayout) -> dict[str,
 
 
 async def _last(context: StageContext, layout: CommittedLayout, task: str, paths: list[StorePath]) -> StorePath:
-    """Returns the directory that committed last by its record: a delayed rename can move a later commit aside."""
+    """Returns the directory with the newest record: because of delayed renames, their names do not show the order."""
     said: dict[bytes, float] = {}
     for child in await children_of(context.store, layout.attempts):
         run = layout.parse_attempt_record(child.path.name)

@@ -26,7 +26,7 @@ from committer.records.task_commit import TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.state.job_directory import look_at_job
-from committer.stages.state.job_stands import check_job_stands, too_late
+from committer.stages.state.job_liveness import check_job_is_live, too_late
 from committer.stages.task.abort_task import AbortRequest, AbortTask
 from committer.stages.task.commit_task import sync_output
 from committer.stages.task_output import TaskOutput
@@ -102,7 +102,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
     async def _check_job(self, value: TaskOutput) -> None:
         if self.context.spec.hadoop:
             return
-        found, taken = await both(check_job_stands(self.context, operation=self.name), self._is_taken(value))
+        found, taken = await both(check_job_is_live(self.context, operation=self.name), self._is_taken(value))
         if found.intents:
             raise self._too_late(value, "this task attempt came too late")
         if taken:

@@ -50,7 +50,7 @@ from committer.stages.base import RecordForms, StageContext
 from committer.stages.check.foreign_metadata import first_data
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.setup.setup_job import claim_hadoop_job, finish_claim
-from committer.stages.state.job_stands import no_job_elsewhere
+from committer.stages.state.job_liveness import no_job_elsewhere
 from committer.stages.state.own_records import read_setup
 from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task.attempt_files import AttemptFiles
@@ -99,7 +99,7 @@ def placed_layout(spec: JobSpec) -> PlacedLayout | None:
 
 
 class PlacedForms(ManifestForms):
-    """Record format of pending sets in the caller's place, which is not read unless the caller named it."""
+    """Record format of pending sets in `pending_set_directory`; read only if the caller names that directory."""
 
     names_directories = False
 

@@ -21,7 +21,7 @@ from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import StageContext
-from committer.stages.state.job_stands import check_job_stands
+from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import UploadedFiles
 from committer.stages.task.staged_files import ScanTask
@@ -213,7 +213,7 @@ class LocalFiles(AttemptFiles):
     async def open(self, destination: str, staged: str) -> FileWriter:
         """Checks that the job exists, creates the run's directory with its first file."""
         context = self._context
-        await check_job_stands(context, operation="open")
+        await check_job_is_live(context, operation="open")
         place = await context.runtime.run_blocking(self._made)
         # A number, since a disk may not accept the name of a destination.
         self._opened += 1
@@ -268,13 +268,13 @@ class LocalFiles(AttemptFiles):
                     settled[file.name] = await self._send(file)
                 except VanishedError:
                     # Most likely the job is over, and its attempts' files were removed.
-                    await check_job_stands(context, operation="commit_task")
+                    await check_job_is_live(context, operation="commit_task")
                     raise
 
         await run_workers(files, send, workers=context.config.io_concurrency, operation="send_files")
         if self._scanned and not await context.runtime.run_blocking(partial(stands, self._place)):
             # Removed during the scan, so files may have been missed; or recreated by a program.
-            await check_job_stands(context, operation="commit_task")
+            await check_job_is_live(context, operation="commit_task")
             raise vanished(context.layout.destination, None)
         return [settled[file.name] for file in files]
 

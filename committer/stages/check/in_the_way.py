@@ -19,8 +19,8 @@ STANDING_IN_MEMORY: Final = 25_000
 """Files at destinations that are kept in memory, some 600 bytes each; more go to the driver's disk."""
 
 
-class Standing(NamedTuple):
-    """Existing file or directory at a name; `refuses` says why it cannot be moved, empty if no reason is known."""
+class ExistingEntry(NamedTuple):
+    """Existing file or directory at a name; `refuses` is the reason why it cannot be moved, or empty."""
 
     identity: str | None
     size: int
@@ -29,7 +29,7 @@ class Standing(NamedTuple):
     refuses: str
 
 
-class InTheWay:
+class ObstacleFinder:
     """The comparison of listed names with the names of a job's files.
 
     If the job's entries are in memory, it compares names. For a larger job it compares hashes on the driver's
@@ -52,10 +52,10 @@ class InTheWay:
         self._hashes: set[int] | HashFilter = set()
         self._standing: Repeats | None = None if loaded.entries is not None else Repeats()
         self._listed: set[str] = set()
-        self._files: Matches[Standing] | None = None
+        self._files: Matches[ExistingEntry] | None = None
 
     async def take(self, directory: str, names: list[str], children: list[FileStatus]) -> AbstractSet[int]:
-        """Keeps the `children` that are at a file's name; returns their indexes, empty if not known yet."""
+        """Stores `children` whose name a file of the job has; returns their indexes, none if only hashes are kept."""
         folded = self._folding.fold_all(names)
         if self._standing is not None:
             self._listed.add(directory)
@@ -86,7 +86,7 @@ class InTheWay:
             self.found.update(files)
             if self._most is None or len(self.found) <= self._most:
                 return
-            self._files = Matches(Standing)
+            self._files = Matches(ExistingEntry)
             files = {name: status for name, status in self.found.items() if not status.is_directory}
             self.found = {name: status for name, status in self.found.items() if status.is_directory}
         await self._files.note([*files], [self._told(status) for status in files.values()])
@@ -99,7 +99,7 @@ class InTheWay:
             await self._keep({folded: status})
 
     async def compare(self) -> None:
-        """Compares hashes, if there are only those; `unsure` are then the directories to list and `take` again."""
+        """Compares the hashes of a large job; sets `unsure` to the directories to list and `take` again."""
         if self._standing is None:
             return
         self._hashes = await self._loaded.repeats.common(self._standing)
@@ -129,7 +129,7 @@ class InTheWay:
         found = self.found
         return ((name, found.get(self._folding.fold(name))) for name in names)
 
-    async def beside(self, planned: PlannedFiles) -> AsyncIterator[tuple[str, Standing]]:
+    async def beside(self, planned: PlannedFiles) -> AsyncIterator[tuple[str, ExistingEntry]]:
         """Yields, in the order of the files, those destinations at which something exists. Callable once."""
         if self._files is None:
             async for files in planned.batches():
@@ -138,7 +138,7 @@ class InTheWay:
                         yield name, self._told(status)
             return
         # Directories are few.
-        directories: list[tuple[int, str, Standing]] = []
+        directories: list[tuple[int, str, ExistingEntry]] = []
         number = 0
         async for files in planned.batches():
             await self._files.ask(self._asked(files, number, directories))
@@ -155,7 +155,9 @@ class InTheWay:
         for _turn, name, standing in directories[at:]:
             yield name, standing
 
-    def _asked(self, files: list[PlannedFile], first: int, directories: list[tuple[int, str, Standing]]) -> list[Asked]:
+    def _asked(
+        self, files: list[PlannedFile], first: int, directories: list[tuple[int, str, ExistingEntry]]
+    ) -> list[Asked]:
         names = [file.destination for file in files]
         folded = self._folding.fold_all(names)
         for number, name in enumerate(folded, first) if self.found else ():
@@ -169,7 +171,7 @@ class InTheWay:
             if among is None or hash(text) in among
         ]
 
-    def _told(self, status: FileStatus) -> Standing:
+    def _told(self, status: FileStatus) -> ExistingEntry:
         entry, refuses = as_entry(status), status.refuses
         reason = "" if refuses is None else refuses.move or (refuses.link if self._linked else "")
-        return Standing(entry.identity, entry.size, entry.is_directory, entry.is_link, reason)
+        return ExistingEntry(entry.identity, entry.size, entry.is_directory, entry.is_link, reason)

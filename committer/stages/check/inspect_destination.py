@@ -15,7 +15,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.check.foreign_metadata import SUMMARY_NAMES, RootView, first_data, look_at_root
-from committer.stages.check.in_the_way import InTheWay, Standing
+from committer.stages.check.in_the_way import ExistingEntry, ObstacleFinder
 from committer.stages.durability import pages
 from committer.stages.facts import NotedFacts
 from committer.stages.identity import is_file_of
@@ -65,16 +65,16 @@ class Targets:
 
     def __init__(self) -> None:
         self.facts: NotedFacts = NotedFacts()
-        self.first: FirstNames[Standing] = FirstNames()
+        self.first: FirstNames[ExistingEntry] = FirstNames()
         self.refused: FirstNames[str] = FirstNames()
-        self.unwanted: FirstNames[Standing] = FirstNames()
+        self.unwanted: FirstNames[ExistingEntry] = FirstNames()
         self.directories: list[str] = []
         self._waiting: list[Fact] = []
 
     def __bool__(self) -> bool:
         return bool(self.facts or self.directories)
 
-    async def add(self, name: str, standing: Standing, *, aside: int, superseded: bool, real: bool) -> None:
+    async def add(self, name: str, standing: ExistingEntry, *, aside: int, superseded: bool, real: bool) -> None:
         """Adds what exists at a file's name; `aside` is its place aside; `superseded`: old files are replaced there."""
         if standing.refuses:
             self.refused.add(name, standing.refuses)
@@ -147,7 +147,7 @@ class InspectionRequest:
     """Input of `InspectDestination`; with `old_listed`, the listing of old files covers directories with files only."""
 
     loaded: LoadedRecords
-    in_the_way: InTheWay
+    in_the_way: ObstacleFinder
     old_listed: bool = False
 
 
@@ -178,7 +178,7 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
         self._view = DestinationView()
         self._few_names: dict[str, list[str]] = {}
         self._waiting: list[str] | None = None
-        self._in_the_way: InTheWay
+        self._in_the_way: ObstacleFinder
         self._directories: set[str] = set()
         self._refusing: dict[str, str] = {}
 
@@ -363,11 +363,16 @@ _MOST_CHANGED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class TargetsRequest:
-    """Input of `FindTargets`: `in_the_way` has the `listed` directories (folded); `places`: the first free one."""
+    """Input of `FindTargets`.
+
+    Attributes:
+        listed: Folded names of the directories whose entries `in_the_way` already has.
+        places: The first number that no old file has in the job's directory.
+    """
 
     loaded: LoadedRecords
     files: PlannedFiles
-    in_the_way: InTheWay
+    in_the_way: ObstacleFinder
     inspected: Inspected
     listed: AbstractSet[str] = frozenset()
     places: int = 0
@@ -423,7 +428,7 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
         await targets.end()
 
     async def _look_for_own(self, value: TargetsRequest) -> None:
-        """Records files that tasks moved to the destination and that are not there any more as committed."""
+        """Reports files that tasks published and that are missing or changed since."""
         changed, blocking = value.loaded.changed, value.inspected.view.blocking
         async for files in value.files.batches():
             standing = value.in_the_way.standing_at(file.destination for file in files)

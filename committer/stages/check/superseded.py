@@ -23,7 +23,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.check.foreign_metadata import checksummed, is_replaced
-from committer.stages.check.in_the_way import InTheWay
+from committer.stages.check.in_the_way import ObstacleFinder
 from committer.stages.durability import pages
 from committer.stages.facts import NotedFacts, are_plain, check_superseded, directories_of
 from committer.stages.identity import as_entry, stands_as_directory
@@ -174,7 +174,7 @@ class ListSuperseded(Stage[list[str], Superseded]):
         self,
         context: StageContext,
         found: Superseded,
-        in_the_way: InTheWay | None = None,
+        in_the_way: ObstacleFinder | None = None,
         written: AbstractSet[str] = frozenset(),
     ) -> None:
         super().__init__(context)

@@ -80,7 +80,7 @@ async def _problem(context: StageContext, record: str, first: PlannedFile) -> st
 
 
 async def _problem_of_run(context: StageContext, record: str, first: PlannedFile) -> str:
-    """Checks a run that sent blocks by its mark: an abort can delete nothing else."""
+    """Returns the problem if the mark of a task attempt is gone, which an abort deletes, or its blocks expired."""
     mark = await status_or_none(context.store, context.layout.tasks / first.source.partition("/")[0] / MARK)
     if mark is None or mark.is_directory:
         return f"the mark of {record} is gone: its task attempt was aborted, or deleted"

@@ -70,7 +70,7 @@ class CommitState:
         known = {fact.path: fact.identity for fact in facts if fact.kind == "identity" and fact.identity is not None}
         stood = {fact.path: fact for fact in facts if fact.kind == "target"}
         files = PlannedFiles(context, decision.winners, entries, known, identities, decided=True, on_disk=on_disk)
-        files.stand_on(stood, targets)
+        files.set_target_facts(stood, targets)
         return cls(
             decision=decision,
             files=files,
@@ -106,7 +106,7 @@ def is_forward_only(context: StageContext, state: CommitState) -> bool:
     )
 
 
-async def other_end(context: StageContext, *, forward_only: bool) -> str:
+async def end_advice(context: StageContext, *, forward_only: bool) -> str:
     """Returns a sentence about how to end a decided job that cannot be finished: at most 3 calls."""
     layout, renames = context.layout, context.store.capabilities.atomic_directory_rename
     try:
@@ -116,7 +116,7 @@ async def other_end(context: StageContext, *, forward_only: bool) -> str:
     except StoreError:
         # The caller reports another error. A rollback that cannot continue says so itself.
         reversible = True
-    return context.giving_up() if forward_only or not reversible else context.taking_back()
+    return context.abandon_advice() if forward_only or not reversible else context.rollback_advice()
 
 
 async def is_fenced(context: StageContext) -> bool:
@@ -135,7 +135,7 @@ async def stands_fenced(context: StageContext, fenced: StorePath) -> bool:
 
 
 async def looking_again(step: Callable[[], Awaitable[T]]) -> T:
-    """Repeats a step that looks before it acts while its response is lost, at most 5 times."""
+    """Runs a step that reads before it writes; repeats it after a lost response, up to 5 times."""
     for _round in range(_ROUNDS - 1):
         try:
             return await step()

@@ -33,7 +33,7 @@ from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.facts import FACTS_A_FILE, FactList, Facts, Lines, NotedFacts, RecordedFacts
-from committer.stages.state.job_stands import has_setup, make_superseded, may_vanish
+from committer.stages.state.job_liveness import has_setup, make_superseded, may_vanish
 from committer.stages.state.own_records import read_decision
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively
@@ -117,7 +117,7 @@ class DecideCommit(Stage[DecisionContent, Decided]):
             else:
                 plan, _made = await both(self._write_plan(value, noted), make_superseded(self.context))
             # The decision relies on a name in there: the directory for old files.
-            await sync_directories(self.context, [layout.drivers])
+            await sync_directories(self.context, [layout.work])
         except StoreNotFoundError as error:
             raise vanished(self.context) from error
         decision = Decision(

@@ -190,7 +190,7 @@ async def refuse_neighbours(context: StageContext, scope: Scope) -> None:
             others.append(listed)
     if not found:
         raise StoreNotFoundError("an entry vanished", operation="list_entries", path=own)
-    busy: dict[str, _InTheWay] = {}
+    busy: dict[str, _BlockingJob] = {}
     fold = NameFolding(store.capabilities).fold
 
     async def look(listed: Listed) -> None:
@@ -210,14 +210,14 @@ async def refuse_neighbours(context: StageContext, scope: Scope) -> None:
         except _UNREADABLE as unreadable:
             error = unreadable
         what = "replaces data there" if listed.replaces else "is being committed there"
-        busy[listed.job_id] = _InTheWay(f"may be committed there: {error.message}" if error else what, error)
+        busy[listed.job_id] = _BlockingJob(f"may be committed there: {error.message}" if error else what, error)
 
     await run_workers(others, look, workers=context.config.io_concurrency, operation="look_at_entries")
     if busy:
         raise _busy(context, busy)
 
 
-class _InTheWay(NamedTuple):
+class _BlockingJob(NamedTuple):
     what: str
     error: CommitterError | None = None
 
@@ -225,7 +225,7 @@ class _InTheWay(NamedTuple):
 _OR_WAIT: Final = " (with busy_timeout in its config a commit waits for that by itself)"
 
 
-def _busy(context: StageContext, busy: dict[str, _InTheWay]) -> DestinationBusyError:
+def _busy(context: StageContext, busy: dict[str, _BlockingJob]) -> DestinationBusyError:
     destination, job_id, owners = str(context.layout.destination), context.layout.job_id, sorted(busy)
     first = busy[owners[0]].what
     ends = (

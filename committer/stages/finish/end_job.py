@@ -11,7 +11,7 @@ from committer.records.job_state import Decision, JobOutcome, decode_record, enc
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import decision_is_gone
 from committer.stages.state.job_directory import other_job_stands
-from committer.stages.state.job_stands import has_setup, may_vanish
+from committer.stages.state.job_liveness import has_setup, may_vanish
 from committer.stages.state.success_content import is_unmarked
 from committer.stores.helpers import create_exclusively
 
@@ -20,7 +20,12 @@ _REASON: Final = 10_000
 
 
 class Ended(NamedTuple):
-    """The outcome on the store; `alone`: no other job committed into the empty destination (None if not checked)."""
+    """Result of `EndJob`.
+
+    Attributes:
+        outcome: The outcome on the store, which another driver may have created.
+        alone: Whether no other job committed into the empty destination; None if not checked.
+    """
 
     outcome: JobOutcome
     alone: bool | None = None

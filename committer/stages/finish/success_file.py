@@ -28,7 +28,7 @@ from committer.records.success import SuccessData, encode_success, hadoop_date
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import looking_again
 from committer.stages.publish.publish import Published
-from committer.stages.state.job_stands import has_setup, may_vanish
+from committer.stages.state.job_liveness import has_setup, may_vanish
 from committer.stages.state.success_content import (
     DECIDED_BY,
     DIRECTORIES_CREATED,

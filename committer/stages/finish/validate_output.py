@@ -6,7 +6,7 @@ from committer.errors import StoreNotFoundError, ValidationError
 from committer.events import names
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage, StageContext
-from committer.stages.decide.commit_state import CommitState, is_forward_only, other_end
+from committer.stages.decide.commit_state import CommitState, end_advice, is_forward_only
 from committer.stages.identity import may_be_file_of
 from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.publish import Published
@@ -70,7 +70,7 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
         return await problem_with(self.context, file)
 
     async def _problem(self, state: CommitState, problems: list[str]) -> ValidationError:
-        end = await other_end(self.context, forward_only=is_forward_only(self.context, state))
+        end = await end_advice(self.context, forward_only=is_forward_only(self.context, state))
         return ValidationError(
             f"the output of job {self.context.layout.job_id} is not what was committed: {problems[0]}"
             + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""),

@@ -97,7 +97,7 @@ class KeptEntries(NamedTuple):
         return cls(digest, entries)
 
 
-class Turns:
+class FactReader:
     """An iterator over single facts."""
 
     def __init__(self, facts: Facts) -> None:
@@ -282,8 +282,8 @@ class PlannedFiles:
         self._stood: Mapping[str, Fact] = {}
         self._stood_in_order: Facts = FactList()
 
-    def stand_on(self, stood: Mapping[str, Fact], in_order: Facts | None = None) -> None:
-        """Sets what existed at files' destinations, for the next passes: by destination, and in the order of files."""
+    def set_target_facts(self, stood: Mapping[str, Fact], in_order: Facts | None = None) -> None:
+        """Sets the facts about files' destinations, which later passes attach to the files."""
         self._stood = stood
         self._stood_in_order = in_order or FactList()
 
@@ -424,14 +424,14 @@ class PlannedFiles:
         )
 
     def _else_give_up(self) -> str:
-        return self._context.else_giving_up() if self._decided else ""
+        return self._context.repair_advice() if self._decided else ""
 
 
 class _Identities:
     """Identities in the order of the files that have none in their record."""
 
     def __init__(self, facts: Facts) -> None:
-        self._turns = Turns(facts)
+        self._turns = FactReader(facts)
 
     async def give(self, files: list[PlannedFile]) -> None:
         """Sets the identity of each file; raises `RecordError` if the next fact is another file's."""
@@ -447,12 +447,12 @@ class _Stood:
 
     def __init__(self, by_name: Mapping[str, Fact], in_order: Facts) -> None:
         self._by_name = by_name
-        self._turns = Turns(in_order)
+        self._turns = FactReader(in_order)
         self._next: Fact | None = None
         self._began = False
 
     async def give(self, files: list[PlannedFile]) -> None:
-        """Records of each file whether its target existed."""
+        """Sets the `stood` of each file: the fact about its destination, None if nothing existed."""
         if not self._began:
             self._began, self._next = True, await self._turns.next()
         fact, by_name = self._next, self._by_name

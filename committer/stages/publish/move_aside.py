@@ -59,7 +59,7 @@ class NotGivenBackError(OutcomeUnknownError):
 
 
 async def take_away(context: StageContext, path: StorePath, into: StorePath, *, identity: str | None) -> bool:
-    """Moves a file, if it has the identity, into a directory that the job's end removes, as `move_away`."""
+    """Moves a file with the identity into a directory that cleanup deletes; see `move_away`."""
     # A delete knows only a name: a stale driver may send it when its job is long over and another job has
     # written a file there. The rename fails once the job's directory is gone.
     return await move_away(context, path, taken_place(context, into), identity=identity)
@@ -83,13 +83,13 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
             not delete anything more.
     """
     store = context.store
-    conditional = identity is not None and is_told(store)
+    conditional = identity is not None and moves_are_conditional(store)
     try:
         await move_file(store, path, place, identity=identity, by_name=True)
     except (StoreNotFoundError, StoreNotADirectoryError, StorePreconditionError):
         return False
     except StoreOutcomeUnknownError:
-        if conditional or await is_barred(store, place):
+        if conditional or await blocks_delayed_move(store, place):
             raise
         standing = await status_or_none(store, path)
         if standing is not None and standing.identity == identity:
@@ -133,15 +133,15 @@ def is_not_given_back(error: CommitterError) -> bool:
     return any(isinstance(one, NotGivenBackError) for one in (error, *error.causes))
 
 
-def is_told(store: Store) -> bool:
+def moves_are_conditional(store: Store) -> bool:
     """Whether the store checks the identity of what it moves, so that a delayed request moves no other file."""
     # A store without renames copies, and deletes on condition.
     can = store.capabilities
     return can.conditional_rename or not can.atomic_file_rename
 
 
-async def is_barred(store: Store, place: StorePath) -> bool:
-    """Creates a file at the target of a move without response, so that it fails; returns False if it took effect."""
+async def blocks_delayed_move(store: Store, place: StorePath) -> bool:
+    """Creates an empty file at the target of a move whose response was lost; returns False if the move was done."""
     try:
         return await create_exclusively(store, place, _NOTHING) == _NOTHING
     except StoreNotFoundError:
@@ -306,7 +306,7 @@ class SetAsideSuccess(Stage[Decision, None]):
     async def _set_aside(self, identity: str | None) -> None:
         layout, store = self.context.layout, self.context.store
         aside = layout.superseded / SUCCESS
-        by_name = identity is None or not is_told(store)
+        by_name = identity is None or not moves_are_conditional(store)
         try:
             await move_file(store, layout.success, aside, identity=None if by_name else identity, by_name=True)
         except (StorePreconditionError, StoreIsADirectoryError):

@@ -30,7 +30,7 @@ from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
 from committer.stages.check.preflight import end_it_first
 from committer.stages.check.superseded import job_inside
-from committer.stages.decide.commit_state import CommitState, other_end
+from committer.stages.decide.commit_state import CommitState, end_advice
 from committer.stages.durability import run_together
 from committer.stages.identity import (
     is_file_of,
@@ -221,7 +221,7 @@ class PublishFiles(Stage[CommitState, Published]):
         return done
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:
-        """Looks at source and target and does the rest, until nothing is left."""
+        """Publishes one file after a failed rename, or refuses it, by what exists at source and target."""
         made: list[StorePath] = []
         try:
             await self._settle_by_looks(file, source, target, error, made)
@@ -354,7 +354,7 @@ class PublishFiles(Stage[CommitState, Published]):
             found = "its source is gone and the store cannot prove that what stands at its destination is it"
         else:
             found = "its source is gone, or not what was committed, and another file stands at its destination"
-        end = await other_end(self.context, forward_only=self._existing.forward_only)
+        end = await end_advice(self.context, forward_only=self._existing.forward_only)
         return OutcomeUnknownError(
             f"cannot tell what happened to {file.destination}: {found}",
             operation=self.name,

@@ -64,7 +64,7 @@ class CleanupJob(Stage[None, list[str]]):
         base_first = context.config.cleanup_base_first or context.store.capabilities.deletes_trees or layout.is_sealed
         if base_first or not (context.config.cleanup_parallel_delete and context.store.capabilities.directories):
             return
-        standing = {child.path for child in await children_of(context.store, layout.drivers)}
+        standing = {child.path for child in await children_of(context.store, layout.work)}
         places = [layout.tasks, *sorted({layout.sealed, layout.tasks_fenced} & standing - {layout.tasks})]
         found = [child for place in places for child in await children_of(context.store, place)]
         failures: list[StoreError] = []

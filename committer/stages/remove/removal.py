@@ -63,12 +63,12 @@ async def _fence_drivers(context: StageContext) -> None:
         # A job of Hadoop's has no such directory.
         return
     try:
-        await looking_again(lambda: store.rename_directory(layout.drivers, layout.drivers_fenced))
+        await looking_again(lambda: store.rename_directory(layout.work, layout.work_fenced))
     except StoreNotFoundError:
         return
     except (StoreExistsError, UnsupportedError):
         # A delayed request created it again; or the disk has no rename that replaces nothing.
-        await store.delete_directory(layout.drivers, recursive=True)
+        await store.delete_directory(layout.work, recursive=True)
 
 
 async def keep_outcome(context: StageContext) -> None:

@@ -39,7 +39,7 @@ from committer.stages.durability import missing_directories, sync_directories
 from committer.stages.remove.removal import remove_failed_setup
 from committer.stages.setup.destination_file import enclose_file, file_in_the_way, refuse_object
 from committer.stages.state.job_directory import JobState, list_job_directories, look_at_job
-from committer.stages.state.job_stands import has_setup, may_vanish
+from committer.stages.state.job_liveness import has_setup, may_vanish
 from committer.stages.state.own_records import Drivers, is_open, read_drivers, read_state
 from committer.stores.helpers import children_of, create_exclusively, exists, status_or_none
 
@@ -98,7 +98,7 @@ class SetupJob(Stage[None, None]):
             # Task commits rest on every name above them. Another job may have created `_temporary` just now
             # without having synced it yet.
             made_in = {directory.parent for directory in missing}
-            made_in.update((layout.drivers, layout.job_attempt_directory, layout.job_directory))
+            made_in.update((layout.work, layout.job_attempt_directory, layout.job_directory))
             made_in.update((layout.temporary, layout.destination))
             await sync_directories(self.context, made_in)
         except BaseException as error:
@@ -192,11 +192,11 @@ class SetupJob(Stage[None, None]):
         await together(
             *(store.make_directory(at(place), parents=False) for place in (*places, layout.superseded)),
             store.probe(attempt),
-            self._prove_roots(attempt),
+            self._probe_roots(attempt),
         )
 
     def _first_level(self) -> list[StorePath]:
-        return [self.context.layout.job_attempt_directory, self.context.layout.drivers]
+        return [self.context.layout.job_attempt_directory, self.context.layout.work]
 
     async def _rename(self, base: StorePath) -> None:
         layout, store = self.context.layout, self.context.store
@@ -224,7 +224,7 @@ class SetupJob(Stage[None, None]):
                 path=layout.job_directory,
                 next_step="find out which one; jobs need a store whose listings are strongly consistent",
             )
-        beside = await status_or_none(store, hadoops_beside(layout)) if layout.beside is not None else None
+        beside = await status_or_none(store, hadoop_magic_directory(layout)) if layout.beside is not None else None
         if beside is not None and beside.is_directory:
             raise exists_error(layout, "open", operation=self.name)
         for other in found:
@@ -325,11 +325,11 @@ class SetupJob(Stage[None, None]):
             )
         context.known.is_open = True
 
-    async def _prove_roots(self, attempt: StorePath) -> None:
+    async def _probe_roots(self, attempt: StorePath) -> None:
         roots, workers = sorted(self.context.layout.roots), self.context.config.io_concurrency
-        await run_workers(roots, lambda root: self._prove_root(root, attempt), workers=workers, operation=self.name)
+        await run_workers(roots, lambda root: self._probe_root(root, attempt), workers=workers, operation=self.name)
 
-    async def _prove_root(self, root: str, attempt: StorePath) -> None:
+    async def _probe_root(self, root: str, attempt: StorePath) -> None:
         """Creates a root outside the destination and tries to rename an empty directory into it."""
         # Neither name nor device (bind mounts) tells whether it is on another volume. No reader may find a
         # file there before the decision. Where a store cannot rename directories, publishing finds out, and
@@ -436,7 +436,7 @@ def _of_open(in_use: str, drivers: Drivers, settle: str, forced: str, *, settlin
     return f"{in_use}{who}", f"{step} says how its tasks' output is committed instead"
 
 
-def hadoops_beside(layout: JobLayout) -> StorePath:
+def hadoop_magic_directory(layout: JobLayout) -> StorePath:
     """Returns the directory where a Hadoop job of the same id keeps its data among the output."""
     return layout.destination / f"{layout.beside_prefix}{layout.job_id}"
 

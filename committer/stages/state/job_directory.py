@@ -110,7 +110,7 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
         children = {child.path.name: child for child in await list_job_directory(store, layout)}
     except (StoreNotFoundError, StoreNotADirectoryError) as error:
         missing = error
-    beside = layout.setup.name not in children and await stands_beside(store, layout)
+    beside = layout.setup.name not in children and await magic_directory_exists(store, layout)
     if beside:
         attempt = layout.job_attempt_directory
         children.setdefault(attempt.name, FileStatus(attempt, True, 0))
@@ -204,7 +204,7 @@ async def other_job_stands(store: Store, layout: JobLayout) -> bool:
     return False
 
 
-async def stands_beside(store: Store, layout: JobLayout) -> bool:
+async def magic_directory_exists(store: Store, layout: JobLayout) -> bool:
     """Whether the directory that a job keeps beside its own exists: two calls, if it keeps any."""
     # A listing of its children cannot tell: SeaweedFS lists directories that are empty by now.
     if layout.beside is None:

@@ -23,7 +23,7 @@ from committer.records.job_state import (
     decode_record,
     limit_of,
 )
-from committer.stages.base import giving_up
+from committer.stages.base import abandon_advice
 from committer.stages.state.job_directory import JobDirectory, JobState
 from committer.stores.base import Store
 
@@ -37,21 +37,21 @@ _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = Weak
 
 
 @contextmanager
-def _naming_the_end(layout: JobLayout) -> Iterator[None]:
+def _with_abandon_advice(layout: JobLayout) -> Iterator[None]:
     """Adds to the error of a damaged record how to end its job."""
     try:
         yield
     except RecordError as error:
         if error.field != "version":
             error.next_step = (
-                f"look at the destination: it was damaged, or another program wrote it; {giving_up(layout)}"
+                f"look at the destination: it was damaged, or another program wrote it; {abandon_advice(layout)}"
             )
         raise
 
 
 async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
     """Reads the setup record (`StoreNotFoundError` if it does not exist, `RecordError` if it is another): one call."""
-    with _naming_the_end(layout):
+    with _with_abandon_advice(layout):
         setup = await _read(store, layout.setup, JobSetup)
         try:
             check_setup(setup.spec.setup)
@@ -84,19 +84,19 @@ async def _read(store: Store, path: StorePath, kind: type[R]) -> R:
 
 async def read_decision(store: Store, layout: JobLayout) -> Decision | None:
     """Reads the decision, None if it does not exist: one call."""
-    with _naming_the_end(layout):
+    with _with_abandon_advice(layout):
         return await read_record(store, layout.decision, Decision)
 
 
 async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
     """Reads the outcome, None if it does not exist: one call."""
-    with _naming_the_end(layout):
+    with _with_abandon_advice(layout):
         return await read_record(store, layout.outcome, JobOutcome)
 
 
 async def read_kept(store: Store, layout: JobLayout) -> JobOutcome | None:
     """Reads the outcome that a committed job keeps, None if it does not exist: one call."""
-    with _naming_the_end(layout):
+    with _with_abandon_advice(layout):
         return await read_record(store, layout.kept, JobOutcome)
 
 
@@ -125,7 +125,7 @@ async def read_drivers(store: Store, found: JobDirectory) -> Drivers:
 async def _read_intents(store: Store, found: JobDirectory) -> list[Intent]:
     standing: list[Intent] = []
     for name in found.intents:
-        with _naming_the_end(found.layout):
+        with _with_abandon_advice(found.layout):
             intent = await read_record(store, found.layout.job_directory / name, Intent)
         if intent is not None:
             standing.append(intent)

@@ -59,7 +59,7 @@ async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
 
 
 def is_of_job(marker: SuccessData, layout: JobLayout) -> bool:
-    """Whether a marker names the job. A Hadoop driver that was given a job's unique id writes that."""
+    """Whether a `_SUCCESS` names the job, by its id or, as Hadoop's drivers write it, by its unique id."""
     named = DirectoryName.of(marker.jobId)
     return named.job_id == layout.job_id and (not layout.setup_name or named.setup in ("", layout.setup_name))
 

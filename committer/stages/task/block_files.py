@@ -10,7 +10,7 @@ from committer.errors import StorePartsError, TaskError
 from committer.paths import StorePath
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import StageContext
-from committer.stages.state.job_stands import check_job_stands
+from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.sent_files import PartWriter, Sending, SentFiles
 from committer.stores.base import FileWriter, Store
 from committer.stores.uploads import BLOCK_LISTS
@@ -44,7 +44,7 @@ class BlockFiles(SentFiles["_BlockWriter"]):
             if not self._marked:
                 await context.store.put(self._mark, b"")
                 self._marked = True
-        await check_job_stands(context, operation="open")
+        await check_job_is_live(context, operation="open")
         path, token = context.layout.target(destination), context.runtime.nonce(_TOKEN_BYTES)
         self._begun.append((path, token))
 

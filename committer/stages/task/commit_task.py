@@ -32,7 +32,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.load.listed_records import no_directory_of_records
 from committer.stages.names import with_ancestors
-from committer.stages.state.job_stands import check_job_stands, names_not_forced
+from committer.stages.state.job_liveness import check_job_is_live, names_not_forced
 from committer.stages.task.staged_files import attempt_aborted
 from committer.stages.task_output import TaskOutput, WrittenFile
 from committer.stores.abilities import SYNC
@@ -191,7 +191,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         return checks
 
     async def _check_job_stands(self) -> None:
-        await check_job_stands(self.context, operation=self.name)
+        await check_job_is_live(self.context, operation=self.name)
 
     def _check_size(self, record: bytes, path: StorePath) -> None:
         limit = self.context.config.record_size_limit

@@ -13,7 +13,7 @@ from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
 from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadList, encode_upload_list
 from committer.stages.base import StageContext
-from committer.stages.state.job_stands import check_job_stands, is_told_by_directory
+from committer.stages.state.job_liveness import check_job_is_live, lacks_setup_record
 from committer.stages.task.attempt_files import FilesInStore
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stores.base import FileStatus, FileWriter, Store
@@ -274,7 +274,7 @@ class ListBeingWritten:
         self._turn = asyncio.Lock()
 
     async def add(self, upload: ListedUpload) -> None:
-        """Lists the upload in the store, then checks that the job exists undecided, or raises as `check_job_stands`."""
+        """Lists the upload in the store, then checks that the job is undecided; raises as `check_job_is_live`."""
         self._waiting.append(upload)
         async with self._turn:
             if upload not in self._waiting:
@@ -284,11 +284,11 @@ class ListBeingWritten:
             layout = self._context.layout
             record = UploadList(job_id=layout.job_id, task_attempt=self._attempt_id, uploads=taken)
             self._put += 1
-            if is_told_by_directory(self._context):
+            if lacks_setup_record(self._context):
                 # The list would create the directory again.
-                await check_job_stands(self._context, operation="open")
+                await check_job_is_live(self._context, operation="open")
             await self._context.store.put(self._directory / f"{self._put:05d}", encode_upload_list(record))
-            await check_job_stands(self._context, operation="open")
+            await check_job_is_live(self._context, operation="open")
             del self._waiting[: len(taken)]
 
 

@@ -6,7 +6,7 @@ from committer.errors import JobNotFoundError, StoreNotFoundError
 from committer.events import names
 from committer.paths import StorePath
 from committer.stages.base import Stage
-from committer.stages.state.job_stands import check_job_stands, make_tasks
+from committer.stages.state.job_liveness import check_job_is_live, make_tasks
 from committer.stages.task_output import AttemptIdentity
 
 
@@ -27,14 +27,14 @@ class SetupTask(Stage[AttemptIdentity, StorePath]):
     async def execute(self, value: AttemptIdentity) -> StorePath:
         """Checks the job and creates the directory."""
         layout, store = self.context.layout, self.context.store
-        await check_job_stands(self.context, operation=self.name)
+        await check_job_is_live(self.context, operation=self.name)
         directory = layout.task_attempt_directory(value.task, value.attempt, value.nonce)
         await make_tasks(self.context)
         try:
             await store.make_directory(directory, parents=False)
         except StoreNotFoundError as error:
             # The job may have been decided and sealed meanwhile.
-            await check_job_stands(self.context, operation=self.name)
+            await check_job_is_live(self.context, operation=self.name)
             raise JobNotFoundError(
                 f"job {layout.job_id} was cleaned up while a task attempt started",
                 operation=self.name,

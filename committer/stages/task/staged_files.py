@@ -18,7 +18,7 @@ from committer.file_names import is_reserved
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
-from committer.stages.state.job_stands import check_job_stands
+from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.attempt_files import AttemptFiles, no_local_paths
 from committer.stages.task_output import WrittenFile
 from committer.stores.abilities import LOCAL_PATHS
@@ -189,8 +189,8 @@ class StagedFiles(AttemptFiles):
             self._made.add(level)
 
     async def _gone(self, name: str) -> JobNotFoundError:
-        """Builds the error of a missing task attempt directory, or raises as `check_job_stands`: one call."""
-        await check_job_stands(self._context, operation="open")
+        """Builds the error of a missing task attempt directory, or raises as `check_job_is_live`: one call."""
+        await check_job_is_live(self._context, operation="open")
         return attempt_vanished(self._context, "open", name)
 
 
@@ -249,7 +249,7 @@ async def why_attempt_is_gone(context: StageContext, directory: StorePath, error
     """Builds the error of a missing file that was being written: its job is over, or its attempt was aborted."""
     # Two calls, for the job and the task attempt directory. Returns `error` if both exist, or cannot be read.
     try:
-        await check_job_stands(context, operation=error.operation)
+        await check_job_is_live(context, operation=error.operation)
         if context.store.capabilities.directories:
             await context.store.status(directory)
     except (JobNotFoundError, JobStateError) as reason:

@@ -88,7 +88,7 @@ def _cannot_fence(context: StageContext, directory: StorePath) -> JobStateError:
         path=directory,
         outcome="unknown",
         next_step="nothing was taken back; find out who removed it, and put it back; where it is gone for "
-        f"good, {context.giving_up()}",
+        f"good, {context.abandon_advice()}",
     )
 
 
@@ -140,7 +140,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 path=layout.destination,
                 outcome="partial",
                 next_step=f"{self.context.recover_call()} finishes it; where it can never be finished, "
-                f"{self.context.giving_up()}",
+                f"{self.context.abandon_advice()}",
             )
         self._check_fencing(value)
 
@@ -186,7 +186,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                     operation=self.name,
                     path=self.context.layout.target(file.destination),
                     next_step=f"look at it: where it is the job's, move it back to {by_hand(source)}, then call "
-                    f"{again}; nothing was deleted; where that cannot be, {self.context.giving_up()}",
+                    f"{again}; nothing was deleted; where that cannot be, {self.context.abandon_advice()}",
                 )
 
         await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)

@@ -54,7 +54,7 @@ async def seal_whole(context: StageContext) -> None:
     layout = context.layout
     await _rename(context, layout.recorded_tasks, layout.sealed)
     # The target's parent first: after a power loss the directory must not be in neither place.
-    await sync_directories(context, [layout.drivers], missing_ok=True)
+    await sync_directories(context, [layout.work], missing_ok=True)
     await sync_directories(context, [layout.job_attempt_directory], missing_ok=True)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from committer.committers.failures import TO_BE_ABORTED, refuse_undecided, say_taken, say_undecided
-from committer.committers.look import Position
+from committer.committers.failures import TO_BE_ABORTED, advise_records_moved, advise_undecided, refuse_undecided
+from committer.committers.position import Position
 from committer.committers.preparing import Prepared, find_refs, named_among, prepare
 from committer.committers.results import JobReport, refuse_other_tasks
 from committer.errors import (
@@ -32,7 +32,7 @@ from committer.stages.state.success_content import is_of_job, read_success
 
 
 @dataclass(slots=True)
-class Deciding:
+class CommitInputs:
     """Inputs of the commit decision.
 
     Attributes:
@@ -49,7 +49,7 @@ class Deciding:
     began: bool = False
 
     @classmethod
-    def as_intended(cls, intent: Intent | None) -> Deciding:
+    def as_intended(cls, intent: Intent | None) -> CommitInputs:
         """Builds the inputs from a dead driver's intent; without an intent a listing counts."""
         if intent is None:
             return cls(None, None, recovering=True)
@@ -77,7 +77,7 @@ class Deciding:
             path=layout.job_directory,
             outcome="committed" if ended else "partial",
             next_step=f"{context.recover_call()} finishes the job as it was decided"
-            + ("; run the other tasks as a new job" if ended else f"; {context.taking_back()}"),
+            + ("; run the other tasks as a new job" if ended else f"; {context.rollback_advice()}"),
         )
 
     def check_reported(self, context: StageContext, report: JobReport) -> None:
@@ -160,8 +160,8 @@ def check_forced(context: StageContext, *, force: bool) -> None:
         raise refuse_undecided(context)
 
 
-async def withdraw_or_say(context: StageContext, error: CommitterError, found: JobDirectory) -> None:
-    """Withdraws a refused commit, and returns moved task output to its place; adds a failure of that to the refusal.
+async def withdraw_commit(context: StageContext, error: CommitterError, found: JobDirectory) -> None:
+    """Deletes the intent and entry of a refused commit, and moves task output back; a failure changes `error`.
 
     Output is given back only if no other driver's intent exists: that driver may be alive. Drivers that are refused at
     once see each other's intents; so each lists again after it deleted its own, and the last one gives back.
@@ -188,9 +188,9 @@ async def withdraw_or_say(context: StageContext, error: CommitterError, found: J
 
     in_time = await run_shielded(undo, bound_s=UNDO_BOUND_S)
     if withdrawn and (failure is not None or not in_time):
-        say_taken(context, error, failure)
+        advise_records_moved(context, error, failure)
     elif failure is not None or not in_time:
-        say_undecided(context, error, "its intent could not be taken back", failure)
+        advise_undecided(context, error, "its intent could not be taken back", failure)
     elif isinstance(error, StoreOutcomeUnknownError):
         # Whatever the lost request did, the job is not decided, and no driver uses the intent.
         error.outcome = "unchanged"

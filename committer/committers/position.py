@@ -12,7 +12,7 @@ from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.finish.end_job import Ended
 from committer.stages.state.job_directory import JobDirectory, look_at_job
-from committer.stages.state.job_stands import has_setup, is_marked_over, may_vanish
+from committer.stages.state.job_liveness import has_setup, is_marked_over, may_vanish
 from committer.stages.state.own_records import is_open, read_decision, read_kept, read_outcome
 
 _LOOKS: Final = 5
@@ -20,7 +20,7 @@ _LOOKS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The standing of a job, and the records that prove it; `ended` is what this driver's `EndJob` found."""
+    """The standing of a job and the records that prove it; `ended` is the result of this driver's `EndJob`."""
 
     standing: Standing
     found: JobDirectory | None = None
@@ -29,14 +29,14 @@ class Position:
     ended: Ended | None = None
 
 
-async def look_where_it_stands(context: StageContext) -> Position:
+async def read_position(context: StageContext) -> Position:
     """Reads a job's position: 1 call for an undecided job, 3 or 4 for a decided one.
 
     The setup record is read last: a removal deletes it first. If it vanished since the listing everything is
     read again: the rest may be of a job that has ended since.
     """
     for _look in range(_LOOKS):
-        position = await _look_once(context)
+        position = await _read_once(context)
         if position is not None:
             return position
     raise JobStateError(
@@ -48,7 +48,7 @@ async def look_where_it_stands(context: StageContext) -> Position:
     )
 
 
-async def _look_once(context: StageContext) -> Position | None:
+async def _read_once(context: StageContext) -> Position | None:
     layout, store = context.layout, context.store
     try:
         found = await look_at_job(store, layout)

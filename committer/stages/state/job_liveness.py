@@ -24,7 +24,7 @@ from committer.stores.base import Store
 from committer.stores.helpers import children_of, exists
 
 
-def anchor_of(context: StageContext) -> StorePath | None:
+def liveness_path(context: StageContext) -> StorePath | None:
     """Returns the path that exists as long as the job does (its setup record, or a Hadoop job's directory), or None."""
     layout = context.layout
     if not context.spec.hadoop:
@@ -34,19 +34,19 @@ def anchor_of(context: StageContext) -> StorePath | None:
     return layout.job_attempt_directory if context.store.capabilities.directories else None
 
 
-def is_told_by_directory(context: StageContext) -> bool:
-    """Whether only a directory shows that the job exists, so that a write into it would bring a job back."""
+def lacks_setup_record(context: StageContext) -> bool:
+    """Whether the job has no setup record (Hadoop's), so that a delayed write could recreate it."""
     return context.spec.hadoop
 
 
-def is_told_elsewhere(context: StageContext) -> bool:
+def keeps_setup_elsewhere(context: StageContext) -> bool:
     """Whether nothing at the destination shows that a Hadoop job exists, because its records are elsewhere."""
     return context.spec.hadoop and context.layout.keeps_elsewhere
 
 
 def is_set_up(context: StageContext, found: JobDirectory) -> bool:
     """Whether the content of a job's directory shows that the job was set up and not cleaned up since."""
-    if found.set_up or is_told_elsewhere(context):
+    if found.set_up or keeps_setup_elsewhere(context):
         return True
     return context.spec.hadoop and context.layout.job_attempt_directory.name in found.children
 
@@ -74,11 +74,11 @@ def names_not_forced(context: StageContext) -> set[StorePath]:
     return above | {layout.destination, layout.destination.parent}
 
 
-async def check_job_stands(context: StageContext, *, operation: str) -> JobDirectory:
+async def check_job_is_live(context: StageContext, *, operation: str) -> JobDirectory:
     """Returns the job's directory, or raises `JobNotFoundError` or `JobDecidedError` if a task must stop."""
     # One call; 2 for a Hadoop job whose records are elsewhere and that no driver of this engine joined.
     layout = context.layout
-    if is_told_elsewhere(context):
+    if keeps_setup_elsewhere(context):
         found = await _look_elsewhere(context, operation)
     else:
         found = await look_at_job(context.store, layout)
@@ -143,11 +143,11 @@ def may_vanish(context: StageContext) -> bool:
 
 
 async def has_setup(context: StageContext, found: JobDirectory | None = None) -> bool:
-    """Whether the record that shows that the job is live exists (`anchor_of`): no call if `found` is given."""
+    """Whether the record that shows that the job is live exists (`liveness_path`): no call if `found` is given."""
     # The setup record counts only together with `opened`: a repeated request can create it again after a removal.
     if found is not None:
         return is_set_up(context, found) and found.opened
-    layout, anchor = context.layout, anchor_of(context)
+    layout, anchor = context.layout, liveness_path(context)
     if anchor == layout.setup:
         names = {child.path.name for child in await children_of(context.store, layout.job_directory)}
         return layout.setup.name in names and (layout.opened.name in names or not layout.setup_name)
