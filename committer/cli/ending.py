@@ -19,26 +19,12 @@ from committer.cli.what_to_do import refuse_classic
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
 from committer.committers.standing import MEANINGS, Standing
+from committer.committers.trusted_config import OF_CALLER
 from committer.errors import ConfigurationError, JobDecidedError, JobNotFoundError, JobStateError
 from committer.paths import StorePath
 from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-
-# A job keeps its other options. Its records may not name places outside the destination (G10), so the caller
-# gives those, and how long it waits.
-_OF_CALLER = frozenset(
-    {
-        "summary_report_directory",
-        "diagnostics_manifest_directory",
-        "file_list_directory",
-        "file_list_format",
-        "absolute_roots",
-        "busy_timeout",
-        "pending_set_directory",
-        "pending_set_user",
-    }
-)
 
 
 @asynccontextmanager
@@ -109,7 +95,7 @@ def _without_effect(session: Session, spec: JobSpec) -> list[str]:
     return [
         f"-o {field} has no effect: the job keeps the choices it was set up with"
         for field in session.choices.given
-        if field not in _OF_CALLER
+        if field not in OF_CALLER
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from committer.advice import call
@@ -14,9 +16,26 @@ from committer.layout import JobLayout
 from committer.options.config import CommitterConfig
 from committer.stages.base import StageContext
 
+OF_CALLER: Final = frozenset(
+    {
+        "absolute_roots",
+        "azure_io_rate",
+        "busy_timeout",
+        "diagnostics_manifest_directory",
+        "file_list_directory",
+        "file_list_format",
+        "io_rate",
+        "pending_set_directory",
+        "pending_set_user",
+        "staging_directories",
+        "summary_report_directory",
+    }
+)
+"""Fields that a later call for a job may give; the other fields of its configuration are fixed by its setup."""
+
 
 def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> CommitterConfig:
-    """Returns a stored configuration with the caller's places outside the destination (G10), rate and waiting time."""
+    """Returns a stored configuration with the fields `OF_CALLER` of the caller's configuration."""
     paced_by = stored if given is None or (given.io_rate, given.azure_io_rate) == (None, None) else given
     return msgspec.structs.replace(
         stored,

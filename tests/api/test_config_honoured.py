@@ -10,6 +10,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.committers.trusted_config import OF_CALLER, trusted_config
 from committer.errors import StoreError
 from committer.flow.endpoints import claim_limits
 from committer.flow.runtime import use_runtime
@@ -26,6 +27,7 @@ from committer.stages.load import load_records
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
+from tests.options.test_config import HONOURED
 from tests.places import MemoryPlace, write_file
 
 FILES = {f"p={number % 6}/part-{number}": b"x" for number in range(60)}
@@ -255,3 +257,18 @@ async def test_no_more_files_are_renamed_at_a_time_than_allowed(tmp_path: Path, 
     assert store.most == most
     assert store.calls < MANY or io_concurrency < 4
     await store.close()
+
+
+GIVEN = {field: value for _key, _text, field, value in HONOURED if value != getattr(CommitterConfig(), field)}
+
+
+@pytest.mark.parametrize("field", sorted(GIVEN))
+def test_a_later_call_changes_only_the_fields_of_the_caller(field: str) -> None:
+    stored = CommitterConfig(pending_set_directory="/pending")
+    given = CommitterConfig(**{field: GIVEN[field]})
+    changed = getattr(trusted_config(stored, given), field) == GIVEN[field]
+    assert changed == (field in OF_CALLER)
+
+
+def test_every_field_of_the_caller_is_tried() -> None:
+    assert set(GIVEN) >= OF_CALLER
