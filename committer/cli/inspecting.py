@@ -13,12 +13,12 @@ from rich.console import Group
 from committer.api.load_record import load_record
 from committer.api.validate import names_manifest_committer_in_vain
 from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
-from committer.cli.places import records_in
 from committer.cli.session import Session
+from committer.cli.text import command, destination_above
 from committer.committers.opened_store import open_store
 from committer.errors import RecordError, StoreError, StoreIsADirectoryError
 from committer.events import names
-from committer.layout import PLAN, SUCCESS, TEMPORARY
+from committer.layout import INTENT, MANIFEST_SUFFIX, PLAN, RECORDS, SUCCESS, TEMPORARY
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.readable import count, size
@@ -37,6 +37,13 @@ from committer.records.pending_set import PendingCommit, PendingSet
 from committer.records.pending_uploads import UploadList
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData
+
+# Of files in a directory that was named in place of a record.
+_RECORD_NAMES: Final = frozenset({SUCCESS, *RECORDS})
+_SUFFIXES: Final = (MANIFEST_SUFFIX, ".pending", ".pendingset", ".append", ".replace")
+_PREFIXES: Final = (PLAN, INTENT)
+_MOST_NAMED: Final = 5
+_MOST_LISTED: Final = 1_000
 
 _KINDS: Final[dict[type, str]] = {
     TaskManifest: "task manifest",
@@ -371,3 +378,33 @@ _SHOWN: Final[dict[type, Callable[..., list[Part]]]] = {
     JobSetup: _setup,
     Decision: _decision,
 }
+
+
+async def records_in(session: Session, path: str) -> str:
+    """Returns the next step for a user who named a directory instead of a record: lists its first thousand entries."""
+    place = StorePath.of(path)
+    store = await open_store(place, session.storage, session.config)
+    found: list[str] = []
+    try:
+        listed = 0
+        async for child in store.list(place):
+            listed += 1
+            name = child.path.name
+            if not child.is_directory and _is_record(name):
+                found.append(name)
+            if listed == _MOST_LISTED:
+                break
+    except StoreError:
+        pass
+    finally:
+        await store.close()
+    if not found:
+        jobs = command("jobs", destination_above(path) or path)
+        return f"no record lies in it; this shows the jobs of a destination: `{jobs}`"
+    names = sorted(found)[:_MOST_NAMED]
+    first = command("inspect", f"{path.rstrip('/')}/{names[0]}")
+    return f"name a record in it, such as {', '.join(names)}: `{first}`"
+
+
+def _is_record(name: str) -> bool:
+    return name in _RECORD_NAMES or name.endswith(_SUFFIXES) or name.startswith(_PREFIXES)

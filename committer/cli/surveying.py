@@ -19,9 +19,8 @@ from committer.cli.looking import (
     owner_of,
 )
 from committer.cli.output import Answer, Part, copyable, line, styled, table
-from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
-from committer.cli.text import age, command
+from committer.cli.text import age, command, destination_above, told_destination
 from committer.cli.what_to_do import FORCE, Advice, advice_on, advice_on_half
 from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for

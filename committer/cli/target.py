@@ -14,9 +14,8 @@ from committer.api.job_opening import attach_job
 from committer.api.opening import Opening
 from committer.cli.looking import Look, jobs_of_orphans, look_at
 from committer.cli.output import Answer, copyable, line, pairs
-from committer.cli.places import destination_above, told_destination
 from committer.cli.session import Session
-from committer.cli.text import Exit, as_commands, command, commands_of
+from committer.cli.text import Exit, as_commands, command, commands_of, destination_above, told_destination
 from committer.cli.what_to_do import ways_out
 from committer.committers.find_job import find_layout
 from committer.committers.opened_store import open_store
@@ -27,7 +26,6 @@ from committer.errors import (
     DestinationNotFoundError,
     JobNotFoundError,
     JobUndecidedError,
-    OutcomeKeptError,
     RecordError,
     TaskCommitsRequiredError,
     TaskMissingError,
@@ -143,10 +141,6 @@ def guided(
     except JobUndecidedError as error:
         commit_it, abort_it = ways_out(target.uri, target.job_id, error.delivery)
         error.next_step = f"if all its tasks are done, N of them: `{commit_it}`; else: `{abort_it}`"
-        raise
-    except OutcomeKeptError as error:
-        forced = command("cleanup", target.uri, "--job", target.job_id, "--force")
-        error.next_step = f"leave it, its stream removes it later; only where no stream will run it again: `{forced}`"
         raise
     except TaskCommitsRequiredError as error:
         error.next_step = how_to_name_winners(target, from_attempts=from_attempts)

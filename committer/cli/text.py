@@ -23,6 +23,7 @@ from committer.errors import (
     JobNotFoundError,
     StoreNotFoundError,
 )
+from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.readable import clean
 
@@ -188,3 +189,14 @@ def exit_of(error: BaseException) -> Exit:
         if isinstance(error, ConfigurationError):
             return Exit.USAGE
     return Exit.FAILED
+
+
+def destination_above(uri: str) -> str:
+    """Returns the destination, as typed, whose `_temporary` holds a place; empty if none does."""
+    above, found, rest = uri.partition(f"/{TEMPORARY}")
+    return above if found and above and rest[:1] in ("", "/") else ""
+
+
+def told_destination(above: str) -> str:
+    """Returns the next step for a user who named a place in `_temporary`."""
+    return f"name the destination whose jobs work there: `{command('jobs', above)}`"
