@@ -14,7 +14,11 @@ in_project() { uv run --locked --extra spark --extra cli "$@"; }
 search() { in_project python -m committer_testing.simulate --json "$results/$1.json" "${@:2}"; }
 
 declare -A parts=(
-    [tests]="all tests, the slow ones too"
+    [engine]="all tests of the engine without servers, the slow ones too"
+    [search-tests]="all tests of the simulator, the guarantees, neighbours, the model and the sweep"
+    [stores]="all tests of stores and servers"
+    [processes]="all tests with killed processes, and beside Hadoop's own committers"
+    [spark-tests]="all tests of Spark, but for the two parts below"
     [manifest]="100,000 seeds of the manifest committer"
     [workers]="5,000 seeds of workers that publish"
     [magic]="50,000 seeds of magic"
@@ -30,11 +34,22 @@ declare -A parts=(
     [spark]="every feature on every release of Spark from 3.5 on, and the wheel and sdist as installed"
     [suites]="Spark's own published test suites"
 )
-order=(tests spark suites model model-mutants mutants disk kills exhaustive manifest magic block-list directory partitioned workers)
+order=(engine search-tests stores processes spark-tests spark suites model model-mutants mutants disk kills exhaustive manifest magic block-list directory partitioned workers)
+
+searches=(simulate guarantees neighbours protocol_model disk_sweep)
+servers=(stores s3 hdfs azure_blob emulators services hostile)
+beside=(processes interop)
+of_parts=("${searches[@]}" "${servers[@]}" "${beside[@]}" spark)
+all_tests() { in_project pytest -n 2 -q -m '' "$@"; }
 
 run() {
     case "$1" in
-    tests) in_project pytest -n 2 -q -m '' --ignore=tests/spark/test_releases.py --ignore=tests/spark/test_published_suites.py ;;
+    # A folder that no other part names belongs to this one.
+    engine) all_tests tests "${of_parts[@]/#/--ignore=tests/}" ;;
+    search-tests) all_tests "${searches[@]/#/tests/}" ;;
+    stores) all_tests "${servers[@]/#/tests/}" ;;
+    processes) all_tests "${beside[@]/#/tests/}" ;;
+    spark-tests) all_tests tests/spark --ignore=tests/spark/test_releases.py --ignore=tests/spark/test_published_suites.py ;;
     manifest) search manifest --seeds 100000 --start 80000000 ;;
     workers) search workers --seeds 5000 --start 85000000 --workers ;;
     magic) search magic --seeds 50000 --start 81000000 --committer magic ;;

@@ -11,7 +11,7 @@ import pytest
 import committer
 from committer.committers import job_commit
 from committer.committers.job_call import JobCall
-from committer.committers.job_commit import take
+from committer.committers.job_commit import run_step
 from committer.committers.position import Position
 from committer.committers.standing import LEADS_TO, MEANINGS, STEPS, Seen, Standing, Step, Wish, classify
 from committer.errors import CommitterError, TargetExistsError
@@ -81,11 +81,11 @@ def led(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Standing, Step, Standing 
     taken: list[tuple[Standing, Step, Standing | None]] = []
 
     async def noting(call: JobCall, step: Step, position: Position) -> object:
-        after = await take(call, step, position)
+        after = await run_step(call, step, position)
         taken.append((position.standing, step, after.standing if isinstance(after, Position) else None))
         return after
 
-    monkeypatch.setattr(job_commit, "take", noting)
+    monkeypatch.setattr(job_commit, "run_step", noting)
     return taken
 
 
