@@ -18,9 +18,6 @@ from committer.readable import clean
 
 DriverState: TypeAlias = Literal["running", "dead", "unknown"]
 
-PARTS: Final = ("host", "process", "user", "program")
-"""Parts of a `DriverProcess`; `CommitterConfig.driver_hidden` names those that records omit."""
-
 _LONGEST_WORDS: Final = 300
 _PROC: Final = Path("/proc")
 _OF_A_JVM: Final = ("pyspark.", "committer.spark.job_side")
@@ -59,14 +56,14 @@ class DriverProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def this_driver(hidden: Collection[str] = ()) -> DriverProcess:
-    """Describes the driver process of this process's jobs, without the `hidden` parts.
+    """Describes the driver process of this process's jobs, without the `hidden` parts: see `CommitterConfig`.
 
     Reads `/proc` unless `is_known`: not for an event loop then.
     """
     own = os.getpid()
     whole = _known.get(own) or _known.setdefault(own, _look())
     fields = {"host": ("host", "boot"), "process": ("pid", "started"), "user": ("user",), "program": ("program",)}
-    shown = [field for part in PARTS if part not in hidden for field in fields[part]]
+    shown = [field for part, names in fields.items() if part not in hidden for field in names]
     return DriverProcess(**{field: getattr(whole, field) for field in shown})
 
 

@@ -13,7 +13,8 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.driver_process import PARTS, DriverProcess, state_of, this_driver
+from committer.driver_process import DriverProcess, state_of, this_driver
+from committer.options.config import _DRIVER_PARTS
 from committer.sync import list_jobs, load_record, open_job
 from tests.job_paths import in_job
 
@@ -76,7 +77,7 @@ def test_no_record_is_unknown() -> None:
     assert state_of(DriverProcess()) == "unknown"
 
 
-@pytest.mark.parametrize("hidden", [(), ("host",), ("process", "program"), ("user",), PARTS])
+@pytest.mark.parametrize("hidden", [(), ("host",), ("process", "program"), ("user",), _DRIVER_PARTS])
 def test_each_part_can_be_left_out(tmp_path: Path, hidden: tuple[str, ...]) -> None:
     open_job(tmp_path, job_id="J", config=CommitterConfig(driver_hidden=hidden)).close()
     process = load_record(in_job(tmp_path, "J", "setup")).process
@@ -87,6 +88,10 @@ def test_each_part_can_be_left_out(tmp_path: Path, hidden: tuple[str, ...]) -> N
     [info] = list_jobs(tmp_path)
     assert info.driver == process
     assert info.driver_state == ("unknown" if {"host", "process"} & set(hidden) else "running")
+
+
+def test_the_parts_that_a_config_knows_are_all() -> None:
+    assert this_driver(_DRIVER_PARTS) == DriverProcess()
 
 
 def test_a_part_that_is_none_is_refused() -> None:

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from committer.driver_process import PARTS
 from committer.errors import ConfigurationError, InvalidPathError, RecordError
 from committer.file_names import is_file_name
 from committer.options.resolved import resolve
@@ -45,9 +44,10 @@ _SECONDS = ("busy_timeout",)
 _WEIGHTS = ("io_read_weight", "io_write_weight", "io_delete_weight")
 _HEAVIEST = 1000
 _TEXTS = ("summary_report_directory", "diagnostics_manifest_directory", "file_list_directory")
+_DRIVER_PARTS = ("host", "process", "user", "program")
 _LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
     "absolute_roots": (lambda text: isinstance(text, str) and bool(text), "URIs, or absolute paths"),
-    "driver_hidden": (lambda text: text in PARTS, ", ".join(PARTS)),
+    "driver_hidden": (lambda text: text in _DRIVER_PARTS, ", ".join(_DRIVER_PARTS)),
     "staging_directories": (
         lambda text: isinstance(text, str) and text.startswith("/") and "\0" not in text,
         "absolute paths of each machine",
