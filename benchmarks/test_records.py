@@ -15,7 +15,7 @@ from committer.records.manifest import (
     TaskManifest,
     decode_task_manifest,
     encode_task_manifest,
-    relative_entries,
+    relative_names,
 )
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.records.task_commit import TaskCommit, inline_record
@@ -59,8 +59,8 @@ def test_decode_a_manifest(benchmark: BenchmarkFixture, sized: Sized, entries: i
 
     def load() -> int:
         loaded = decode_task_manifest(data, source="benchmark")
-        files, _directories = relative_entries(loaded, destination=DESTINATION, source_root=TASKS, source="benchmark")
-        return len(files)
+        read = relative_names(loaded, destination=DESTINATION, source_root=TASKS, source="benchmark")
+        return len(read.destinations)
 
     assert benchmark(load) == count
     benchmark.extra_info.update(entries=count, bytes=len(data))

@@ -63,10 +63,6 @@ class Opening(Generic[T]):
         state = "opened" if self._begun else "not opened yet: await it, or enter it with `async with`"
         return f"<{self._what}(...): {state}>"
 
-    def drop(self) -> None:
-        """Suppresses the warning: this is abandoned on purpose."""
-        self._begun = True
-
     def __del__(self) -> None:
         if not self._begun:
             warnings.warn(

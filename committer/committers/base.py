@@ -18,7 +18,7 @@ from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.logs import audit, job_logger
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
-from committer.records.manifest import relative_entries
+from committer.records.manifest import relative_names
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
@@ -49,8 +49,6 @@ class Committer(ABC):
         needs: Capabilities that the store must have, each with a description.
         listed_layout: The layout of jobs with delivery by listing; by message it is `JobLayout`.
         unsafe: The guarantee that this committer does not give, in a few words; empty for the others.
-        is_commit_repeatable: Whether another driver can finish a job commit that died.
-        is_recovery_supported: Whether a driver that lost a task's message can recreate it.
     """
 
     name: str
@@ -58,8 +56,6 @@ class Committer(ABC):
     action: PublishAction
     listed_layout: type[JobLayout] = JobLayout
     unsafe: str = ""
-    is_commit_repeatable: bool = True
-    is_recovery_supported: bool = True
 
     @abstractmethod
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
@@ -228,7 +224,7 @@ def _message_of(context: StageContext, path: StorePath, data: bytes, task: int, 
     manifest = context.forms.decode_task(context, path, data)
     if manifest.taskAttemptID != attempt_id:
         return None
-    files, _directories = relative_entries(
+    relative_names(
         manifest,
         destination=layout.destination,
         source_root=layout.recorded_tasks,
@@ -244,7 +240,7 @@ def _message_of(context: StageContext, path: StorePath, data: bytes, task: int, 
         record=path.uri,
         digest=digest_of(data),
         length=len(data),
-        files=len(files),
-        size=sum(entry[2] for entry in files),
+        files=len(manifest.files),
+        size=sum(entry.z for entry in manifest.files),
         inline=inline_record(data),
     )

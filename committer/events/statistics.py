@@ -33,10 +33,6 @@ class Statistics:
         self._fold()
         return self._counters.get(name, 0)
 
-    def gauge(self, name: str, value: int) -> None:
-        """Sets a value that may rise and fall."""
-        self._gauges[name] = value
-
     def sample(self, name: str, value: int) -> None:
         """Adds a value to the counter `name`, and to its minimum, maximum and mean."""
         self.count(name, value)

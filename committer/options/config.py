@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from committer.errors import ConfigurationError, InvalidPathError, RecordError
+from committer.errors import ConfigurationError, InvalidPathError
 from committer.file_names import is_file_name
 from committer.options.resolved import resolve
 from committer.options.table import ConfigurationWarning, key_of
@@ -428,31 +428,6 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def to_record(self) -> dict[str, Any]:
         """Returns every field and its value, defaults too, because a later version may have other defaults."""
         return msgspec.structs.asdict(self)
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, object], *, path: object = "") -> CommitterConfig:
-        """Reads the result of `to_record`, of this version or another.
-
-        A field that this version does not know is left out, with a `ConfigurationWarning`: a newer version
-        wrote it. A missing field has its default: an older version wrote the record. Typed `config` members of
-        records follow the same rule, without the warning. `path` of the record is for errors.
-
-        Raises:
-            RecordError: A field has an invalid value.
-        """
-        known = {field.name for field in msgspec.structs.fields(cls)}
-        unknown = sorted(set(record) - known)
-        if unknown:
-            warnings.warn(
-                f"choices of a newer version are left out: {', '.join(unknown)}", ConfigurationWarning, stacklevel=2
-            )
-        values = {name: value for name, value in record.items() if name in known}
-        for name, value in values.items():
-            try:
-                msgspec.convert({name: value}, cls)
-            except msgspec.ValidationError as error:
-                raise RecordError(f"the record's config does not hold: {error}", field=name, path=path) from error
-        return msgspec.convert(values, cls)
 
     def __copy__(self) -> CommitterConfig:
         return self

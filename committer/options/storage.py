@@ -216,16 +216,6 @@ def check_text(table: OptionTable | None, key: str, value: str, *, shown: str, w
     raise _refused(f"{shown} must say where its value is found, and not be the value: {why}", f"{shown}={FORMS}")
 
 
-def markdown_table(table: OptionTable) -> str:
-    """Renders a store's options as Markdown, for its documentation page."""
-    rows = ["| option | what it is | other tools' names | Hadoop's key |", "|---|---|---|---|"]
-    for option in table.options:
-        others, hadoop = (", ".join(f"`{name}`" for name in names) for names in (option.others, option.hadoop))
-        kind = " (secret)" if option.secret else " (Python only)" if option.instance else ""
-        rows.append(f"| `{option.name}`{kind} | {option.meaning} | {others} | {hadoop} |")
-    return "\n".join(rows)
-
-
 def exclusive(*options: str) -> ConfigurationError:
     """Builds the error for options that exclude one another."""
     return _refused(f"the options {' and '.join(options)} exclude one another", "give one of them alone")

@@ -337,16 +337,3 @@ def job_identity(options: Mapping[str, object]) -> JobIdentity:
 def key_of(field: str) -> str:
     """Returns the key of a field of `CommitterConfig`."""
     return BY_FIELD[field].key
-
-
-def markdown_table() -> str:
-    """Renders the table as Markdown, for docs/options.md."""
-    lines = ["| Key | Field | Read as | Note |", "| --- | --- | --- | --- |"]
-    for option in OPTIONS:
-        key = f"{option.key}<scheme>" if option.key.endswith(".") else option.key
-        note = option.note
-        if option.when is not None:
-            note = f"false: `{option.when[0]}`, true: `{option.when[1]}`"
-        field = f"`{option.field}`" if option.field else "none"
-        lines.append(f"| `{key}` | {field} | {option.kind if option.field else ''} | {note} |".replace("  ", " "))
-    return "\n".join(lines) + "\n"

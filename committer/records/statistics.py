@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
@@ -78,30 +77,3 @@ def statistics_of(value: LazyStatistics, *, source: str) -> IOStatistics:
     if value is None or bytes(value) in (b"", b"null"):
         return IOStatistics()
     return decode(bytes(value), IOStatistics, source=source, what="IO statistics", field="iostatistics")
-
-
-def merge(into: IOStatistics, other: IOStatistics) -> None:
-    """Adds the statistics of `other` to `into`.
-
-    Counters add (a negative one counts as 0), gauges add, minimums and maximums keep the extreme, means add
-    samples and sums. (Java's live store replaces a minimum by the newer one, even if that is larger.)
-    """
-    for name, value in other.counters.items():
-        into.counters[name] = max(into.counters.get(name, 0), 0) + max(value, 0)
-    for name, value in other.gauges.items():
-        into.gauges[name] = into.gauges.get(name, 0) + value
-    _keep(min, into.minimums, other.minimums)
-    _keep(max, into.maximums, other.maximums)
-    for name, mean in other.meanstatistics.items():
-        old = into.meanstatistics.get(name)
-        if old is None or old.samples <= 0:
-            into.meanstatistics[name] = mean
-        elif mean.samples > 0:
-            into.meanstatistics[name] = MeanStatistic(old.samples + mean.samples, old.sum + mean.sum)
-
-
-def _keep(extreme: Callable[[list[int]], int], into: dict[str, int], other: dict[str, int]) -> None:
-    for name, value in other.items():
-        old = into.get(name, UNSET)
-        measured = [one for one in (old, value) if one != UNSET]
-        into[name] = extreme(measured) if measured else UNSET

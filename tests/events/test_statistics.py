@@ -46,7 +46,6 @@ def test_the_names_are_hadoops() -> None:
 def test_nothing_counted_is_an_empty_snapshot() -> None:
     statistics = Statistics()
     statistics.count("a", 0)
-    statistics.gauge("g", 0)
     assert statistics.snapshot() == IOStatistics()
     assert statistics.counter("a") == statistics.counter("b") == 0
 
@@ -119,17 +118,10 @@ def test_a_snapshot_is_a_copy() -> None:
     assert snapshot.meanstatistics == {"a": MeanStatistic(1, 1)}
 
 
-def test_a_gauge_is_set_not_added() -> None:
-    statistics = Statistics()
-    statistics.gauge("g", 5)
-    statistics.gauge("g", 3)
-    assert statistics.snapshot().gauges == {"g": 3}
-
-
 def test_merging_follows_hadoops_rules() -> None:
     statistics = Statistics()
     statistics.count("a", 5)
-    statistics.gauge("g", 2)
+    statistics.merge(IOStatistics(gauges={"g": 2}))
     statistics.sample("s", 10)
     statistics.merge(
         IOStatistics(

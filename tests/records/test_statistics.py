@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from committer.errors import RecordError
+from committer.events import Statistics
 from committer.records.manifest import decode_task_manifest
-from committer.records.statistics import IOStatistics, MeanStatistic, merge, statistics_of
+from committer.records.statistics import IOStatistics, MeanStatistic, statistics_of
 from committer.records.success import decode_success
 
 MR_JOB = Path(__file__).parents[1] / "fixtures" / "java-manifest-committer" / "mr-job"
@@ -32,43 +33,10 @@ snapshots = st.builds(
 
 
 def merged(*parts: IOStatistics) -> IOStatistics:
-    total = IOStatistics()
+    total = Statistics()
     for part in parts:
-        merge(total, part)
-    return total
-
-
-def test_merging() -> None:
-    total = IOStatistics(
-        counters={"a": 2, "n": -5},
-        gauges={"g": 1},
-        minimums={"low": 3, "unset": -1, "mine": 4},
-        maximums={"high": 3, "unset": -1},
-        meanstatistics={"m": MeanStatistic(1, 10)},
-    )
-    merge(
-        total,
-        IOStatistics(
-            counters={"a": 3, "b": 1, "n": -1},
-            gauges={"g": -3, "h": 2},
-            minimums={"low": 7, "unset": 5, "mine": -1},
-            maximums={"high": 2, "unset": 5, "never": -1},
-            meanstatistics={"m": MeanStatistic(3, 5), "new": MeanStatistic(1, 1)},
-        ),
-    )
-    assert total == IOStatistics(
-        counters={"a": 5, "b": 1, "n": 0},
-        gauges={"g": -2, "h": 2},
-        minimums={"low": 3, "unset": 5, "mine": 4},
-        maximums={"high": 3, "unset": 5, "never": -1},
-        meanstatistics={"m": MeanStatistic(4, 15), "new": MeanStatistic(1, 1)},
-    )
-    assert total.meanstatistics["m"].mean == 3.75
-    merge(total, IOStatistics(meanstatistics={"m": MeanStatistic(0, 9), "empty": MeanStatistic(0, 9)}))
-    assert total.meanstatistics["m"] == MeanStatistic(4, 15)
-    merge(total, IOStatistics(meanstatistics={"empty": MeanStatistic(1, 2)}))
-    assert total.meanstatistics["empty"] == MeanStatistic(1, 2)
-    assert MeanStatistic().mean == 0.0
+        total.merge(part)
+    return total.snapshot()
 
 
 @given(snapshots, snapshots, snapshots)
@@ -92,7 +60,7 @@ def test_compact_keeps_what_was_measured() -> None:
 
 def test_two_snapshots_share_nothing() -> None:
     one, two = IOStatistics(), IOStatistics()
-    merge(one, IOStatistics(counters={"a": 1}))
+    one.counters["a"] = 1
     assert two == IOStatistics()
 
 

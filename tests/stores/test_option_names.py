@@ -10,7 +10,7 @@ import pytest
 
 import committer
 from committer.errors import ConfigurationError
-from committer.options.storage import markdown_table
+from committer.options.storage import OptionTable
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
 from committer.stores.registry import find_store, open_store, options_of
@@ -273,6 +273,16 @@ def test_what_hadoop_s_configuration_says_of_a_store() -> None:
     assert table is not None
     assert set(table.of_hadoop(configuration)) == {"fs.s3a.endpoint", "spark.hadoop.fs.s3a.bucket.my.bucket.access.key"}
     assert options_of("file") is None
+
+
+def markdown_table(table: OptionTable) -> str:
+    """Renders a store's options as Markdown, for its documentation page."""
+    rows = ["| option | what it is | other tools' names | Hadoop's key |", "|---|---|---|---|"]
+    for option in table.options:
+        others, hadoop = (", ".join(f"`{name}`" for name in names) for names in (option.others, option.hadoop))
+        kind = " (secret)" if option.secret else " (Python only)" if option.instance else ""
+        rows.append(f"| `{option.name}`{kind} | {option.meaning} | {others} | {hadoop} |")
+    return "\n".join(rows)
 
 
 @pytest.mark.parametrize(
