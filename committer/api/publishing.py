@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import msgspec
 
+from committer.committers.actions import PublishAction
 from committer.committers.context import open_context
 from committer.committers.failures import definite_refusal
 from committer.committers.opened_store import closed_on_failure, is_owned
-from committer.committers.publish_action import PublishAction
 from committer.committers.registry import committer_for
 from committer.errors import CommitterError, ConfigurationError, JobStateError
 from committer.flow.together import both

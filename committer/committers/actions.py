@@ -1,11 +1,11 @@
-"""Publish actions: by renames, and by completing uploads."""
+"""Publish actions: how a decided job's files become visible, and are rolled back."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from committer.committers.publish_action import PublishAction
 from committer.flow.together import both_in_full
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
@@ -17,14 +17,55 @@ from committer.stages.load.planned_files import PlannedFile
 from committer.stages.load.promotions import LISTED_IN_A_CALL, Promotion
 from committer.stages.names import ancestors, with_ancestors
 from committer.stages.publish.create_directories import CreateDirectories
-from committer.stages.publish.delete_superseded import DeleteSuperseded
-from committer.stages.publish.move_aside import MoveAside, SetAsideSuccess
+from committer.stages.publish.move_aside import DeleteSuperseded, MoveAside, SetAsideSuccess
 from committer.stages.publish.promote import PromoteDirectories
-from committer.stages.publish.publish import Published
+from committer.stages.publish.publish import Published, PublishFiles
+from committer.stages.publish.publish_elsewhere import PublishElsewhere, is_worth_workers
 from committer.stages.publish.sent_files import CompleteUploads
 from committer.stages.undo.roll_back import RollBack
 from committer.stages.undo.roll_back_sent import RollBackUploads
 from committer.stages.undo.seal import SealTasks
+
+
+class PublishAction(ABC):
+    """Base class of publish actions, which make files visible from the decision up to the outcome; without state.
+
+    Each method may run again, or beside another driver of the same job, and then does what is left to do.
+    `needs` are capabilities that a probe can show to be missing, as in `Committer.needs`.
+    """
+
+    needs: Mapping[str, str] = {}
+
+    @abstractmethod
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Makes every winner's files visible and validates them; runs from the decision up to the outcome.
+
+        Raises:
+            TargetExistsError: A definite refusal: the job is rolled back.
+            OutcomeUnknownError: See `next_step`; nothing was deleted.
+        """
+
+    def files(self, context: StageContext) -> Stage[CommitState, Published]:
+        """Returns the stage that makes the files of a job or chunk visible; it may run in several processes at once."""
+        return PublishFiles(context)
+
+    async def publish_files(self, context: StageContext, state: CommitState) -> Published:
+        """Makes the files visible, in this process or by the caller's workers."""
+        if context.pool is None or (context.config.publish == "auto" and not is_worth_workers(context, state)):
+            return await self.files(context).run(state)
+        return await PublishElsewhere(context, context.pool, self.files).run(state)
+
+    @abstractmethod
+    async def supersede(self, context: StageContext, state: CommitState) -> None:
+        """Removes old files that could not be moved before the outcome; runs before `_SUCCESS`."""
+
+    @abstractmethod
+    def roll_back(self, context: StageContext) -> RollBack:
+        """Returns the stage that rolls a job back."""
+
+    @abstractmethod
+    async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
+        """Makes a rollback durable, before cleanup deletes what it restored files from."""
 
 
 class RenameAction(PublishAction):

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from committer.committers.actions import PublishAction
 from committer.committers.job_commit import JobCommit
 from committer.committers.preparing import plan_job
-from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, TaskError
 from committer.flow.workers import run_workers
@@ -28,8 +28,7 @@ from committer.stages.setup.setup_job import set_up
 from committer.stages.state.job_directory import join_job
 from committer.stages.task.abort_task import AbortRequest, AbortTask
 from committer.stages.task.attempt_files import AttemptFiles
-from committer.stages.task.commit_task import CommitTask
-from committer.stages.task.setup_task import SetupTask
+from committer.stages.task.commit_task import CommitTask, SetupTask
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.base import Store
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from committer.committers.actions import UploadAction
+from committer.committers.actions import PublishAction, UploadAction
 from committer.committers.base import Committer
-from committer.committers.publish_action import PublishAction
 from committer.errors import UnsupportedError
 from committer.paths import StorePath
 from committer.spec import JobSpec

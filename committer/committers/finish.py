@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from committer.committers.actions import PublishAction
 from committer.committers.failures import saying_what_is_left, what_first
 from committer.committers.listing import KeptList, keep_list, store_of
-from committer.committers.publish_action import PublishAction
 from committer.committers.reports import save_report
 from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.workers import run_workers

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TypeAlias
 
+from committer.committers.actions import PublishAction
 from committer.committers.commit_inputs import CommitInputs
 from committer.committers.failures import (
     Refusal,
 )
 from committer.committers.position import Position, read_position
-from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
 from committer.committers.standing import Standing, Wish
 from committer.committers.trusted_config import refuse_roots_not_given, trusted_config

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from committer.committers import backward_steps, forward_steps
+from committer.committers.actions import PublishAction
 from committer.committers.after_failure import after_failure
 from committer.committers.commit_inputs import CommitInputs, check_forced, intent_of
 from committer.committers.failures import (
@@ -23,7 +24,6 @@ from committer.committers.failures import (
 from committer.committers.job_call import JobCall, StepResult
 from committer.committers.listing import refuse_unwritable_list
 from committer.committers.position import Position
-from committer.committers.publish_action import PublishAction
 from committer.committers.reports import check_reported, save_report
 from committer.committers.results import JobReport
 from committer.committers.standing import CARRYING_OUT, REFUSING, Standing, Step, Wish, step_for

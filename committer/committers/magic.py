@@ -18,10 +18,9 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import ClassVar
 
-from committer.committers.actions import UPLOADS_NEED, UploadAction
+from committer.committers.actions import UPLOADS_NEED, PublishAction, UploadAction
 from committer.committers.base import Committer
 from committer.committers.pending_sets import manifest_of, pending_of, set_of, uploads_of_pending, uploads_of_set
-from committer.committers.publish_action import PublishAction
 from committer.errors import StoreError, StoreNotADirectoryError, StoreNotFoundError
 from committer.file_names import MAGIC_JOB
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from committer.committers.actions import UploadAction
+from committer.committers.actions import PublishAction, UploadAction
 from committer.committers.base import Committer
-from committer.committers.publish_action import PublishAction
 from committer.errors import RecordError, StoreError, StoreNotFoundError, UnsupportedError
 from committer.file_names import unique_name
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded

@@ -8,7 +8,7 @@ from typing import Any
 
 from committer.errors import StoreExistsError, StoreUploadNotFoundError
 from committer.layout import SUCCESS
-from committer.stages.publish.delete_superseded import DeleteSuperseded
+from committer.stages.publish.move_aside import DeleteSuperseded
 from committer.stages.publish.sent_files import CompleteUploads, PublishSentFiles, parts_of
 from committer.stages.remove.abort_uploads import AbortUploads
 from committer.stages.state.job_liveness import check_job_is_live

@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
+from committer.committers.actions import PublishAction
 from committer.committers.file.base import FileOutputCommitter, no_hadoop_job
 from committer.committers.file.layout import CommittedLayout
 from committer.committers.file.taking import FileForms, TakenAction, layout_of, refuse_reducers
 from committer.committers.file.task_v1 import AbortFileTask, CommitFileTask, message_of
-from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan
 from committer.errors import (
     JobExistsError,

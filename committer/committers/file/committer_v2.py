@@ -9,12 +9,12 @@ from typing import Final, cast
 
 import msgspec
 
+from committer.committers.actions import PublishAction
 from committer.committers.file.base import FileOutputCommitter
 from committer.committers.file.layout import FileLayout
 from committer.committers.file.taking import outside_of
 from committer.committers.file.walking import tidy
 from committer.committers.opened_store import as_new_driver
-from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
 from committer.errors import (
     CommitterError,

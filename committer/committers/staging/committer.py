@@ -22,11 +22,10 @@ from typing import ClassVar, Final
 import anyio
 import msgspec
 
-from committer.committers.actions import UPLOADS_NEED, UploadAction
+from committer.committers.actions import UPLOADS_NEED, PublishAction, UploadAction
 from committer.committers.base import Committer
 from committer.committers.listing import store_of
 from committer.committers.pending_sets import manifest_of, set_of, uploads_of_set
-from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
 from committer.committers.staging.local_files import LocalFiles
 from committer.committers.staging.places import remove_job, remove_runs

@@ -24,8 +24,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, end_advice
 from committer.stages.identity import is_file_of
 from committer.stages.load.planned_files import PlannedFile
-from committer.stages.publish.existing_target import ExistingTargets
-from committer.stages.publish.publish import Published
+from committer.stages.publish.publish import ExistingTargets, Published
 from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import finish_block_list, finish_upload

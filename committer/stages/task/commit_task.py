@@ -1,4 +1,4 @@
-"""The stage that commits a task attempt: it saves the record of its files."""
+"""The stages that set up and commit a task attempt: its directory, and the record of its files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from committer.errors import (
     CommitterError,
     DestinationNotFoundError,
     InvalidPathError,
+    JobNotFoundError,
     StoreError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
@@ -32,11 +33,45 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.load.listed_records import no_directory_of_records
 from committer.stages.names import with_ancestors
-from committer.stages.state.job_liveness import check_job_is_live, names_not_forced
+from committer.stages.state.job_liveness import check_job_is_live, make_tasks, names_not_forced
 from committer.stages.task.staged_files import attempt_aborted
-from committer.stages.task_output import TaskOutput, WrittenFile
+from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 from committer.stores.abilities import SYNC
 from committer.stores.paced import without_retries
+
+
+class SetupTask(Stage[AttemptIdentity, StorePath]):
+    """The stage that creates the task attempt directory.
+
+    Preconditions: the job exists and is not decided.
+    Postconditions: an empty directory that no other run of the attempt shares. Its parents are never created: a
+    task of a cleaned-up job must fail, not bring the job's directory back. Nothing is synced: a power loss
+    before the task commits costs the attempt anyway, and task commit syncs the directory's name.
+    Failure modes: `JobNotFoundError`, `JobDecidedError`.
+    Cost: 2 calls.
+    Hadoop: ``SetupTaskStage``, which does not check the job.
+    """
+
+    name = statistic = names.TASK_STAGE_SETUP
+
+    async def execute(self, value: AttemptIdentity) -> StorePath:
+        """Checks the job and creates the directory."""
+        layout, store = self.context.layout, self.context.store
+        await check_job_is_live(self.context, operation=self.name)
+        directory = layout.task_attempt_directory(value.task, value.attempt, value.nonce)
+        await make_tasks(self.context)
+        try:
+            await store.make_directory(directory, parents=False)
+        except StoreNotFoundError as error:
+            # The job may have been decided and sealed meanwhile.
+            await check_job_is_live(self.context, operation=self.name)
+            raise JobNotFoundError(
+                f"job {layout.job_id} was cleaned up while a task attempt started",
+                operation=self.name,
+                path=layout.tasks,
+                next_step="stop this task: its job is over",
+            ) from error
+        return directory
 
 
 async def destination_directories(context: StageContext, output: TaskOutput) -> list[DirectoryEntry]:
