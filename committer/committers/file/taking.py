@@ -49,6 +49,7 @@ from committer.records.job_state import JobOutcome
 from committer.stages.base import RecordRef, StageContext
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.durability import sync_directories
+from committer.stages.load.listed_records import no_directory
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.publish.publish import Published
 from committer.stages.state.job_directory import look_at_job
@@ -208,13 +209,7 @@ async def _make_tasks(context: StageContext, layout: CommittedLayout) -> None:
         await context.store.make_directory(layout.tasks, parents=False)
         await check_job_is_live(context, operation="take_tasks")
     except (JobNotFoundError, StoreNotFoundError) as error:
-        raise JobNotFoundError(
-            f"job {layout.job_id} has no directory to take its tasks' output to: it was cleaned up, by itself or by a "
-            "Hadoop committer that deletes all of _temporary",
-            operation="take_tasks",
-            path=layout.tasks,
-            next_step="run the job again; nothing was published",
-        ) from error
+        raise no_directory(layout, layout.tasks, "take_tasks") from error
 
 
 async def _replaced(context: StageContext, layout: CommittedLayout) -> dict[str, StorePath]:

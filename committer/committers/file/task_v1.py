@@ -29,6 +29,7 @@ from committer.stages.state.job_directory import look_at_job
 from committer.stages.state.job_liveness import check_job_is_live, too_late
 from committer.stages.task.abort_task import AbortRequest, AbortTask
 from committer.stages.task.commit_task import sync_output
+from committer.stages.task.staged_files import attempt_aborted
 from committer.stages.task_output import TaskOutput
 from committer.stores.helpers import exists
 
@@ -156,12 +157,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
                 raise self._unknown(value, error) from error
             except StoreNotFoundError as error:
                 await self._check_job(value)
-                raise TaskError(
-                    "the task attempt directory is gone: the attempt was aborted",
-                    operation=self.name,
-                    path=value.directory,
-                    next_step="run the task again as a new attempt, if its job still runs",
-                ) from error
+                raise attempt_aborted(self.name, value.directory) from error
         raise TaskError(
             f"other attempts of {target.name} committed at each of {_ROUNDS} tries",
             operation=self.name,

@@ -10,7 +10,6 @@ import msgspec
 
 from committer.errors import (
     CommitterError,
-    JobNotFoundError,
     OutcomeUnknownError,
     StoreError,
     StoreNotFoundError,
@@ -33,7 +32,7 @@ from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.facts import FACTS_A_FILE, FactList, Facts, Lines, NotedFacts, RecordedFacts
-from committer.stages.state.job_liveness import has_setup, make_superseded, may_vanish
+from committer.stages.state.job_liveness import has_setup, job_vanished, make_superseded, may_vanish
 from committer.stages.state.own_records import read_decision
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively
@@ -119,7 +118,7 @@ class DecideCommit(Stage[DecisionContent, Decided]):
             # The decision relies on a name in there: the directory for old files.
             await sync_directories(self.context, [layout.work])
         except StoreNotFoundError as error:
-            raise vanished(self.context) from error
+            raise job_vanished(self.context, self.name, error) from error
         decision = Decision(
             job_id=layout.job_id,
             decision="commit",
@@ -188,7 +187,7 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
             store, layout.decision, wanted, temporary=temporary, durable=context.durable, limit=limit_of(Decision)
         )
     except StoreNotFoundError as error:
-        raise vanished(context) from error
+        raise job_vanished(context, DecideCommit.name, error) from error
     except StoreOutcomeUnknownError as error:
         raise await _undetermined(context, error) from error
     own = found == wanted
@@ -207,7 +206,7 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
         if not stands:
             if own:
                 await store.delete_file(layout.decision)
-            raise vanished(context)
+            raise job_vanished(context, DecideCommit.name)
     # Decoding one's own would create all its objects a second time.
     return decision if own else decode_record(found, Decision, source=str(layout.decision))
 
@@ -254,15 +253,4 @@ def abort_decision(context: StageContext) -> Decision:
         created=context.timestamp(),
         config=context.config,
         hadoop=context.spec.hadoop,
-    )
-
-
-def vanished(context: StageContext) -> JobNotFoundError:
-    """Builds the error of a driver whose job was cleaned up before it decided."""
-    return JobNotFoundError(
-        f"the directory of job {context.layout.job_id} vanished before the job was decided: a cleanup removed it, "
-        "or a Hadoop committer deleted all of _temporary",
-        operation=DecideCommit.name,
-        path=context.layout.job_directory,
-        next_step="run the job again; nothing was published",
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from committer.errors import JobNotFoundError, StoreNotFoundError
+from committer.errors import StoreNotFoundError
 from committer.flow.together import both_in_full
 from committer.records.job_state import Intent, NamedRecord, encode_record
 from committer.stages.base import Stage, StageContext
@@ -18,6 +18,7 @@ from committer.stages.decide.entries import (
     refuse_neighbours,
     withdraw_entry,
 )
+from committer.stages.state.job_liveness import job_vanished
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class DeclareIntent(Stage[CommitIntent, None]):
             # The entry's directory is created here, so that the entry takes one call.
             await both_in_full(writing, make_directory_of_entries(context))
         except StoreNotFoundError as error:
-            raise _vanished(context, self.name, error) from error
+            raise job_vanished(context, self.name, error) from error
 
 
 class DeclareScope(Stage[Scope, None]):
@@ -76,7 +77,7 @@ class DeclareScope(Stage[Scope, None]):
         try:
             await create_entry(self.context, value)
         except StoreNotFoundError as error:
-            raise _vanished(self.context, self.name, error) from error
+            raise job_vanished(self.context, self.name, error) from error
 
 
 class RefuseNeighbours(Stage[Scope, None]):
@@ -95,18 +96,7 @@ class RefuseNeighbours(Stage[Scope, None]):
         try:
             await refuse_neighbours(self.context, value)
         except StoreNotFoundError as error:
-            raise _vanished(self.context, self.name, error) from error
-
-
-def _vanished(context: StageContext, operation: str, error: StoreNotFoundError) -> JobNotFoundError:
-    return JobNotFoundError(
-        f"the directory of job {context.layout.job_id} vanished: a cleanup removed it, or a Hadoop committer deleted "
-        "all of _temporary",
-        operation=operation,
-        path=context.layout.job_directory,
-        next_step="run the job again; nothing was published",
-        causes=[error],
-    )
+            raise job_vanished(self.context, self.name, error) from error
 
 
 async def withdraw(context: StageContext) -> None:

@@ -45,7 +45,7 @@ async def list_manifests(context: StageContext) -> list[RecordRef]:
         if store.capabilities.directories:
             # Never created again: another program may have deleted it with tasks' records, and a commit would
             # publish none of their files.
-            raise no_directory_of_records(layout, "list_manifests") from error
+            raise no_directory(layout, directory, "list_manifests") from error
         listed = {}
     for path in [path for path in listed if path.name.endswith(aborted_suffix(layout))]:
         restored = await _put_back_taken(context, path, directory)
@@ -55,13 +55,13 @@ async def list_manifests(context: StageContext) -> list[RecordRef]:
     return [RecordRef(layout.record_name(path), length=listed[path]) for path in found]
 
 
-def no_directory_of_records(layout: JobLayout, operation: str) -> JobNotFoundError:
-    """Builds the error of a missing directory of records."""
+def no_directory(layout: JobLayout, directory: StorePath, operation: str) -> JobNotFoundError:
+    """Builds the error of a missing directory in that of a job."""
     return JobNotFoundError(
-        f"job {layout.job_id} has no {layout.manifests.name} directory: it was cleaned up, by itself or by a Hadoop "
+        f"job {layout.job_id} has no {directory.name} directory: it was cleaned up, by itself or by a Hadoop "
         "committer that deletes all of _temporary",
         operation=operation,
-        path=layout.manifests,
+        path=directory,
         next_step="run the job again; nothing was published",
     )
 

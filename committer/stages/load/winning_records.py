@@ -8,7 +8,6 @@ from typing import Final
 
 from committer.advice import COMMIT_AGAIN
 from committer.errors import (
-    JobNotFoundError,
     RecordError,
     StoreNotFoundError,
     TaskCommitsRequiredError,
@@ -20,6 +19,7 @@ from committer.paths import StorePath
 from committer.readable import count
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import RecordRef, StageContext
+from committer.stages.load.listed_records import no_directory
 
 RIGHT_NUMBER: Final = "give their right number"
 """The start of the advice if more tasks committed than the caller stated: no task has to run again."""
@@ -92,13 +92,7 @@ async def check_attempt_records(context: StageContext, refs: list[RecordRef]) ->
     try:
         standing = {child.path.name async for child in store.list(layout.attempts)}
     except StoreNotFoundError as error:
-        raise JobNotFoundError(
-            f"job {layout.job_id} has no attempts directory: it was cleaned up, by itself or by a Hadoop committer "
-            "that deletes all of _temporary",
-            operation="commit_job",
-            path=layout.attempts,
-            next_step="run the job again; nothing was published",
-        ) from error
+        raise no_directory(layout, layout.attempts, "commit_job") from error
     gone = [ref.record for ref in refs if ref.record.rpartition("/")[2] not in standing]
     if gone:
         raise TaskError(

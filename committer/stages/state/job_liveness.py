@@ -120,6 +120,18 @@ def no_job_elsewhere(layout: JobLayout, operation: str) -> JobNotFoundError:
     )
 
 
+def job_vanished(context: StageContext, operation: str, *causes: StoreNotFoundError) -> JobNotFoundError:
+    """Builds the error of a driver whose job was cleaned up before it decided."""
+    return JobNotFoundError(
+        f"the directory of job {context.layout.job_id} vanished: a cleanup removed it, or a Hadoop committer deleted "
+        "all of _temporary",
+        operation=operation,
+        path=context.layout.job_directory,
+        next_step="run the job again; nothing was published",
+        causes=causes,
+    )
+
+
 def too_late(
     layout: JobLayout, how: str, *, operation: str, path: StorePath, causes: Sequence[BaseException] = ()
 ) -> JobStateError:

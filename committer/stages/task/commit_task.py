@@ -31,7 +31,7 @@ from committer.records.manifest import (
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
-from committer.stages.load.listed_records import no_directory_of_records
+from committer.stages.load.listed_records import no_directory
 from committer.stages.names import with_ancestors
 from committer.stages.state.job_liveness import check_job_is_live, make_tasks, names_not_forced
 from committer.stages.task.staged_files import attempt_aborted
@@ -243,7 +243,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             await self._check_job_stands()
         except CommitterError as reason:
             return reason
-        return no_directory_of_records(self.context.layout, self.name)
+        return no_directory(self.context.layout, self.context.layout.manifests, self.name)
 
     async def _check_not_aborted(self, value: TaskOutput) -> None:
         """Refuses an attempt that a driver aborted while it ran: its record would name deleted files."""
