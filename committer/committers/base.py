@@ -19,7 +19,7 @@ from committer.logs import audit, job_logger
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.records.manifest import relative_names
-from committer.records.task_commit import TaskCommit, digest_of, inline_record
+from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.load.manifest_forms import ManifestForms
@@ -28,7 +28,7 @@ from committer.stages.setup.setup_job import set_up
 from committer.stages.state.job_directory import join_job
 from committer.stages.task.abort_task import AbortRequest, AbortTask
 from committer.stages.task.attempt_files import AttemptFiles
-from committer.stages.task.commit_task import CommitTask, SetupTask
+from committer.stages.task.commit_task import CommitTask, SetupTask, message_of
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.base import Store
 
@@ -231,15 +231,5 @@ def _message_of(context: StageContext, path: StorePath, data: bytes, task: int, 
         roots=layout.roots,
     )
     nonce = path.name.removeprefix(f"{attempt_id}-").removesuffix(MANIFEST_SUFFIX)
-    return TaskCommit(
-        job_id=layout.job_id,
-        task=task,
-        attempt=attempt,
-        nonce=nonce if context.spec.delivery == "message" else "",
-        record=path.uri,
-        digest=digest_of(data),
-        length=len(data),
-        files=len(manifest.files),
-        size=sum(entry.z for entry in manifest.files),
-        inline=inline_record(data),
-    )
+    identity = AttemptIdentity(task, attempt, nonce if context.spec.delivery == "message" else "")
+    return message_of(context, identity, path, data, [entry.z for entry in manifest.files])

@@ -13,7 +13,7 @@ from committer.committers.actions import PublishAction
 from committer.committers.file.base import FileOutputCommitter, no_hadoop_job
 from committer.committers.file.layout import CommittedLayout
 from committer.committers.file.taking import FileForms, TakenAction, layout_of, refuse_reducers
-from committer.committers.file.task_v1 import AbortFileTask, CommitFileTask, message_of
+from committer.committers.file.task_v1 import AbortFileTask, CommitFileTask, message_of_directory
 from committer.committers.results import CommitPlan
 from committer.errors import (
     JobExistsError,
@@ -34,7 +34,7 @@ from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.setup.setup_job import claim_hadoop_job, finish_claim
 from committer.stages.state.own_records import read_setup
 from committer.stages.task.abort_task import AbortRequest
-from committer.stages.task_output import TaskOutput
+from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.helpers import children_of, exists
 
 _NEEDS: Final = {
@@ -151,7 +151,7 @@ class FileCommitterV1(FileOutputCommitter):
                 nonce = await _whose(context, layout, task, attempt, record)
                 if nonce is not None:
                     manifest = decode_task_manifest(record, source=str(place))
-                    return message_of(context, task, attempt, nonce, record, manifest)
+                    return message_of_directory(context, AttemptIdentity(task, attempt, nonce), record, manifest)
         raise TaskError(
             f"{layout.task_attempt_id(task, attempt)} did not commit, or another attempt of its task did since: there "
             "is nothing to recover",

@@ -37,7 +37,7 @@ from committer.layout import JobLayout
 from committer.logs import audit, job_logger
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, decode_task_manifest, encode_task_manifest
-from committer.records.task_commit import TaskCommit, digest_of
+from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.base import RecordForms, Stage, StageContext
 from committer.stages.check.superseded import job_inside
@@ -51,7 +51,7 @@ from committer.stages.publish.create_directories import leaves
 from committer.stages.publish.move_aside import MoveAside, SetAsideSuccess
 from committer.stages.publish.publish import Published
 from committer.stages.state.job_liveness import check_job_is_live, too_late
-from committer.stages.task.commit_task import CommitTask, sync_output
+from committer.stages.task.commit_task import CommitTask, message_of, sync_output
 from committer.stages.task_output import TaskOutput, WrittenFile
 from committer.stages.undo.roll_back import RollBack, RollBackRequest
 from committer.stores.base import FileStatus
@@ -99,7 +99,12 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
         await self._say_what_goes(value)
         try:
             await self._merge(value)
-            message = self._message(value) if context.spec.hadoop else await CommitTask(context).run(value)
+            if context.spec.hadoop:
+                # Without a record: Hadoop's driver reads none.
+                place, sizes = self._layout.manifest(value.identity.task), [file.size for file in value.files]
+                message = message_of(context, value.identity, place, b"", sizes, inline=False)
+            else:
+                message = await CommitTask(context).run(value)
         except CommitterError as error:
             if error.outcome != "unknown":
                 error.outcome = "partial" if self._merged else error.outcome
@@ -123,22 +128,6 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
         if not context.spec.hadoop:
             place = self._layout.merging(identity.task, identity.attempt, identity.nonce)
             await context.store.put(place, context.forms.encode_task(context, value, []), durable=context.durable)
-
-    def _message(self, value: TaskOutput) -> TaskCommit:
-        """Returns the message for a job of Hadoop's, without a record: Hadoop's driver reads none."""
-        identity = value.identity
-        return TaskCommit(
-            job_id=self._layout.job_id,
-            task=identity.task,
-            attempt=identity.attempt,
-            nonce=identity.nonce,
-            record=self._layout.manifest(identity.task).uri,
-            digest=digest_of(b""),
-            length=0,
-            files=len(value.files),
-            size=sum(file.size for file in value.files),
-            inline=None,
-        )
 
     async def _remove(self, value: TaskOutput) -> None:
         try:

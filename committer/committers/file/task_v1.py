@@ -22,15 +22,15 @@ from committer.events import names
 from committer.flow.together import both
 from committer.paths import StorePath
 from committer.records.manifest import TaskManifest, decode_task_manifest, encode_task_manifest
-from committer.records.task_commit import TaskCommit, digest_of
+from committer.records.task_commit import TaskCommit
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.state.job_directory import look_at_job
 from committer.stages.state.job_liveness import check_job_is_live, too_late
 from committer.stages.task.abort_task import AbortRequest, AbortTask
-from committer.stages.task.commit_task import sync_output
+from committer.stages.task.commit_task import message_of, sync_output
 from committer.stages.task.staged_files import attempt_aborted
-from committer.stages.task_output import TaskOutput
+from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.helpers import exists
 
 # A further round follows if another attempt of the task committed.
@@ -98,7 +98,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
         context.statistics.sample(names.COMMITTER_TASK_FILE_COUNT, len(manifest.files))
         context.statistics.sample(names.COMMITTER_TASK_FILE_SIZE, size)
         context.statistics.count(names.COMMITTER_TASKS_COMPLETED)
-        return message_of(context, identity.task, identity.attempt, identity.nonce, ready.record, manifest)
+        return message_of_directory(context, identity, ready.record, manifest)
 
     async def _check_job(self, value: TaskOutput) -> None:
         if self.context.spec.hadoop:
@@ -192,22 +192,12 @@ async def stands(context: StageContext, directory: StorePath, record: bytes) -> 
         return False
 
 
-def message_of(
-    context: StageContext, task: int, attempt: int, nonce: str, record: bytes, manifest: TaskManifest
+def message_of_directory(
+    context: StageContext, identity: AttemptIdentity, record: bytes, manifest: TaskManifest
 ) -> TaskCommit:
     """Builds the message of a committed task from its manifest."""
-    return TaskCommit(
-        job_id=context.layout.job_id,
-        task=task,
-        attempt=attempt,
-        nonce=nonce,
-        record=context.layout.manifest(task).uri,
-        digest=digest_of(record),
-        length=len(record),
-        files=len(manifest.files),
-        size=sum(file.z for file in manifest.files),
-        inline=None,
-    )
+    sizes = [file.z for file in manifest.files]
+    return message_of(context, identity, context.layout.manifest(identity.task), record, sizes, inline=False)
 
 
 class AbortFileTask(AbortTask):

@@ -140,30 +140,18 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     async def execute(self, value: TaskOutput) -> TaskCommit:
         """Builds and saves the record."""
         statistics = self.context.statistics
-        size = sum(file.size for file in value.files)
+        sizes = [file.size for file in value.files]
         directories = await destination_directories(self.context, value)
         statistics.sample(names.COMMITTER_TASK_DIRECTORY_COUNT, len(directories))
         statistics.sample(names.COMMITTER_TASK_DIRECTORY_DEPTH, 1 + max((entry.l for entry in directories), default=0))
-        statistics.sample(names.COMMITTER_TASK_FILE_COUNT, len(value.files))
-        statistics.sample(names.COMMITTER_TASK_FILE_SIZE, size)
+        statistics.sample(names.COMMITTER_TASK_FILE_COUNT, len(sizes))
+        statistics.sample(names.COMMITTER_TASK_FILE_SIZE, sum(sizes))
         if self.context.durable:
             await sync_output(self.context, value)
         with statistics.timed(names.TASK_STAGE_SAVE_MANIFEST):
             data, path = await self._save(value, directories)
         statistics.count(names.COMMITTER_TASKS_COMPLETED)
-        identity = value.identity
-        return TaskCommit(
-            job_id=self.context.spec.job_id,
-            task=identity.task,
-            attempt=identity.attempt,
-            nonce=identity.nonce,
-            record=path.uri,
-            digest=digest_of(data),
-            length=len(data),
-            files=len(value.files),
-            size=size,
-            inline=inline_record(data),
-        )
+        return message_of(self.context, value.identity, path, data, sizes)
 
     async def _save(self, value: TaskOutput, directories: list[DirectoryEntry]) -> tuple[bytes, StorePath]:
         layout, identity = self.context.layout, value.identity
@@ -252,6 +240,30 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         except StoreNotFoundError as error:
             await self._check_job_stands()
             raise attempt_aborted(self.name, value.directory) from error
+
+
+def message_of(
+    context: StageContext,
+    identity: AttemptIdentity,
+    path: StorePath,
+    record: bytes,
+    sizes: list[int],
+    *,
+    inline: bool = True,
+) -> TaskCommit:
+    """Builds an attempt's message from its record and its files' sizes; without the record unless `inline`."""
+    return TaskCommit(
+        job_id=context.layout.job_id,
+        task=identity.task,
+        attempt=identity.attempt,
+        nonce=identity.nonce,
+        record=path.uri,
+        digest=digest_of(record),
+        length=len(record),
+        files=len(sizes),
+        size=sum(sizes),
+        inline=inline_record(record) if inline else None,
+    )
 
 
 async def sync_output(context: StageContext, value: TaskOutput) -> None:
