@@ -10,7 +10,6 @@ delayed rename finds its target name taken, or the target's directory gone, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from committer.errors import (
@@ -189,27 +188,9 @@ class MoveAside(Stage[Facts, int]):
                 moved += 1
             advance()
 
-        async def move_told(fact: Fact) -> None:
-            nonlocal moved
-            if fact.identity is None:
-                await move(fact)
-                return
-            path, aside = self._ends(fact)
-            try:
-                await store.rename_file(path, aside, identity=fact.identity)
-            except StoreOutcomeUnknownError:
-                await move(fact)
-                return
-            except StoreError as error:
-                moved += await looking_again(partial(self._settle, fact, path, aside, error))
-            else:
-                moved += 1
-            advance()
-
         able = BATCH_RENAME.of(store)
         if able is None:
-            told = store.capabilities.conditional_rename
-            await run_workers(value, move_told if told else move, workers=most, operation=self.name)
+            await run_workers(value, move, workers=most, operation=self.name)
             return moved
 
         async def move_together(facts: Sequence[Fact]) -> None:
