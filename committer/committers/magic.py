@@ -14,20 +14,18 @@ HADOOP-18797, Hadoop 3.4.0).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import ClassVar
 
 from committer.committers.actions import UPLOADS_NEED, PublishAction, UploadAction
 from committer.committers.base import Committer
-from committer.committers.pending_sets import manifest_of, pending_of, set_of, uploads_of_pending, uploads_of_set
+from committer.committers.pending_sets import PendingSetForms, pending_of, uploads_of_pending, uploads_of_set
 from committer.errors import StoreError, StoreNotADirectoryError, StoreNotFoundError
 from committer.file_names import MAGIC_JOB
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.layout import JobLayout
 from committer.logs import job_logger
 from committer.paths import StorePath
-from committer.records.manifest import DirectoryEntry, TaskManifest, encode_task_manifest
 from committer.records.pending_set import MAGIC_LENGTH, PENDING_SET_SUFFIX, PENDING_SUFFIX, encode_pending
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
@@ -84,57 +82,6 @@ def run_directory(layout: JobLayout, attempt_id: str, nonce: str) -> StorePath:
     return task_attempt_directory(layout, attempt_id) / "__base" / nonce
 
 
-async def places_of_records(context: StageContext) -> list[StorePath]:
-    """Lists what names uploads in a job's magic directory: one listing, and three a job attempt.
-
-    Of every job attempt: a later one of Hadoop's commits nothing of an earlier one, and one cleanup deletes both.
-    """
-    found: list[StorePath] = []
-    for attempt in await children_of(context.store, attempts_directory(context.layout)):
-        if not (attempt.is_directory and attempt.path.name.isdecimal()):
-            continue
-        # A set that an abort renamed but did not delete has another suffix behind its own.
-        found += [
-            child.path
-            for child in await children_of(context.store, attempt.path)
-            if not child.is_directory and PENDING_SET_SUFFIX in child.path.name
-        ]
-        for name in ("tasks", context.layout.uploads.name):
-            found += [
-                child.path for child in await children_of(context.store, attempt.path / name) if child.is_directory
-            ]
-    return found
-
-
-def is_place_of(place: StorePath, winners: AbstractSet[str]) -> bool:
-    """Returns whether a place that `places_of_records` found is of one of these tasks or task attempts."""
-    return place.name.removesuffix(PENDING_SET_SUFFIX) in winners
-
-
-async def recorded_uploads(context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-    """Yields path and id of the uploads that a pending set names, or the records below an attempt's directory.
-
-    One read for a set; else a listing for each directory, a read for each record. Damaged records, and paths
-    outside destination and roots (G10), are skipped with a warning: such an upload stays, and ``committer
-    uploads list`` shows it.
-    """
-    if PENDING_SET_SUFFIX in place.name:
-        async for upload in uploads_of_set(context, place):
-            yield upload
-        return
-    try:
-        records = [
-            child.path
-            async for child in walk(context.store, place)
-            if not child.is_directory and child.path.name.endswith(PENDING_SUFFIX)
-        ]
-    except (StoreNotFoundError, StoreNotADirectoryError):
-        return
-    for record in records:
-        async for upload in uploads_of_pending(context, record):
-            yield upload
-
-
 class MessageForms(ManifestForms):
     """Record format of a job by message: this engine's task manifests."""
 
@@ -146,40 +93,53 @@ class MessageForms(ManifestForms):
         return [FileStatus(attempts_directory(context.layout).parent, True, 0)]
 
 
-class PendingSetForms(ManifestForms):
-    """Record format of pending sets in the job's magic directory, where Hadoop's tasks and drivers look for them."""
-
-    names_directories = False
-
-    def __init__(self) -> None:
-        super().__init__("magic", like_s3a=True)
-
-    def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
-        """Encodes a pending set, which names no directories."""
-        return set_of(context, output)
-
-    def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
-        """Converts a pending set to a task manifest."""
-        return manifest_of(context, data, path=path)
-
-    def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
-        """Returns a record as an encoded manifest; the copy that a decision rests on is one already."""
-        is_set = context.layout.is_record(path.name)
-        return encode_task_manifest(manifest_of(context, data, path=path)) if is_set else data
+class MagicForms(PendingSetForms):
+    """Record format of pending sets in the job's magic directory."""
 
     async def upload_lists(self, context: StageContext) -> list[StorePath]:
-        """Lists what names uploads: two listings, and three a job attempt."""
-        return await places_of_records(context)
+        """Lists what names uploads in the job's magic directory: one listing, and three a job attempt.
 
-    def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
-        """Returns whether a place is of a winning task, task attempt or run."""
-        return super().is_list_of(place, winners) or is_place_of(place, winners)
+        Of every job attempt: a later one of Hadoop's commits nothing of an earlier one, and one cleanup deletes both.
+        """
+        found: list[StorePath] = []
+        for attempt in await children_of(context.store, attempts_directory(context.layout)):
+            if not (attempt.is_directory and attempt.path.name.isdecimal()):
+                continue
+            # A set that an abort renamed but did not delete has another suffix behind its own.
+            found += [
+                child.path
+                for child in await children_of(context.store, attempt.path)
+                if not child.is_directory and PENDING_SET_SUFFIX in child.path.name
+            ]
+            for name in ("tasks", context.layout.uploads.name):
+                found += [
+                    child.path for child in await children_of(context.store, attempt.path / name) if child.is_directory
+                ]
+        return found
 
     async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-        """Yields the uploads of a run's list, of a pending set, or of an attempt's records."""
-        of_list = place.parent.name == context.layout.uploads.name
-        async for upload in super().uploads_in(context, place) if of_list else recorded_uploads(context, place):
-            yield upload
+        """Yields the uploads of a run's list, of a pending set, or of the records below an attempt's directory.
+
+        One read for a set; else a listing for each directory, a read for each record. Damaged records, and paths
+        outside destination and roots (G10), are skipped with a warning: such an upload stays, and ``committer
+        uploads list`` shows it.
+        """
+        is_list = place.parent.name == context.layout.uploads.name
+        if is_list or PENDING_SET_SUFFIX in place.name:
+            async for upload in super().uploads_in(context, place) if is_list else uploads_of_set(context, place):
+                yield upload
+            return
+        try:
+            records = [
+                child.path
+                async for child in walk(context.store, place)
+                if not child.is_directory and child.path.name.endswith(PENDING_SUFFIX)
+            ]
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            return
+        for record in records:
+            async for upload in uploads_of_pending(context, record):
+                yield upload
 
     def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:
         """Returns the directory with the records of an attempt's single files."""
@@ -267,7 +227,7 @@ class MagicCommitter(Committer):
 
     def forms(self, spec: JobSpec) -> RecordForms:
         """Returns Hadoop's pending sets by listing, else this engine's task manifests."""
-        return PendingSetForms() if spec.delivery == "listing" else MessageForms()
+        return MagicForms("magic") if spec.delivery == "listing" else MessageForms()
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
         """Returns files that are uploaded to their destinations."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from hashlib import md5
 from typing import Final
 
@@ -17,8 +18,9 @@ from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.hadoop_json import bad_record
 from committer.records.limits import LIMITS
-from committer.records.manifest import FileEntry, TaskManifest
+from committer.records.manifest import DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
 from committer.records.pending_set import (
+    PENDING_SET_SUFFIX,
     PartEtag,
     PendingCommit,
     PendingSet,
@@ -30,6 +32,7 @@ from committer.records.pending_set import (
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import StageContext
 from committer.stages.load.listed_records import aborted_attempt
+from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.names import is_absolute
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 
@@ -44,66 +47,82 @@ _NONCE: Final = re.compile(r"[0-9a-f]{1,64}\Z")
 _MD5: Final = re.compile(r"[0-9a-fA-F]{32}\Z")
 
 
-def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskManifest:
-    """Converts a pending set to a task manifest; its files' paths are not checked yet (G10).
+class PendingSetForms(ManifestForms):
+    """Record format of Hadoop's pending sets, where its tasks and drivers look for them; `name` is its committer's."""
 
-    A file that another engine sent has no stamp: its etag proves it, which S3 computes from those of its parts.
-    """
-    layout, source = context.layout, str(path)
-    record = decode_pending_set(data, source=source)
-    if record.jobId not in ("", layout.job_id, layout.unique_id):
-        raise bad_record(_WHAT, "jobId", f"{record.jobId!r} is not {layout.job_id!r}", source=source)
-    attempt = _attempt_of(record, source)
-    if record.commits and not attempt and not layout.keeps_elsewhere:
-        raise bad_record(_WHAT, "commits[0].taskId", "it names no task attempt", source=source)
-    if layout.is_record(path.name):
-        task = path.name.removesuffix(layout.record_suffix)
-    else:
-        # An abort renamed it: the attempt tells the task.
-        task = task_in(attempt or aborted_attempt(layout, path.name))
-    files: list[FileEntry] = []
-    # A set of Hadoop's staging committers names no attempt; its task's name is unique to its run.
-    run = _run_of(attempt or task, record.extraData)
-    for index, one in enumerate(record.commits):
-        try:
-            target = target_of(layout, one)
-        except InvalidPathError as error:
-            raise bad_record(_WHAT, f"commits[{index}]", error.message, source=source) from error
-        run = _run_of(attempt or task, one.extraData)
-        upload = entry_of_pending(one)
-        files.append(
-            FileEntry(
-                # No file has this path: it tells whose file it is, and is unique in the attempt.
-                s=(layout.tasks / run / str(index)).uri,
-                d=target.uri,
-                z=one.length,
-                e=None if has_nonce(run) else composite_etag(upload.etags),
-                u=upload,
-            )
+    names_directories = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, like_s3a=True)
+
+    def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
+        """Encodes a pending set, which names no directories."""
+        layout, identity = context.layout, output.identity
+        attempt = layout.task_attempt_id(identity.task, identity.attempt)
+        record = PendingSet(
+            # Hadoop's driver is given this id, and refuses a record with another.
+            jobId=layout.unique_id,
+            commits=tuple(pending_of(context, identity, file, attempt=attempt) for file in output.files),
+            extraData={TASK_ATTEMPT: attempt, NONCE: identity.nonce},
+            iostatistics=context.statistics.snapshot(),
         )
-    return TaskManifest(
-        jobId=layout.job_id,
-        jobAttemptNumber=layout.job_attempt,
-        taskID=task,
-        taskAttemptID=attempt,
-        taskAttemptDir=(layout.tasks / run).uri if run else "",
-        files=files,
-        iostatistics=record.iostatistics,
-    )
+        return encode_pending_set(record, etags=context.config.pending_etags)
 
+    def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
+        """Converts a pending set to a task manifest; its files' paths are not checked yet (G10).
 
-def set_of(context: StageContext, output: TaskOutput) -> bytes:
-    """Encodes the pending set of a task attempt's files."""
-    layout, identity = context.layout, output.identity
-    attempt = layout.task_attempt_id(identity.task, identity.attempt)
-    record = PendingSet(
-        # Hadoop's driver is given this id, and refuses a record with another.
-        jobId=layout.unique_id,
-        commits=tuple(pending_of(context, identity, file, attempt=attempt) for file in output.files),
-        extraData={TASK_ATTEMPT: attempt, NONCE: identity.nonce},
-        iostatistics=context.statistics.snapshot(),
-    )
-    return encode_pending_set(record, etags=context.config.pending_etags)
+        A file that another engine sent has no stamp: its etag proves it, which S3 computes from those of its parts.
+        """
+        layout, source = context.layout, str(path)
+        record = decode_pending_set(data, source=source)
+        if record.jobId not in ("", layout.job_id, layout.unique_id):
+            raise bad_record(_WHAT, "jobId", f"{record.jobId!r} is not {layout.job_id!r}", source=source)
+        attempt = _attempt_of(record, source)
+        if record.commits and not attempt and not layout.keeps_elsewhere:
+            raise bad_record(_WHAT, "commits[0].taskId", "it names no task attempt", source=source)
+        if layout.is_record(path.name):
+            task = path.name.removesuffix(layout.record_suffix)
+        else:
+            # An abort renamed it: the attempt tells the task.
+            task = task_in(attempt or aborted_attempt(layout, path.name))
+        files: list[FileEntry] = []
+        # A set of Hadoop's staging committers names no attempt; its task's name is unique to its run.
+        run = _run_of(attempt or task, record.extraData)
+        for index, one in enumerate(record.commits):
+            try:
+                target = target_of(layout, one)
+            except InvalidPathError as error:
+                raise bad_record(_WHAT, f"commits[{index}]", error.message, source=source) from error
+            run = _run_of(attempt or task, one.extraData)
+            upload = entry_of_pending(one)
+            files.append(
+                FileEntry(
+                    # No file has this path: it tells whose file it is, and is unique in the attempt.
+                    s=(layout.tasks / run / str(index)).uri,
+                    d=target.uri,
+                    z=one.length,
+                    e=None if has_nonce(run) else composite_etag(upload.etags),
+                    u=upload,
+                )
+            )
+        return TaskManifest(
+            jobId=layout.job_id,
+            jobAttemptNumber=layout.job_attempt,
+            taskID=task,
+            taskAttemptID=attempt,
+            taskAttemptDir=(layout.tasks / run).uri if run else "",
+            files=files,
+            iostatistics=record.iostatistics,
+        )
+
+    def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
+        """Returns a record as an encoded manifest; the copy that a decision rests on is one already."""
+        is_set = path.parent == context.layout.manifests
+        return encode_task_manifest(self.decode_task(context, path, data)) if is_set else data
+
+    def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
+        """Returns whether a place is of a winning task, task attempt or run."""
+        return super().is_list_of(place, winners) or place.name.removesuffix(PENDING_SET_SUFFIX) in winners
 
 
 def pending_of(context: StageContext, identity: AttemptIdentity, file: WrittenFile, *, attempt: str) -> PendingCommit:

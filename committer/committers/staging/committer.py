@@ -14,7 +14,6 @@ task manifests in the job's directory (`committer.layout`). Source of the names:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import ClassVar, Final
@@ -25,7 +24,7 @@ import msgspec
 from committer.committers.actions import UPLOADS_NEED, PublishAction, UploadAction
 from committer.committers.base import Committer
 from committer.committers.listing import store_of
-from committer.committers.pending_sets import manifest_of, set_of, uploads_of_set
+from committer.committers.pending_sets import PendingSetForms, uploads_of_set
 from committer.committers.results import CommitPlan, JobReport
 from committer.committers.staging.local_files import LocalFiles
 from committer.committers.staging.places import remove_job, remove_runs
@@ -42,7 +41,6 @@ from committer.logs import audit, job_logger
 from committer.options.config import CommitterConfig, SupersededScope
 from committer.options.hadoop import hadoop_user
 from committer.paths import StorePath
-from committer.records.manifest import DirectoryEntry, TaskManifest, encode_task_manifest
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
@@ -97,26 +95,8 @@ def placed_layout(spec: JobSpec) -> PlacedLayout | None:
     return layout
 
 
-class PlacedForms(ManifestForms):
+class PlacedForms(PendingSetForms):
     """Record format of pending sets in `pending_set_directory`; read only if the caller names that directory."""
-
-    names_directories = False
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, like_s3a=True)
-
-    def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
-        """Encodes a pending set, which names no directories."""
-        return set_of(context, output)
-
-    def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
-        """Converts a pending set to a task manifest."""
-        return manifest_of(context, data, path=path)
-
-    def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
-        """Returns a record as an encoded manifest; the copy that a decision rests on is one already."""
-        is_set = path.parent == context.layout.manifests
-        return encode_task_manifest(manifest_of(context, data, path=path)) if is_set else data
 
     async def upload_lists(self, context: StageContext) -> list[StorePath]:
         """Lists the lists of runs, and the pending sets, also those that an abort renamed: two listings."""
@@ -124,10 +104,6 @@ class PlacedForms(ManifestForms):
         if context.records is None:
             return lists
         return [*lists, *(one.path for one in await children_of(context.records, place) if not one.is_directory)]
-
-    def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
-        """Returns whether a place is of a winning run or task."""
-        return super().is_list_of(place, winners) or place.name in winners
 
     async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
         """Yields the uploads of a run's list, or of a pending set (one read)."""
