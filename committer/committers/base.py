@@ -12,7 +12,7 @@ from committer.committers.actions import PublishAction
 from committer.committers.job_commit import JobCommit
 from committer.committers.preparing import plan_job
 from committer.committers.results import CommitPlan, JobReport
-from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, TaskError
+from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, TaskError, UnsupportedError
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.logs import audit, job_logger
@@ -48,6 +48,7 @@ class Committer(ABC):
         needs: Capabilities that the store must have, each with a description.
         listed_layout: The layout of jobs with delivery by listing; by message it is `JobLayout`.
         unsafe: The guarantee that this committer does not give, in a few words; empty for the others.
+        no_hadoop: Why a job that Hadoop set up cannot be joined, a clause; empty if it can.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Committer(ABC):
     action: PublishAction
     listed_layout: type[JobLayout] = JobLayout
     unsafe: str = ""
+    no_hadoop: str = ""
 
     @abstractmethod
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
@@ -97,8 +99,18 @@ class Committer(ABC):
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
         """Joins a job that Hadoop set up, in order to commit it; raises `JobNotFoundError`."""
+        self._refuse_hadoop(context)
         await join_job(context.store, context.layout)
         return context
+
+    def _refuse_hadoop(self, context: StageContext) -> None:
+        if self.no_hadoop:
+            raise UnsupportedError(
+                f"jobs that Hadoop set up cannot be joined: {self.no_hadoop}",
+                operation="attach_job",
+                path=context.layout.destination,
+                next_step="let its own driver commit it",
+            )
 
     def known_as(self, context: StageContext, spec: JobSpec) -> StageContext:
         """Returns the context of the same job with a more complete spec."""
@@ -111,6 +123,8 @@ class Committer(ABC):
 
     async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
         """Runs `SetupTask`."""
+        if context.spec.hadoop:
+            self._refuse_hadoop(context)
         return await SetupTask(context).run(identity)
 
     async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:

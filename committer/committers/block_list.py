@@ -7,7 +7,6 @@ from typing import Final
 
 from committer.committers.actions import PublishAction, UploadAction
 from committer.committers.base import Committer
-from committer.errors import UnsupportedError
 from committer.paths import StorePath
 from committer.spec import JobSpec
 from committer.stages.base import RecordForms, Stage, StageContext
@@ -51,6 +50,7 @@ class BlockListCommitter(Committer):
     name = "block-list"
     needs: Mapping[str, str] = _NEEDS
     action: PublishAction = BlockListAction()
+    no_hadoop: str = "their files would have to be copied"
 
     def forms(self, spec: JobSpec) -> RecordForms:
         """Returns task manifests that name blocks."""
@@ -59,18 +59,3 @@ class BlockListCommitter(Committer):
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
         """Returns files that are sent as blocks."""
         return BlockFiles(context, directory)
-
-    async def join_hadoop(self, context: StageContext) -> StageContext:
-        """Refuses: what Hadoop's committers leave on such a store would have to be copied."""
-        raise UnsupportedError(
-            "jobs that Hadoop set up cannot be joined here: their files would have to be copied",
-            operation="attach_job",
-            path=context.layout.destination,
-            next_step="let its own driver commit it",
-        )
-
-    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
-        """Runs `SetupTask`."""
-        if context.spec.hadoop:
-            await self.join_hadoop(context)
-        return await super().setup_task(context, identity)

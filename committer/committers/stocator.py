@@ -342,6 +342,7 @@ class StocatorCommitter(Committer):
     )
     needs: Mapping[str, str] = DIRECT_NEEDS
     action: PublishAction = DirectAction()
+    no_hadoop: str = "what its tasks write by Stocator's filesystem no record names"
 
     def forms(self, spec: JobSpec) -> RecordForms:
         """Returns task manifests of objects at their destinations."""
@@ -370,21 +371,6 @@ class StocatorCommitter(Committer):
                 "leave cleanup_skipped=False, or take another committer",
             )
         return config
-
-    async def join_hadoop(self, context: StageContext) -> StageContext:
-        """Refuses: Stocator is a file system, unknown to Hadoop's committers, and leaves no records."""
-        raise UnsupportedError(
-            "jobs that Hadoop set up cannot be joined: what its tasks write by Stocator's filesystem no record names",
-            operation="attach_job",
-            path=context.layout.destination,
-            next_step="let its own driver commit it",
-        )
-
-    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
-        """Runs `SetupTask`."""
-        if context.spec.hadoop:
-            await self.join_hadoop(context)
-        return await super().setup_task(context, identity)
 
     async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
         """Runs `AbortDirectTask`."""
