@@ -490,7 +490,7 @@ async def test_a_job_joined_as_something_else_is_refused(
     spec = await java_job(place, there, config)
     await (await joined(place, spec)).close()
     other = "partitioned" if place.committer == "directory" else "directory"
-    with pytest.raises(CommitterError, match="stands there already"):
+    with pytest.raises(CommitterError, match="was joined before"):
         await joined(place, msgspec.structs.replace(spec, committer=other))
 
 

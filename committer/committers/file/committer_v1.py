@@ -31,8 +31,7 @@ from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.load.manifest_forms import ManifestForms
-from committer.stages.setup.setup_job import claim_hadoop_job, finish_claim
-from committer.stages.state.own_records import read_setup
+from committer.stages.setup.setup_job import join_hadoop_job
 from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.helpers import children_of, exists
@@ -90,31 +89,17 @@ class FileCommitterV1(FileOutputCommitter):
                 path=layout.manifests,
                 next_step=f"give the id that the names of directories in {layout.manifests} hold",
             )
-        for _try in range(2):
-            try:
-                found = (await read_setup(context.store, layout)).spec
-            except (StoreNotFoundError, StoreNotADirectoryError):
-                pass
-            else:
-                if (found.job_attempt, found.committer) != (layout.job_attempt, self.name):
-                    raise JobStateError(
-                        f"job {layout.job_id} was joined before, as job attempt {found.job_attempt} with the committer "
-                        f"{found.committer}",
-                        operation="attach_job",
-                        path=layout.setup,
-                        next_step="commit it as that, or abort it",
-                    )
-                known = self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False))
-                await finish_claim(known)
-                return known
+
+        async def stands() -> bool:
             try:
                 refuse_reducers(layout, [child.path.name async for child in context.store.list(layout.manifests)])
             except (StoreNotFoundError, StoreNotADirectoryError):
-                break
-            claimed = self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False))
-            with suppress(JobExistsError), audit(ji=layout.job_id):
-                await claim_hadoop_job(claimed, self.needs)
-                return claimed
+                return False
+            return True
+
+        claimed = self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False))
+        if await join_hadoop_job(claimed, self.needs, stands):
+            return claimed
         raise no_hadoop_job(layout)
 
     # -- tasks --------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ task manifests in the job's directory (`committer.layout`). Source of the names:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import ClassVar, Final
 
@@ -31,13 +31,10 @@ from committer.committers.staging.places import remove_job, remove_runs
 from committer.errors import (
     ConfigurationError,
     JobExistsError,
-    JobStateError,
-    StoreNotADirectoryError,
-    StoreNotFoundError,
     TargetExistsError,
 )
 from committer.layout import TEMPORARY, JobLayout
-from committer.logs import audit, job_logger
+from committer.logs import job_logger
 from committer.options.config import CommitterConfig, SupersededScope
 from committer.options.hadoop import hadoop_user
 from committer.paths import StorePath
@@ -46,9 +43,8 @@ from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.check.foreign_metadata import first_data
 from committer.stages.load.manifest_forms import ManifestForms
-from committer.stages.setup.setup_job import claim_hadoop_job, finish_claim
+from committer.stages.setup.setup_job import join_hadoop_job
 from committer.stages.state.job_liveness import no_job_elsewhere
-from committer.stages.state.own_records import read_setup
 from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task_output import AttemptIdentity, TaskOutput
@@ -110,34 +106,6 @@ class PlacedForms(PendingSetForms):
         is_set = place.parent == context.layout.manifests
         async for upload in uploads_of_set(context, place) if is_set else super().uploads_in(context, place):
             yield upload
-
-
-async def join_hadoop(committer: Committer, context: StageContext, needs: Mapping[str, str]) -> StageContext:
-    """Claims a job that Hadoop set up: some 12 calls when first joined, else about 9."""
-    layout, config = context.layout, committer.choices(context.config)
-    spec = msgspec.structs.replace(context.spec, hadoop=False, records_at=layout.manifests.uri, config=config)
-    context = replace(context, config=config)
-    for _try in range(2):
-        with suppress(StoreNotFoundError, StoreNotADirectoryError):
-            found = (await read_setup(context.store, layout)).spec
-            if (found.committer, found.records_at) != (spec.committer, spec.records_at):
-                raise JobStateError(
-                    f"a job {layout.job_id} stands there already, with the committer {found.committer} and its task "
-                    f"records at {found.records_at or 'the destination'}",
-                    operation="attach_job",
-                    path=layout.setup,
-                    next_step="join it as that; or look whether the job id, the place or the job attempt is another",
-                )
-            known = committer.known_as(context, spec)
-            await finish_claim(known)
-            return known
-        if not await exists(context.holding(layout.manifests), layout.manifests):
-            raise no_job_elsewhere(layout, "attach_job")
-        claimed = committer.known_as(context, spec)
-        with suppress(JobExistsError), audit(ji=layout.job_id):
-            await claim_hadoop_job(claimed, needs)
-            return claimed
-    raise no_job_elsewhere(layout, "attach_job")
 
 
 _log = job_logger("committer.committers")
@@ -224,11 +192,20 @@ class StagingCommitter(Committer):
         return replace(made, records=context.records)
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
-        """Claims the job for this engine by a setup record; needs the caller's place of task records."""
+        """Claims the job by a setup record: some 12 calls the first time, else about 9. Needs the place of records."""
         if not context.layout.keeps_elsewhere:
             raise _no_place(context)
+        layout, config = context.layout, self.choices(context.config)
+        spec = msgspec.structs.replace(context.spec, hadoop=False, records_at=layout.manifests.uri, config=config)
+
         async with self.opened(context) as opened:
-            claimed = await join_hadoop(self, opened, self.needs)
+            claimed = self.known_as(replace(opened, config=config), spec)
+
+            async def stands() -> bool:
+                return await exists(opened.holding(layout.manifests), layout.manifests)
+
+            if not await join_hadoop_job(claimed, self.needs, stands):
+                raise no_job_elsewhere(layout, "attach_job")
         return replace(claimed, records=None)
 
     async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:

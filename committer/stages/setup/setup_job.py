@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Literal
@@ -15,6 +15,7 @@ from committer.errors import (
     ConfigurationError,
     JobExistsError,
     JobNotFoundError,
+    JobStateError,
     RecordError,
     StoreCrossDeviceError,
     StoreError,
@@ -30,6 +31,7 @@ from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, together
 from committer.flow.workers import run_workers
 from committer.layout import DirectoryName, JobLayout
+from committer.logs import audit
 from committer.paths import StorePath
 from committer.records.job_state import JobOpened, JobSetup, decode_record, encode_record, limit_of
 from committer.spec import JobSpec
@@ -40,7 +42,7 @@ from committer.stages.remove.removal import remove_failed_setup
 from committer.stages.setup.destination_file import enclose_file, file_in_the_way, refuse_object
 from committer.stages.state.job_directory import JobState, list_job_directories, look_at_job
 from committer.stages.state.job_liveness import has_setup, may_vanish
-from committer.stages.state.own_records import Drivers, is_open, read_drivers, read_state
+from committer.stages.state.own_records import Drivers, is_open, read_drivers, read_setup, read_state
 from committer.stores.helpers import children_of, create_exclusively, exists, status_or_none
 
 SETUP_BYTES: Final = 10
@@ -441,7 +443,39 @@ def hadoop_magic_directory(layout: JobLayout) -> StorePath:
     return layout.destination / f"{layout.beside_prefix}{layout.job_id}"
 
 
-async def claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> None:
+async def join_hadoop_job(
+    context: StageContext, needs: Mapping[str, str], stands: Callable[[], Awaitable[bool]]
+) -> bool:
+    """Claims Hadoop's job by a setup record, or finishes an earlier claim; returns False if the job does not exist.
+
+    `context` is that of the claimed job; `stands` looks for Hadoop's.
+    """
+    layout, spec = context.layout, context.spec
+    wanted = spec.job_attempt, spec.committer, spec.records_at
+    for _try in range(2):
+        with suppress(StoreNotFoundError, StoreNotADirectoryError):
+            found = (await read_setup(context.store, layout)).spec
+            if (found.job_attempt, found.committer, found.records_at) != wanted:
+                raise JobStateError(
+                    f"job {layout.job_id} was joined before, as job attempt {found.job_attempt} with the committer "
+                    f"{found.committer} and its task records at {found.records_at or 'the destination'}",
+                    operation="attach_job",
+                    path=layout.setup,
+                    next_step="join it as that, or abort it; or look whether the job id, the place or the job attempt "
+                    "is another",
+                )
+            await _finish_claim(context)
+            return True
+        if not await stands():
+            return False
+        # Another driver may claim it first.
+        with suppress(JobExistsError), audit(ji=layout.job_id):
+            await _claim_hadoop_job(context, needs)
+            return True
+    return False
+
+
+async def _claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> None:
     """Adds a setup record and directories to the directory of a job that Hadoop set up: some 10 calls, repeatable."""
     # If another driver added its record first (`JobExistsError`), this one created directories at most.
     layout, store = context.layout, context.store
@@ -454,7 +488,7 @@ async def claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> N
         raise exists_error(layout, "open", operation="attach_job")
 
 
-async def finish_claim(context: StageContext) -> None:
+async def _finish_claim(context: StageContext) -> None:
     """Finishes the claim of a Hadoop job whose driver died in between: some 8 calls for an open job."""
     found = await look_at_job(context.store, context.layout)
     if not (found.decided or found.ended) and found.set_up:
