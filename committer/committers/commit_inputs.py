@@ -104,34 +104,27 @@ class CommitInputs:
             return listed
         return named_among(listed, [RecordRef(winner.record, winner.digest) for winner in self.winners])
 
-    async def find_and_prepare(
-        self, context: StageContext, prove: Callable[[], Awaitable[None]]
-    ) -> tuple[list[RecordRef], Prepared]:
-        """Finds and loads the winning records, excludes other jobs, inspects the destination; see `prepare`."""
-        refs = await self.find(context)
-        return refs, await self._prepare_checked(context, refs, prove)
+    async def prepare(self, context: StageContext, prove: Callable[[], Awaitable[None]]) -> Prepared:
+        """Loads the winning records, excludes other jobs, inspects the destination and refuses conflicts.
 
-    async def _prepare_checked(
-        self, context: StageContext, refs: list[RecordRef], prove: Callable[[], Awaitable[None]]
-    ) -> Prepared:
-        """Prepares the decision, and checks at the same time that the records exist that messages name."""
-        if self.recovering or context.spec.delivery == "listing" or not refs:
-            return await self._prepare(context, refs, prove)
-        _stand, prepared = await both_in_full(check_attempt_records(context, refs), self._prepare(context, refs, prove))
-        return prepared
+        Checks at the same time that the records exist that messages name.
+        """
+        refs, by_listing = await self.find(context), context.spec.delivery == "listing"
 
-    async def _prepare(
-        self, context: StageContext, refs: list[RecordRef], prove: Callable[[], Awaitable[None]]
-    ) -> Prepared:
-        copies = context.spec.delivery == "listing"
-        prepared = await prepare(context, refs, copy_records=copies, prove=prove, excludes=True)
-        try:
-            refuse(context, prepared.conflicts)
-        except CommitterError as refused:
-            await prepared.aclose()
-            if isinstance(refused, TargetExistsError):
-                await _say_committed_before(context, refused)
-            raise
+        async def prepared_unless_refused() -> Prepared:
+            prepared = await prepare(context, refs, copy_records=by_listing, prove=prove, excludes=True)
+            try:
+                refuse(context, prepared.conflicts)
+            except CommitterError as refused:
+                await prepared.aclose()
+                if isinstance(refused, TargetExistsError):
+                    await _say_committed_before(context, refused)
+                raise
+            return prepared
+
+        if self.recovering or by_listing or not refs:
+            return await prepared_unless_refused()
+        _stand, prepared = await both_in_full(check_attempt_records(context, refs), prepared_unless_refused())
         return prepared
 
 

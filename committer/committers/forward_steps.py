@@ -33,7 +33,7 @@ async def decide(call: JobCall, position: Position) -> StepResult:
     inputs.began = True
     await DeclareIntent(context).run(intent)
     # LoadRecords, DeclareScope, RefuseNeighbours, InspectDestination, ListSuperseded, FindTargets, Preflight
-    refs, prepared = await inputs.find_and_prepare(context, call.probe_abilities)
+    prepared = await inputs.prepare(context, call.probe_abilities)
     async with aclosing(prepared):
         promotions = await promotions_of(context, prepared)
         if promotions:
@@ -53,7 +53,7 @@ async def decide(call: JobCall, position: Position) -> StepResult:
         "this driver" if own else "another driver",
         decision.decision,
         decision.files,
-        len(refs),
+        len(prepared.loaded.winners),
     )
     if own and prepared.metadata:
         context.statistics.count(names.COMMITTER_STALE_METADATA, len(prepared.metadata))
