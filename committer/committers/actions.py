@@ -55,17 +55,17 @@ class PublishAction(ABC):
             return await self.files(context).run(state)
         return await PublishElsewhere(context, context.pool, self.files).run(state)
 
-    @abstractmethod
     async def supersede(self, context: StageContext, state: CommitState) -> None:
-        """Removes old files that could not be moved before the outcome; runs before `_SUCCESS`."""
+        """Removes old files that `publish` did not move aside, by default none; runs before `_SUCCESS`."""
+        return
 
     @abstractmethod
     def roll_back(self, context: StageContext) -> RollBack:
         """Returns the stage that rolls a job back."""
 
-    @abstractmethod
     async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
-        """Makes a rollback durable, before cleanup deletes what it restored files from."""
+        """Makes a rollback durable, before cleanup deletes what it restored files from; by default does nothing."""
+        return
 
 
 class RenameAction(PublishAction):
@@ -94,9 +94,6 @@ class RenameAction(PublishAction):
             await _sync(context, await _touched(context, state))
         await ValidateOutput(context).run((state, published))
         return published
-
-    async def supersede(self, context: StageContext, state: CommitState) -> None:
-        """Does nothing: superseded files were moved aside, and are deleted with the job's directory."""
 
     def roll_back(self, context: StageContext) -> RollBack:
         """Returns `RollBack`, which moves files back."""
@@ -222,6 +219,3 @@ class UploadAction(PublishAction):
     def roll_back(self, context: StageContext) -> RollBack:
         """Returns `RollBackUploads`."""
         return RollBackUploads(context)
-
-    async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
-        """Does nothing: these stores answer a request once its effect is durable."""

@@ -309,15 +309,9 @@ class MergedAction(PublishAction):
         await ValidateOutput(context).run((state, published))
         return published
 
-    async def supersede(self, context: StageContext, state: CommitState) -> None:
-        """Does nothing: `publish` moved the superseded files aside."""
-
     def roll_back(self, context: StageContext) -> RollBack:
         """Returns a stage that refuses."""
         return _NoRollBack(context)
-
-    async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
-        """Does nothing."""
 
 
 class _NoRollBack(RollBack):
