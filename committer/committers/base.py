@@ -99,11 +99,12 @@ class Committer(ABC):
 
     async def join_hadoop(self, context: StageContext) -> StageContext:
         """Joins a job that Hadoop set up, in order to commit it; raises `JobNotFoundError`."""
-        self._refuse_hadoop(context)
+        self.refuse_hadoop(context)
         await join_job(context.store, context.layout)
         return context
 
-    def _refuse_hadoop(self, context: StageContext) -> None:
+    def refuse_hadoop(self, context: StageContext) -> None:
+        """Refuses a job that Hadoop set up, if it cannot be joined."""
         if self.no_hadoop:
             raise UnsupportedError(
                 f"jobs that Hadoop set up cannot be joined: {self.no_hadoop}",
@@ -124,17 +125,20 @@ class Committer(ABC):
     async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
         """Runs `SetupTask`."""
         if context.spec.hadoop:
-            self._refuse_hadoop(context)
-        return await SetupTask(context).run(identity)
+            self.refuse_hadoop(context)
+        async with self.opened(context) as opened:
+            return await SetupTask(opened).run(identity)
 
     async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
         """Runs `CommitTask`."""
-        return await CommitTask(context).run(output)
+        async with self.opened(context) as opened:
+            return await CommitTask(opened).run(output)
 
     async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
         """Runs `AbortTask`."""
         with audit(ji=context.layout.job_id, ta=context.layout.task_attempt_id(request.task, request.attempt)):
-            await AbortTask(context).run(request)
+            async with self.opened(context) as opened:
+                await AbortTask(opened).run(request)
 
     async def recover_task(self, context: StageContext, task: int, attempt: int) -> TaskCommit:
         """Recreates the message of a committed attempt from its record, else raises `TaskError`: at most 2 calls."""
@@ -147,14 +151,15 @@ class Committer(ABC):
                 async for child in store.list(layout.attempts)
                 if child.path.name.startswith(f"{attempt_id}-")
             ]
-        for path in candidates:
-            try:
-                data = await context.holding(path).read(path, limit=context.config.record_size_limit)
-            except (StoreNotFoundError, StoreNotADirectoryError):
-                continue
-            message = _message_of(context, path, data, task, attempt)
-            if message is not None:
-                return message
+        async with self.opened(context) as opened:
+            for path in candidates:
+                try:
+                    data = await opened.holding(path).read(path, limit=context.config.record_size_limit)
+                except (StoreNotFoundError, StoreNotADirectoryError):
+                    continue
+                message = _message_of(context, path, data, task, attempt)
+                if message is not None:
+                    return message
         raise TaskError(
             f"{attempt_id} did not commit, or its record was replaced: there is nothing to recover",
             operation="recover_task",
@@ -195,24 +200,28 @@ class Committer(ABC):
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> JobReport:
         """Commits the job."""
-        report = await JobCommit(context, self.action).commit(task_commits, tasks)
+        async with self.opened(context) as opened:
+            report = await JobCommit(opened, self.action).commit(task_commits, tasks)
         await self.forget(context)
         return report
 
     async def recover_job(self, context: StageContext, *, rollback: bool, force: bool) -> JobReport:
         """Finishes the job from its stored state, or rolls it back."""
-        report = await JobCommit(context, self.action).recover(rollback=rollback, force=force)
+        async with self.opened(context) as opened:
+            report = await JobCommit(opened, self.action).recover(rollback=rollback, force=force)
         await self.forget(context)
         return report
 
     async def check_recovery(self, context: StageContext, *, rollback: bool, force: bool) -> None:
         """Raises what `recover_job` would refuse; changes nothing."""
-        await JobCommit(context, self.action).check_recover(rollback=rollback, force=force)
+        async with self.opened(context) as opened:
+            await JobCommit(opened, self.action).check_recover(rollback=rollback, force=force)
 
     async def abort_job(self, context: StageContext) -> bool:
         """Aborts and removes the job."""
         try:
-            aborted = await JobCommit(context, self.action).abort()
+            async with self.opened(context) as opened:
+                aborted = await JobCommit(opened, self.action).abort()
         except CommitterError as error:
             error.next_step = error.next_step or "remove the cause, then abort the job again"
             raise
@@ -227,7 +236,8 @@ class Committer(ABC):
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> CommitPlan:
         """Loads and checks the job; changes nothing."""
-        return await plan_job(context, task_commits, tasks)
+        async with self.opened(context) as opened:
+            return await plan_job(opened, task_commits, tasks)
 
 
 def _message_of(context: StageContext, path: StorePath, data: bytes, task: int, attempt: int) -> TaskCommit | None:

@@ -13,7 +13,7 @@ task manifests in the job's directory (`committer.layout`). Source of the names:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import ClassVar, Final
@@ -25,7 +25,6 @@ from committer.committers.actions import UPLOADS_NEED, PublishAction, UploadActi
 from committer.committers.base import Committer
 from committer.committers.listing import store_of
 from committer.committers.pending_sets import PendingSetForms, uploads_of_set
-from committer.committers.results import CommitPlan, JobReport
 from committer.committers.staging.local_files import LocalFiles
 from committer.committers.staging.places import remove_job, remove_runs
 from committer.errors import (
@@ -38,7 +37,6 @@ from committer.logs import job_logger
 from committer.options.config import CommitterConfig, SupersededScope
 from committer.options.hadoop import hadoop_user
 from committer.paths import StorePath
-from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.check.foreign_metadata import first_data
@@ -47,7 +45,7 @@ from committer.stages.setup.setup_job import join_hadoop_job
 from committer.stages.state.job_liveness import no_job_elsewhere
 from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task.attempt_files import AttemptFiles
-from committer.stages.task_output import AttemptIdentity, TaskOutput
+from committer.stages.task_output import AttemptIdentity
 from committer.stores.helpers import children_of, exists
 
 _UPLOADS: Final = "staging-uploads"
@@ -191,13 +189,24 @@ class StagingCommitter(Committer):
             made = await super().setup_job(opened)
         return replace(made, records=context.records)
 
+    def refuse_hadoop(self, context: StageContext) -> None:
+        """Refuses a job that Hadoop set up, unless the caller names the place of its task records."""
+        if context.layout.keeps_elsewhere:
+            return
+        raise ConfigurationError(
+            f"where tasks of Hadoop's {context.spec.committer} committer commit is not known: their records are on "
+            "their cluster's file system",
+            operation="attach_job",
+            path=context.layout.destination,
+            next_step="give JobSpec.for_hadoop a config with pending_set_directory, the URI of what the job's "
+            "fs.s3a.committer.staging.tmp.path names, and with pending_set_user, the user of its driver",
+        )
+
     async def join_hadoop(self, context: StageContext) -> StageContext:
         """Claims the job by a setup record: some 12 calls the first time, else about 9. Needs the place of records."""
-        if not context.layout.keeps_elsewhere:
-            raise _no_place(context)
+        self.refuse_hadoop(context)
         layout, config = context.layout, self.choices(context.config)
         spec = msgspec.structs.replace(context.spec, hadoop=False, records_at=layout.manifests.uri, config=config)
-
         async with self.opened(context) as opened:
             claimed = self.known_as(replace(opened, config=config), spec)
 
@@ -208,59 +217,15 @@ class StagingCommitter(Committer):
                 raise no_job_elsewhere(layout, "attach_job")
         return replace(claimed, records=None)
 
-    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
-        """Runs `SetupTask`."""
-        if context.spec.hadoop and not context.layout.keeps_elsewhere:
-            raise _no_place(context)
-        async with self.opened(context) as opened:
-            return await super().setup_task(opened, identity)
-
     # -- tasks --------------------------------------------------------------------------------------------------
-
-    async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
-        """Runs `CommitTask`."""
-        async with self.opened(context) as opened:
-            return await super().commit_task(opened, output)
 
     async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
         """Runs `AbortTask`, then removes the attempt's files on this machine."""
-        async with self.opened(context) as opened:
-            await super().abort_task(opened, request)
+        await super().abort_task(context, request)
         attempt_id = context.layout.task_attempt_id(request.task, request.attempt)
         await context.runtime.run_blocking(
             lambda: remove_runs(context.config, context.layout, attempt_id, request.nonce)
         )
-
-    async def recover_task(self, context: StageContext, task: int, attempt: int) -> TaskCommit:
-        """Recreates the message of a committed attempt from its record."""
-        async with self.opened(context) as opened:
-            return await super().recover_task(opened, task, attempt)
-
-    # -- jobs ---------------------------------------------------------------------------------------------------
-
-    async def commit_job(
-        self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
-    ) -> JobReport:
-        """Commits the job."""
-        async with self.opened(context) as opened:
-            return await super().commit_job(opened, task_commits, tasks)
-
-    async def recover_job(self, context: StageContext, *, rollback: bool, force: bool) -> JobReport:
-        """Finishes the job from its stored state, or rolls it back."""
-        async with self.opened(context) as opened:
-            return await super().recover_job(opened, rollback=rollback, force=force)
-
-    async def abort_job(self, context: StageContext) -> bool:
-        """Aborts and removes the job."""
-        async with self.opened(context) as opened:
-            return await super().abort_job(opened)
-
-    async def plan(
-        self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
-    ) -> CommitPlan:
-        """Loads and checks the job; changes nothing."""
-        async with self.opened(context) as opened:
-            return await super().plan(opened, task_commits, tasks)
 
     async def forget(self, context: StageContext) -> None:
         """Removes files of dead task attempts on this machine."""
@@ -315,14 +280,3 @@ async def _refuse_left(context: StageContext) -> None:
             f"committer.JobSpec.for_hadoop(...))` joins it; or make sure that it is over, and delete "
             f"{layout.record_root}",
         )
-
-
-def _no_place(context: StageContext) -> ConfigurationError:
-    return ConfigurationError(
-        f"where tasks of Hadoop's {context.spec.committer} committer commit is not known: their records are on their "
-        "cluster's file system",
-        operation="attach_job",
-        path=context.layout.destination,
-        next_step="give JobSpec.for_hadoop a config with pending_set_directory, the URI of what the job's "
-        "fs.s3a.committer.staging.tmp.path names, and with pending_set_user, the user of its driver",
-    )
