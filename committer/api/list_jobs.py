@@ -95,8 +95,7 @@ async def list_jobs(
     """
     destination = StorePath.of(dest)
     config = config_of(config) or CommitterConfig()
-    store = await open_store(destination, storage_options, config)
-    try:
+    async with open_store(destination, storage_options, config) as store:
         found: list[JobInfo] = []
 
         async def look(name: DirectoryName) -> None:
@@ -107,8 +106,6 @@ async def list_jobs(
         names = await job_directories(store, destination, "list_jobs")
         await run_workers(names, look, workers=config.io_concurrency, operation="list_jobs")
         return sorted(found, key=lambda info: (info.job_id, info.directory))
-    finally:
-        await store.close()
 
 
 async def job_directories(store: Store, destination: StorePath, operation: str) -> list[DirectoryName]:

@@ -57,22 +57,20 @@ async def load_record(
     """
     path = StorePath.of(uri)
     config = config_of(config) or CommitterConfig()
-    store = await open_store(path, storage_options, config)
     try:
-        try:
-            data = await store.read(path, limit=config.record_size_limit)
-        except StoreNotFoundError as error:
-            if not (isinstance(uri, str) and "%" in uri and ":" in uri):
-                error.next_step = error.next_step or _WHERE
-                raise
-            # Records and reports have percent escapes in URIs; a user's path has none.
-            path = StorePath.from_uri(uri)
-            data = await store.read(path, limit=config.record_size_limit)
+        async with open_store(path, storage_options, config) as store:
+            try:
+                data = await store.read(path, limit=config.record_size_limit)
+            except StoreNotFoundError as error:
+                if not (isinstance(uri, str) and "%" in uri and ":" in uri):
+                    error.next_step = error.next_step or _WHERE
+                    raise
+                # Records and reports have percent escapes in URIs; a user's path has none.
+                path = StorePath.from_uri(uri)
+                data = await store.read(path, limit=config.record_size_limit)
     except StoreIsADirectoryError as error:
         error.next_step = error.next_step or _WHERE
         raise
-    finally:
-        await store.close()
     return decode_any(data, source=str(path))
 
 

@@ -6,7 +6,8 @@ lifecycle rule of the bucket. The store tells each one's path, start and initiat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -85,8 +86,7 @@ async def list_uploads(
     """
     config = config_of(config) or CommitterConfig()
     directory = StorePath.of(dest)
-    store = await _open(directory, storage_options, config)
-    try:
+    async with _open(directory, storage_options, config) as store:
         found = await _find(store, directory, older_than)
         if sizes:
             measured: dict[str, UploadInfo] = {}
@@ -99,8 +99,6 @@ async def list_uploads(
             await run_workers(found, measure, workers=config.io_concurrency, operation="list_uploads")
             found = [measured[upload.upload_id] for upload in found if upload.upload_id in measured]
         return found
-    finally:
-        await store.close()
 
 
 @advised
@@ -136,11 +134,8 @@ async def abort_uploads(
         )
     config = config_of(config) or CommitterConfig()
     directory = StorePath.of(dest)
-    store = await _open(directory, storage_options, config)
-    try:
+    async with _open(directory, storage_options, config) as store:
         return await _abort_all(store, await _find(store, directory, older_than), config)
-    finally:
-        await store.close()
 
 
 async def abort_these(
@@ -152,11 +147,8 @@ async def abort_these(
 ) -> UploadsReport:
     """Aborts exactly the given uploads, which `list_uploads` found and a user agreed to abort."""
     config = config_of(config) or CommitterConfig()
-    store = await _open(StorePath.of(dest), storage_options, config)
-    try:
+    async with _open(StorePath.of(dest), storage_options, config) as store:
         return await _abort_all(store, chosen, config)
-    finally:
-        await store.close()
 
 
 async def _abort_all(store: PacedStore, chosen: Sequence[UploadInfo], config: CommitterConfig) -> UploadsReport:
@@ -173,13 +165,17 @@ async def _abort_all(store: PacedStore, chosen: Sequence[UploadInfo], config: Co
     return report
 
 
+@asynccontextmanager
 async def _open(
     directory: StorePath, storage_options: Mapping[str, object] | None, config: CommitterConfig
-) -> PacedStore:
-    store = await open_store(directory, storage_options, config)
-    if store.capabilities.multipart:
-        return store
-    await store.close()
+) -> AsyncIterator[PacedStore]:
+    async with open_store(directory, storage_options, config) as store:
+        if not store.capabilities.multipart:
+            raise _no_uploads(store, directory)
+        yield store
+
+
+def _no_uploads(store: PacedStore, directory: StorePath) -> UnsupportedError:
     if store.capabilities.block_lists:
         what = "has blocks in place of uploads: they have no id and no age, and no call drops them"
         step = (
@@ -189,7 +185,7 @@ async def _open(
     else:
         what = "has no uploads: a file that was not finished is a file there"
         step = f"{call('list_jobs', str(directory))} shows what jobs left"
-    raise UnsupportedError(
+    return UnsupportedError(
         f"the store {directory.scheme}: {what}", operation="list_uploads", path=directory, next_step=step
     )
 

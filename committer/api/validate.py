@@ -9,7 +9,7 @@ from typing import Final
 
 from committer.advice import call
 from committer.committers.advising import advised
-from committer.committers.opened_store import open_store
+from committer.committers.opened_store import open_store, store_beside
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreIsADirectoryError, StoreNotFoundError
 from committer.events import names as event_names
 from committer.file_names import is_reserved, root_of, working_directory_in
@@ -111,8 +111,8 @@ class ListedFiles:
         """Reads the list, if there is one, and checks every file; a damaged list is a remark."""
         if self._path is None:
             return
-        store = await self._store(self._path)
-        try:
+        looks = self._looks
+        async with store_beside(looks.store, looks.destination, self._path, looks.config) as store:
             # The whole list is read first: a list that ends half way tells nothing of the rest.
             if not await self._is_whole(store, self._path):
                 return
@@ -121,15 +121,6 @@ class ListedFiles:
                 await self._looks.compare((file.path, file.size) for file in part)
                 del part
             self.compared = True
-        finally:
-            if store is not self._looks.store:
-                await store.close()
-
-    async def _store(self, path: StorePath) -> Store:
-        here = self._looks.destination
-        if (path.scheme, path.authority) == (here.scheme, here.authority):
-            return self._looks.store
-        return await open_store(path, config=self._looks.config)
 
     async def _is_whole(self, store: Store, first: StorePath) -> bool:
         """Returns whether the list has as many files and bytes as `_SUCCESS`."""
@@ -215,15 +206,12 @@ async def validate(
     """
     destination = StorePath.of(dest)
     config = config_of(config) or CommitterConfig()
-    store = await open_store(destination, storage_options, config)
-    try:
+    async with open_store(destination, storage_options, config) as store:
         marker = await read_marker(store, destination, config, operation="validate")
         looks = Looks(store, destination, config)
         listed = ListedFiles(looks, marker)
         async with listed.names:
             return await _compare(looks, listed, marker)
-    finally:
-        await store.close()
 
 
 async def _compare(looks: Looks, listed: ListedFiles, marker: SuccessData) -> ValidationReport:

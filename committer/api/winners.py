@@ -9,7 +9,7 @@ import msgspec
 
 from committer.api.validate import read_marker
 from committer.committers.advising import advised
-from committer.committers.opened_store import open_store
+from committer.committers.opened_store import open_store, store_beside
 from committer.errors import InvalidPathError, RecordError, StoreNotFoundError, ValidationError
 from committer.file_names import root_of
 from committer.flow.workers import run_workers
@@ -85,15 +85,12 @@ async def list_winners(
     """
     destination = StorePath.of(dest)
     config = config_of(config) or CommitterConfig()
-    store = await open_store(destination, storage_options, config)
-    try:
+    async with open_store(destination, storage_options, config) as store:
         marker = await _read(store, destination, config)
         named = await _named(store, destination, marker, config)
         roots = JobLayout(destination, "any", roots=config.absolute_roots).roots
         found = sorted(((_inside(destination, roots, uri), size) for uri, size in named), key=lambda file: file[0])
         files = await _looked_at(store, destination, found, check=check, workers=config.io_concurrency)
-    finally:
-        await store.close()
     return Winners(job_id=marker.jobId, committer=marker.committer, files=files)
 
 
@@ -121,16 +118,13 @@ async def _named(
     if first is None:
         where = f"; its complete list is at {told}: give file_list_directory" if told else ""
         raise _says_not(destination, f"names {len(named)} of {committed} files{where}")
-    listing = store if first.is_under(destination) else await open_store(first, config=config)
     found: list[tuple[str, int | None]] = []
-    try:
-        async for part in read_parts(listing, first, decode_names):
-            found.extend((file.path, file.size) for file in part)
-    except StoreNotFoundError as error:
-        raise _says_not(destination, f"names a complete list that is gone: {first}") from error
-    finally:
-        if listing is not store:
-            await listing.close()
+    async with store_beside(store, destination, first, config) as listing:
+        try:
+            async for part in read_parts(listing, first, decode_names):
+                found.extend((file.path, file.size) for file in part)
+        except StoreNotFoundError as error:
+            raise _says_not(destination, f"names a complete list that is gone: {first}") from error
     if len(found) != committed:
         raise _says_not(destination, f"speaks of {committed} files, and the list {first} names {len(found)}")
     return found

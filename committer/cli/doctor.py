@@ -12,7 +12,6 @@ from committer.cli.explaining import chosen_committer
 from committer.cli.output import Answer, Part, line, pairs, styled, table
 from committer.cli.session import Common, Session
 from committer.cli.text import Exit
-from committer.committers.opened_store import open_store
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -248,13 +247,10 @@ async def doctor(session: Session, uri: str) -> Answer:
     A missing directory is created and removed; a missing bucket or container raises DestinationNotFoundError.
     """
     destination = StorePath.of(uri)
-    store = await open_store(destination, session.storage, session.config)
-    try:
+    async with session.store(destination) as store:
         checks = await Doctor(store, destination).examine()
         # After the checks: a probe may have found that the store can do less than assumed.
         name, why, lacking = chosen_committer(store)
-    finally:
-        await store.close()
     failed = any(check.verdict == "failed" for check in checks)
     committer = "none" if lacking else name
     parts: list[Part] = [

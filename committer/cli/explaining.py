@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 import msgspec
 
 from committer.cli.output import Answer, Part, copyable, line, pairs, table
 from committer.cli.session import Session
 from committer.cli.text import Exit
-from committer.committers.opened_store import open_store
 from committer.committers.registry import BUILT_IN, suited_committer
 from committer.errors import UnsupportedError
 from committer.layout import JobLayout, check_job_id
@@ -78,12 +79,12 @@ async def explain(session: Session, uri: str, job_id: str | None) -> Answer:
 
 async def _described(session: Session, destination: StorePath, job_id: str) -> tuple[dict[str, str], JobLayout]:
     """Describes committer and store, and returns the job's layout; reports a store that is not installed."""
-    try:
-        store = await open_store(destination, session.storage, session.config)
-    except UnsupportedError as error:
-        described = {"committer": "none", "why": error.message, "next_step": error.next_step}
-        return described, JobLayout(destination, job_id, setup=_ANY_SETUP)
-    try:
+    async with AsyncExitStack() as stack:
+        try:
+            store = await stack.enter_async_context(session.store(destination))
+        except UnsupportedError as error:
+            described = {"committer": "none", "why": error.message, "next_step": error.next_step}
+            return described, JobLayout(destination, job_id, setup=_ANY_SETUP)
         name, why, lacking = chosen_committer(store)
         rate = session.config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
         described = {
@@ -96,8 +97,6 @@ async def _described(session: Session, destination: StorePath, job_id: str) -> t
             "not_here": "; ".join(_not_here(store.capabilities, name)),
         }
         return described, suited_committer(store).listed_layout(destination, job_id, setup=_ANY_SETUP)
-    finally:
-        await store.close()
 
 
 def _others(can: Capabilities, chosen: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, TypeVar, cast
 
@@ -15,7 +16,6 @@ from committer.api.validate import names_manifest_committer_in_vain
 from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
 from committer.cli.session import Session
 from committer.cli.text import command, destination_above
-from committer.committers.opened_store import open_store
 from committer.errors import RecordError, StoreError, StoreIsADirectoryError
 from committer.events import names
 from committer.layout import INTENT, MANIFEST_SUFFIX, PLAN, RECORDS, SUCCESS, TEMPORARY
@@ -100,13 +100,11 @@ async def inspect(session: Session, path: str, limit: int) -> Answer:
 async def _other(session: Session, path: str, error: RecordError, limit: int) -> Answer:
     """Describes a file that is no single JSON object: the classic committer's marker, or a decision's side file."""
     place = StorePath.of(path)
-    store = await open_store(place, session.storage, session.config)
-    try:
-        data = await store.read(place, limit=session.config.record_size_limit)
-    except StoreError:
-        raise error from None
-    finally:
-        await store.close()
+    async with session.store(place) as store:
+        try:
+            data = await store.read(place, limit=session.config.record_size_limit)
+        except StoreError:
+            raise error from None
     if not data and place.name == SUCCESS:
         kind = "classic success marker"
         return Answer(
@@ -383,21 +381,17 @@ _SHOWN: Final[dict[type, Callable[..., list[Part]]]] = {
 async def records_in(session: Session, path: str) -> str:
     """Returns the next step for a user who named a directory instead of a record: lists its first thousand entries."""
     place = StorePath.of(path)
-    store = await open_store(place, session.storage, session.config)
     found: list[str] = []
-    try:
-        listed = 0
-        async for child in store.list(place):
-            listed += 1
-            name = child.path.name
-            if not child.is_directory and _is_record(name):
-                found.append(name)
-            if listed == _MOST_LISTED:
-                break
-    except StoreError:
-        pass
-    finally:
-        await store.close()
+    async with session.store(place) as store:
+        with suppress(StoreError):
+            listed = 0
+            async for child in store.list(place):
+                listed += 1
+                name = child.path.name
+                if not child.is_directory and _is_record(name):
+                    found.append(name)
+                if listed == _MOST_LISTED:
+                    break
     if not found:
         jobs = command("jobs", destination_above(path) or path)
         return f"no record lies in it; this shows the jobs of a destination: `{jobs}`"

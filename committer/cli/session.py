@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -13,8 +14,11 @@ from cyclopts import Parameter
 from committer.cli.output import MOST_SHOWN, Answer, Part, Screen, and_more, line
 from committer.cli.references import Choices, choices_of, storage_options_of
 from committer.cli.text import Exit, reach_by
+from committer.committers.opened_store import open_store
 from committer.events.display import Display
 from committer.options.config import CommitterConfig
+from committer.paths import StorePath
+from committer.stores.paced import PacedStore
 
 T = TypeVar("T")
 
@@ -61,6 +65,10 @@ class Session:
     def config(self) -> CommitterConfig:
         """Options of the commit."""
         return self.choices.config
+
+    def store(self, place: StorePath) -> AbstractAsyncContextManager[PacedStore]:
+        """Opens the store of a place for a block."""
+        return open_store(place, self.storage, self.config)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a short coroutine and shows its progress."""

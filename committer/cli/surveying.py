@@ -22,7 +22,6 @@ from committer.cli.output import Answer, Part, copyable, line, styled, table
 from committer.cli.session import Session
 from committer.cli.text import age, command, destination_above, told_destination
 from committer.cli.what_to_do import FORCE, Advice, advice_on, advice_on_half
-from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for
 from committer.driver_process import DriverProcess, DriverState
 from committer.errors import DestinationNotFoundError, StorePermissionError
@@ -75,8 +74,7 @@ async def jobs(session: Session, uri: str) -> Answer:
     """Lists jobs and problems; raises DestinationNotFoundError for a place without jobs inside `_temporary`."""
     destination = StorePath.of(uri)
     infos = await list_jobs(destination, storage_options=session.storage, config=session.config)
-    store = await open_store(destination, session.storage, session.config)
-    try:
+    async with session.store(destination) as store:
         rows: dict[str, JobRow] = {}
 
         async def survey(info: JobInfo) -> None:
@@ -89,8 +87,6 @@ async def jobs(session: Session, uri: str) -> Answer:
 
         await run_workers(infos, survey, workers=session.config.io_concurrency, operation="jobs")
         orphans = await jobs_of_orphans(store, destination)
-    finally:
-        await store.close()
     ordered = [rows[info.directory] for info in infos]
     above = destination_above(uri)
     if above and not ordered:

@@ -18,7 +18,6 @@ from committer.cli.session import Session
 from committer.cli.text import Exit, as_commands, command, commands_of, destination_above, told_destination
 from committer.cli.what_to_do import ways_out
 from committer.committers.find_job import find_layout
-from committer.committers.opened_store import open_store
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -71,11 +70,8 @@ class Target:
         """Reads the job's state; raises StoreLinkError for a link among its directories or records: no command
         continues.
         """
-        store = await open_store(StorePath.of(self.uri), self.session.storage, self.session.config)
-        try:
+        async with self.session.store(StorePath.of(self.uri)) as store:
             look = await look_at(store, await find_layout(store, StorePath.of(self.uri), self._checked_id()))
-        finally:
-            await store.close()
         if look.link is not None:
             raise look.link
         return look
@@ -87,11 +83,8 @@ class Target:
 
 async def left_entries(target: Target) -> bool:
     """Reports whether the job no longer exists and left entries: one listing, up to 3 calls per entry."""
-    store = await open_store(StorePath.of(target.uri), target.session.storage, target.session.config)
-    try:
+    async with target.session.store(StorePath.of(target.uri)) as store:
         return target.job_id in await jobs_of_orphans(store, StorePath.of(target.uri))
-    finally:
-        await store.close()
 
 
 def planned_end(target: Target, look: Look, what: str, will: str) -> Answer:

@@ -13,7 +13,6 @@ from committer.api.list_jobs import HALF_MADE, JobInfo
 from committer.cli.looking import Look, Owner, can_be_joined
 from committer.cli.session import Session
 from committer.cli.text import command
-from committer.committers.opened_store import open_store
 from committer.committers.registry import committer_for, is_known, layout_for, suited_committer
 from committer.errors import StoreError, StoreNotFoundError, UnsupportedError
 from committer.layout import TEMPORARY
@@ -50,13 +49,11 @@ async def refuse_classic(session: Session, uri: str, job_id: str) -> None:
     how Python commits the job, if it can.
     """
     destination = StorePath.of(uri)
-    store = await open_store(destination, session.storage, session.config)
-    try:
-        attempts = await _names_by_attempt(store, destination / TEMPORARY)
-    except StoreError:
-        return
-    finally:
-        await store.close()
+    async with session.store(destination) as store:
+        try:
+            attempts = await _names_by_attempt(store, destination / TEMPORARY)
+        except StoreError:
+            return
     tasks = {path: tasks_by_job(names) for path, names in attempts.items()}
     with_reducers = _ids_with_reducers(name for names in attempts.values() for name in names)
     shared = next((path for path, counted in tasks.items() if path.name == job_id and counted), None)

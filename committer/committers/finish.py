@@ -201,19 +201,16 @@ async def _remove_emptied_directories(context: StageContext, state: CommitState)
 
 async def _keep_records(context: StageContext) -> None:
     """Copies the job's records to the diagnostics directory; deletes nothing there, unlike Hadoop; logs a failure."""
-    layout, store, other = context.layout, context.store, None
+    layout = context.layout
     try:
         directory = StorePath.of(context.config.diagnostics_manifest_directory)
         kept_in = directory / layout.unique_name
-        other = await store_of(context, directory)
-        await other.make_directory(kept_in, parents=True)
-        for source in (layout.manifests, layout.attempts):
-            await _copy_records(context, context.holding(source), source, other, kept_in)
+        async with store_of(context, directory) as other:
+            await other.make_directory(kept_in, parents=True)
+            for source in (layout.manifests, layout.attempts):
+                await _copy_records(context, context.holding(source), source, other, kept_in)
     except CommitterError as error:
         _log.warning("could not keep the records of job %s: %s", layout.job_id, error)
-    finally:
-        if other is not None and other is not store:
-            await other.close()
 
 
 async def _copy_records(

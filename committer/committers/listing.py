@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final, NamedTuple
 
-from committer.committers.opened_store import open_store
+from committer.committers.opened_store import store_beside
 from committer.errors import CommitterError, ConfigurationError, InvalidPathError
 from committer.file_names import reserved_part
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
@@ -48,13 +48,9 @@ async def refuse_unwritable_places(context: StageContext) -> None:
                 raise InvalidPathError(
                     "it lies in a directory that commits own", path=directory, next_step="name one outside of these"
                 )
-            store = await store_of(context, directory)
-            try:
+            async with store_of(context, directory) as store:
                 await store.make_directory(directory, parents=True)
                 await _try_to_write(store, directory / f".committer-{context.driver}")
-            finally:
-                if store is not context.store:
-                    await store.close()
         except CommitterError as error:
             raise ConfigurationError(
                 f"{name}={text!r} cannot be written to: {error.message}",
@@ -95,27 +91,23 @@ async def keep_list(context: StageContext, state: CommitState, *, fresh: bool) -
     config, layout = context.config, context.layout
     if not config.file_list_directory:
         return KeptList()
-    store: Store | None = None
     try:
         directory = StorePath.of(config.file_list_directory)
         first = first_part(directory, layout, config.file_list_format)
-        store = await store_of(context, directory)
-        try:
-            if fresh:
-                expected = (state.decision.files, state.decision.size)
-                saving = SaveFileList(context, store=store, directory=directory, expected=expected)
-                return KeptList((await saving.run(state.files)).uri)
-        except CommitterError:
-            # Another driver of the job may have ended it meanwhile, and written the same list.
-            if await exists(context.store, layout.decision) or not await exists(store, first):
-                raise
-        return KeptList(first.uri if await exists(store, first) else "")
+        async with store_of(context, directory) as store:
+            try:
+                if fresh:
+                    expected = (state.decision.files, state.decision.size)
+                    saving = SaveFileList(context, store=store, directory=directory, expected=expected)
+                    return KeptList((await saving.run(state.files)).uri)
+            except CommitterError:
+                # Another driver of the job may have ended it meanwhile, and written the same list.
+                if await exists(context.store, layout.decision) or not await exists(store, first):
+                    raise
+            return KeptList(first.uri if await exists(store, first) else "")
     except CommitterError as error:
         _log.warning("could not keep the list of what job %s committed: %s", layout.job_id, error)
         return KeptList(problem=str(error))
-    finally:
-        if store is not None and store is not context.store:
-            await store.close()
 
 
 def list_told(context: StageContext, record: SuccessData) -> KeptList:
@@ -126,9 +118,6 @@ def list_told(context: StageContext, record: SuccessData) -> KeptList:
     return KeptList(path.uri if path is not None else "", record.diagnostics.get(FILE_LIST_PROBLEM, ""))
 
 
-async def store_of(context: StageContext, directory: StorePath) -> Store:
-    """Returns the store of a directory that the caller named: the job's, or another one, to be closed after use."""
-    destination = context.layout.destination
-    if (directory.scheme, directory.authority) == (destination.scheme, destination.authority):
-        return context.store
-    return await open_store(directory, config=context.config)
+def store_of(context: StageContext, directory: StorePath) -> AbstractAsyncContextManager[Store]:
+    """Yields the store of a directory that the caller named for a block: the job's, or another one that it opens."""
+    return store_beside(context.store, context.layout.destination, directory, context.config)

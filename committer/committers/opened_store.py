@@ -43,12 +43,30 @@ def paced(
     )
 
 
+@asynccontextmanager
 async def open_store(
     path: StorePath, storage_options: Mapping[str, object] | None = None, config: CommitterConfig | None = None
-) -> PacedStore:
-    """Opens the store of a path, with limits and retries, for work that belongs to no job; no store call."""
-    store = await find_store(path, storage_options)
-    return paced(store, config or CommitterConfig(), Statistics(), owned=is_owned(storage_options))
+) -> AsyncIterator[PacedStore]:
+    """Opens the store of a path for a block, with limits and retries, for work of no job; no store call."""
+    found = await find_store(path, storage_options)
+    store = paced(found, config or CommitterConfig(), Statistics(), owned=is_owned(storage_options))
+    try:
+        yield store
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.close()
+
+
+@asynccontextmanager
+async def store_beside(
+    store: Store, destination: StorePath, place: StorePath, config: CommitterConfig
+) -> AsyncIterator[Store]:
+    """Yields the destination's `store` if a place is on it too, else opens that of the place for the block."""
+    if (place.scheme, place.authority) == (destination.scheme, destination.authority):
+        yield store
+    else:
+        async with open_store(place, config=config) as other:
+            yield other
 
 
 @asynccontextmanager

@@ -52,33 +52,34 @@ class SaveReport(Stage[SuccessData, None]):
 
     name = "job_stage_save_report"
 
-    def __init__(
-        self, context: StageContext, *, store: Store, directory: StorePath, only_if_absent: bool = False
-    ) -> None:
+    def __init__(self, context: StageContext, *, only_if_absent: bool = False) -> None:
         super().__init__(context)
-        self._store = store
-        self._directory = directory
         self._only_if_absent = only_if_absent
 
     async def execute(self, value: SuccessData) -> None:
-        """Creates the directory, writes the report."""
-        path = self.context.layout.summary(self._directory)
+        """Opens the report's store, creates the directory, writes the report."""
         try:
-            if self._only_if_absent and await exists(self._store, path):
-                return
-            if not value.success and await self._may_say_success(path):
-                # Another driver committed the job since, so this failure is not the job's; or a job of this id
-                # at another destination committed, and this is its only report. A damaged one may say the same.
-                return
-            await self._store.make_directory(self._directory, parents=True)
-            with self.context.statistics.timed(names.TASK_STAGE_SAVE_SUMMARY_FILE):
-                await self._store.put(path, encode_success(value))
+            directory = StorePath.of(self.context.config.summary_report_directory)
+            async with store_of(self.context, directory) as store:
+                await self._save(value, store, directory)
         except CommitterError as error:
             _log.warning("could not save the summary report of job %s: %s", self.context.layout.job_id, error)
 
-    async def _may_say_success(self, path: StorePath) -> bool:
+    async def _save(self, value: SuccessData, store: Store, directory: StorePath) -> None:
+        path = self.context.layout.summary(directory)
+        if self._only_if_absent and await exists(store, path):
+            return
+        if not value.success and await self._may_say_success(store, path):
+            # Another driver committed the job since, so this failure is not the job's; or a job of this id
+            # at another destination committed, and this is its only report. A damaged one may say the same.
+            return
+        await store.make_directory(directory, parents=True)
+        with self.context.statistics.timed(names.TASK_STAGE_SAVE_SUMMARY_FILE):
+            await store.put(path, encode_success(value))
+
+    async def _may_say_success(self, store: Store, path: StorePath) -> bool:
         try:
-            data = await self._store.read(path, limit=LIMITS["success"])
+            data = await store.read(path, limit=LIMITS["success"])
             return decode_success(data, source=str(path)).success
         except StoreNotFoundError:
             return False
@@ -255,17 +256,14 @@ async def _read_summary(context: StageContext) -> SuccessData | None:
     if not context.config.summary_report_directory:
         return None
     directory = StorePath.of(context.config.summary_report_directory)
-    store = await store_of(context, directory)
     path = context.layout.summary(directory)
-    try:
-        data = await store.read(path, limit=LIMITS["success"])
-        found = decode_success(data, source=str(path))
-        return found if is_report_of(context, found) and _is_own(context, found) else None
-    except StoreNotFoundError:
-        return None
-    finally:
-        if store is not context.store:
-            await store.close()
+    async with store_of(context, directory) as store:
+        try:
+            data = await store.read(path, limit=LIMITS["success"])
+        except StoreNotFoundError:
+            return None
+    found = decode_success(data, source=str(path))
+    return found if is_report_of(context, found) and _is_own(context, found) else None
 
 
 async def save_report(
@@ -282,27 +280,17 @@ async def save_report(
     """Saves the summary report when the job asks for one; never raises a `CommitterError`."""
     if not context.config.summary_report_directory:
         return
-    try:
-        directory = StorePath.of(context.config.summary_report_directory)
-        store = await store_of(context, directory)
-    except CommitterError as problem:
-        _log.warning("could not save the summary report of job %s: %s", context.layout.job_id, problem)
-        return
-    try:
-        data = success_data(
-            context,
-            success=success,
-            published=published,
-            stage=context.progress.last_stage or "committer_commit_job",
-            error=error,
-            was_empty=was_empty,
-            directories=directories,
-            more={**(more or {}), DESTINATION: context.spec.destination},
-        )
-        await SaveReport(context, store=store, directory=directory, only_if_absent=only_if_absent).run(data)
-    finally:
-        if store is not context.store:
-            await store.close()
+    data = success_data(
+        context,
+        success=success,
+        published=published,
+        stage=context.progress.last_stage or "committer_commit_job",
+        error=error,
+        was_empty=was_empty,
+        directories=directories,
+        more={**(more or {}), DESTINATION: context.spec.destination},
+    )
+    await SaveReport(context, only_if_absent=only_if_absent).run(data)
 
 
 async def published_before(context: StageContext, state: CommitState) -> Published:

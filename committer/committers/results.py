@@ -125,15 +125,12 @@ async def committed_parts(
             next_step="give the next job config=CommitterConfig(file_list_directory=...)",
         )
     first = StorePath.from_uri(report.file_list)
-    store = await open_store(first, storage_options)
     files = size = 0
-    try:
+    async with open_store(first, storage_options) as store:
         async for part in read_parts(store, first, decode_part):
             files += len(part)
             size += sum(file.size for file in part)
             yield part
-    finally:
-        await store.close()
     if (files, size) != (report.files_committed, report.bytes_committed):
         raise RecordError(
             f"the list names {files} files of {size} bytes, {report.files_committed} of {report.bytes_committed} bytes "

@@ -55,8 +55,7 @@ async def look_at(
             path=destination,
             next_step="write into a directory below it, or append",
         )
-    store = await open_store(destination, storage, config)
-    try:
+    async with open_store(destination, storage, config) as store:
         committer = default_committer(store.capabilities)
         if committers is not None and committer not in committers:
             raise UnsupportedError(
@@ -74,8 +73,6 @@ async def look_at(
         except StoreNotADirectoryError:
             view = RootView(used=True)
         capabilities = store.capabilities
-    finally:
-        await store.close()
     # The modes `ignore` and `error` write nothing to a destination that is not empty.
     adds = mode == "append" or (mode == "overwrite" and not whole)
     refusal = refusal_of(view, whole=not adds)

@@ -51,14 +51,12 @@ _STALE_S: Final = 86_400.0
 async def keep_report(options: WriteOptions, report: JobReport) -> None:
     """Stores the report of a committed job for `take_report`: 2 calls. A failure is logged: the job is committed."""
     destination = StorePath.of(options.path)
-    store = await open_store(destination, await options.resolve_storage(), options.config)
-    try:
-        await store.make_directory(destination / TEMPORARY, parents=True)
-        await store.put(_place(destination, report.job_id), msgspec.json.encode(report))
-    except CommitterError as error:
-        _LOG.warning("the report of job %s could not be kept: %s", report.job_id, error)
-    finally:
-        await store.close()
+    async with open_store(destination, await options.resolve_storage(), options.config) as store:
+        try:
+            await store.make_directory(destination / TEMPORARY, parents=True)
+            await store.put(_place(destination, report.job_id), msgspec.json.encode(report))
+        except CommitterError as error:
+            _LOG.warning("the report of job %s could not be kept: %s", report.job_id, error)
 
 
 async def take_kept_report(options: WriteOptions, job_id: str) -> JobReport | None:
@@ -67,12 +65,9 @@ async def take_kept_report(options: WriteOptions, job_id: str) -> JobReport | No
     Also deletes reports that interrupted callers did not fetch within a day.
     """
     destination = StorePath.of(options.path)
-    store = await open_store(destination, await options.resolve_storage(), options.config)
-    try:
+    async with open_store(destination, await options.resolve_storage(), options.config) as store:
         report = await _read(store, _place(destination, job_id))
         await _remove_reports(store, destination, job_id)
-    finally:
-        await store.close()
     return report
 
 

@@ -324,11 +324,8 @@ async def _identity_of_setup(layout: JobLayout, options: Mapping[str, object]) -
     """
     if layout.setup.scheme != "file":
         return None
-    store = await open_store(layout.destination, options, CommitterConfig())
-    try:
+    async with open_store(layout.destination, options, CommitterConfig()) as store:
         return (await store.status(layout.setup)).identity
-    finally:
-        await store.close()
 
 
 def _answer(spec: JobSpec, *, directories: bool) -> dict[str, Any]:

@@ -175,11 +175,8 @@ def _is_used(write: SparksWrite, destination: StorePath) -> bool:
 
 async def _committer_at(destination: StorePath) -> str:
     """Returns the default committer of a store; no store call."""
-    store = await open_store(destination)
-    try:
+    async with open_store(destination) as store:
         return default_committer(store.capabilities)
-    finally:
-        await store.close()
 
 
 def _writer(write: SparksWrite, call: RunningWrite) -> DataFrameWriter:

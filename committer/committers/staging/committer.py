@@ -18,7 +18,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import ClassVar, Final
 
-import anyio
 import msgspec
 
 from committer.committers.actions import UPLOADS_NEED, PublishAction, UploadAction
@@ -161,13 +160,8 @@ class StagingCommitter(Committer):
         if context.records is not None or not layout.keeps_elsewhere:
             yield context
             return
-        store = await store_of(context, layout.manifests)
-        try:
+        async with store_of(context, layout.manifests) as store:
             yield replace(context, records=store)
-        finally:
-            if store is not context.store:
-                with anyio.CancelScope(shield=True):
-                    await store.close()
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
         """Returns files on a disk of this machine."""
