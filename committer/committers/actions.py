@@ -26,6 +26,26 @@ from committer.stages.undo.roll_back import RollBack
 from committer.stages.undo.roll_back_sent import RollBackUploads
 from committer.stages.undo.seal import SealTasks
 
+_SPARES: Final = "delete a file on the condition that it is still the one that was seen"
+_ABILITIES: Final[Mapping[str, str]] = {
+    "atomic_directory_rename": "rename a directory atomically",
+    "atomic_file_rename": "rename a file atomically",
+    "block_lists": "make a file of blocks that were sent before, in one call",
+    "conditional_delete": _SPARES,
+    "exclusive_put": "create a file exclusively",
+    "identity": "tell a file from another of its name and length",
+    "identity_through_rename": "still do so once the file was renamed",
+    "multipart": "withhold the completion of an upload",
+    "no_replace_rename": "rename without replacing",
+    "replacing_rename": "replace a file by a rename",
+    "spares_others": _SPARES,
+}
+
+
+def needs_of(*abilities: str) -> Mapping[str, str]:
+    """Returns the `needs` of a committer: each of these capabilities of a store with its description."""
+    return {ability: _ABILITIES[ability] for ability in abilities}
+
 
 class PublishAction(ABC):
     """Base class of publish actions, which make files visible from the decision up to the outcome; without state.
@@ -186,18 +206,10 @@ async def _left(state: CommitState) -> set[str]:
     return left | await state.superseded.directories()
 
 
-UPLOADS_NEED: Final[Mapping[str, str]] = {
-    "multipart": "withhold the completion of an upload",
-    "exclusive_put": "create a file exclusively",
-    "spares_others": "delete a file on the condition that it is still the one that was seen",
-}
-"""Abilities of a store that committers with pending uploads need (`Committer.needs`)."""
-
-
 class UploadAction(PublishAction):
     """A publish action for stores that withhold uploads and cannot rename. Old files stay until the outcome."""
 
-    needs: Mapping[str, str] = UPLOADS_NEED
+    needs: Mapping[str, str] = needs_of("multipart", "exclusive_put", "spares_others")
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
         """Moves `_SUCCESS` aside, completes the uploads, validates."""

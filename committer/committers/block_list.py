@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from committer.committers.actions import PublishAction, UploadAction
+from committer.committers.actions import PublishAction, UploadAction, needs_of
 from committer.committers.base import Committer
 from committer.paths import StorePath
 from committer.spec import JobSpec
@@ -20,11 +20,7 @@ from committer.stages.task_output import AttemptIdentity
 from committer.stages.undo.roll_back import RollBack
 from committer.stages.undo.roll_back_sent import RollBackBlocks
 
-_NEEDS: Final[Mapping[str, str]] = {
-    "block_lists": "make a file of blocks that were sent before, in one call",
-    "exclusive_put": "create a file exclusively",
-    "conditional_delete": "delete a file on the condition that it is still the one that was seen",
-}
+_NEEDS: Final = needs_of("block_lists", "exclusive_put", "conditional_delete")
 
 
 class BlockListAction(UploadAction):

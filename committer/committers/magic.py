@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import ClassVar
 
-from committer.committers.actions import UPLOADS_NEED, PublishAction, UploadAction
+from committer.committers.actions import PublishAction, UploadAction
 from committer.committers.base import Committer
 from committer.committers.pending_sets import PendingSetForms, pending_of, uploads_of_pending, uploads_of_set
 from committer.errors import StoreError, StoreNotADirectoryError, StoreNotFoundError
@@ -221,7 +221,7 @@ class MagicCommitter(Committer):
     """
 
     name = "magic"
-    needs: Mapping[str, str] = UPLOADS_NEED
+    needs: Mapping[str, str] = UploadAction.needs
     action: PublishAction = UploadAction()
     listed_layout: type[JobLayout] = MagicLayout
 

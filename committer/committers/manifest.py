@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
-from committer.committers.actions import PublishAction, RenameAction
+from committer.committers.actions import PublishAction, RenameAction, needs_of
 from committer.committers.base import Committer
 from committer.paths import StorePath
 from committer.spec import JobSpec
@@ -15,18 +14,12 @@ from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.staged_files import StagedFiles
 from committer.stages.task_output import AttemptIdentity
 
-_NEEDS: Final = {
-    "atomic_file_rename": "rename a file atomically",
-    "no_replace_rename": "rename without replacing",
-    "exclusive_put": "create a file exclusively",
-}
-
 
 class ManifestCommitter(Committer):
     """Hadoop's manifest committer, for stores that rename a file atomically without replacing."""
 
     name = "manifest"
-    needs: Mapping[str, str] = _NEEDS
+    needs: Mapping[str, str] = needs_of("atomic_file_rename", "no_replace_rename", "exclusive_put")
     action: PublishAction = RenameAction()
 
     def forms(self, spec: JobSpec) -> RecordForms:

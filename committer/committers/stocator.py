@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from committer.committers.actions import PublishAction, UploadAction
+from committer.committers.actions import PublishAction, UploadAction, needs_of
 from committer.committers.base import Committer
 from committer.errors import RecordError, StoreError, StoreNotFoundError, UnsupportedError
 from committer.file_names import unique_name
@@ -281,18 +281,14 @@ class AbortDirectTask(AbortTask):
         return [layout.uploads / layout.task_attempt_directory(value.task, value.attempt, value.nonce).name]
 
 
-DIRECT_NEEDS: Final[Mapping[str, str]] = {
-    "exclusive_put": "create a file exclusively",
-    "conditional_delete": "delete a file on the condition that it is still the one that was seen",
-    "identity": "tell a file from another of its name and length",
-}
-"""Capabilities needed to tell objects that count from others (`Committer.needs`)."""
+# To tell objects that count from others.
+_NEEDS: Final = needs_of("exclusive_put", "conditional_delete", "identity")
 
 
 class DirectAction(UploadAction):
     """A publish action that counts the objects that tasks wrote; a rollback deletes them."""
 
-    needs: Mapping[str, str] = DIRECT_NEEDS
+    needs: Mapping[str, str] = _NEEDS
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
         """Moves `_SUCCESS` aside, counts the objects, validates."""
@@ -340,7 +336,7 @@ class StocatorCommitter(Committer):
         "files are visible before the job is decided, and those of attempts that lost until a cleanup, to readers who "
         "do not go by _SUCCESS"
     )
-    needs: Mapping[str, str] = DIRECT_NEEDS
+    needs: Mapping[str, str] = _NEEDS
     action: PublishAction = DirectAction()
     no_hadoop: str = "what its tasks write by Stocator's filesystem no record names"
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
 
 import msgspec
 
-from committer.committers.actions import PublishAction
+from committer.committers.actions import PublishAction, needs_of
 from committer.committers.file.base import FileOutputCommitter, no_hadoop_job
 from committer.committers.file.layout import CommittedLayout
 from committer.committers.file.taking import FileForms, TakenAction, layout_of, refuse_reducers
@@ -36,15 +35,6 @@ from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.helpers import children_of, exists
 
-_NEEDS: Final = {
-    "atomic_file_rename": "rename a file atomically",
-    "no_replace_rename": "rename without replacing",
-    "exclusive_put": "create a file exclusively",
-    "atomic_directory_rename": "rename a directory atomically",
-    "identity": "tell a file from another of its name and length",
-    "identity_through_rename": "still do so once the file was renamed",
-}
-
 
 class FileCommitterV1(FileOutputCommitter):
     """Committer that follows FileOutputCommitter's algorithm 1, for stores that rename directories atomically.
@@ -53,7 +43,14 @@ class FileCommitterV1(FileOutputCommitter):
     """
 
     name = "file-v1"
-    needs: Mapping[str, str] = _NEEDS
+    needs: Mapping[str, str] = needs_of(
+        "atomic_file_rename",
+        "no_replace_rename",
+        "exclusive_put",
+        "atomic_directory_rename",
+        "identity",
+        "identity_through_rename",
+    )
     action: PublishAction = TakenAction()
     listed_layout: type[JobLayout] = CommittedLayout
 

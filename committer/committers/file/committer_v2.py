@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final, cast
+from typing import cast
 
 import msgspec
 
-from committer.committers.actions import PublishAction
+from committer.committers.actions import PublishAction, needs_of
 from committer.committers.file.base import FileOutputCommitter
 from committer.committers.file.layout import FileLayout
 from committer.committers.file.taking import outside_of
@@ -328,16 +328,6 @@ class _NoRollBack(RollBack):
         )
 
 
-_NEEDS: Final = {
-    "atomic_file_rename": "rename a file atomically",
-    "no_replace_rename": "rename without replacing",
-    "replacing_rename": "replace a file by a rename",
-    "exclusive_put": "create a file exclusively",
-    "identity": "tell a file from another of its name and length",
-    "identity_through_rename": "still do so once the file was renamed",
-}
-
-
 class FileCommitterV2(FileOutputCommitter):
     """Committer that follows FileOutputCommitter's algorithm 2: task commit moves files to the destination. Unsafe.
 
@@ -349,7 +339,14 @@ class FileCommitterV2(FileOutputCommitter):
     unsafe: str = (
         "output is visible when a task commits, not when the job does; that of failed attempts and aborted jobs stays"
     )
-    needs: Mapping[str, str] = _NEEDS
+    needs: Mapping[str, str] = needs_of(
+        "atomic_file_rename",
+        "no_replace_rename",
+        "replacing_rename",
+        "exclusive_put",
+        "identity",
+        "identity_through_rename",
+    )
     action: PublishAction = MergedAction()
     listed_layout: type[JobLayout] = FileLayout
 

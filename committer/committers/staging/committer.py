@@ -20,7 +20,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from committer.committers.actions import UPLOADS_NEED, PublishAction, UploadAction
+from committer.committers.actions import PublishAction, UploadAction, needs_of
 from committer.committers.base import Committer
 from committer.committers.listing import store_of
 from committer.committers.pending_sets import PendingSetForms, uploads_of_set
@@ -106,11 +106,6 @@ class PlacedForms(PendingSetForms):
 
 
 _log = job_logger("committer.committers")
-_NEEDS: Final[Mapping[str, str]] = {
-    "multipart": UPLOADS_NEED["multipart"],
-    "exclusive_put": UPLOADS_NEED["exclusive_put"],
-    "conditional_delete": UPLOADS_NEED["spares_others"],
-}
 
 
 class StagingCommitter(Committer):
@@ -122,7 +117,7 @@ class StagingCommitter(Committer):
     """
 
     scope: SupersededScope
-    needs: Mapping[str, str] = _NEEDS
+    needs: Mapping[str, str] = needs_of("multipart", "exclusive_put", "conditional_delete")
     action: PublishAction = UploadAction()
 
     def forms(self, spec: JobSpec) -> RecordForms:
