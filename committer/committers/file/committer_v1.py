@@ -33,7 +33,7 @@ from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.setup.setup_job import join_hadoop_job
 from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task_output import AttemptIdentity, TaskOutput
-from committer.stores.helpers import children_of, exists
+from committer.stores.helpers import children_of
 
 
 class FileCommitterV1(FileOutputCommitter):
@@ -66,7 +66,7 @@ class FileCommitterV1(FileOutputCommitter):
             return await super().setup_job(context)
         self.refuse_roots(context)
         left = list(await context.forms.outside(context))
-        if left and not await exists(context.store, context.layout.setup):
+        if left:
             raise JobExistsError(
                 f"tasks of an earlier job {context.layout.job_id} left their output at {context.layout.destination}",
                 operation="open_job",
