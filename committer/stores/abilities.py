@@ -122,7 +122,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         tree_listing: The store implements `committer.stores.directory_abilities.SupportsTreeListing`.
         known_directories: The store implements `committer.stores.directory_abilities.SupportsKnownDirectories`.
         directory_rights: The store implements `committer.stores.directory_abilities.SupportsDirectoryRights`.
-        metadata: The store implements `SupportsMetadata`: it keeps texts beside a file's content.
         examination: The store implements `committer.stores.examination.SupportsExamination`.
         trials: The store implements `committer.stores.examination.SupportsTrials`.
         case_folding: Names that differ only in case are one file.
@@ -167,7 +166,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     tree_listing: bool = False
     known_directories: bool = False
     directory_rights: bool = False
-    metadata: bool = False
     examination: bool = False
     trials: bool = False
     case_folding: bool = False
@@ -392,17 +390,6 @@ class SupportsSync(Protocol):
         """Forces a file's data, or a directory's entries, to the disk."""
 
 
-class SupportsMetadata(Protocol):
-    """Ability to keep texts beside a file's content."""
-
-    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-        """Writes a whole file with metadata of the caller, replacing an existing file. One call.
-
-        `metadata` maps lower-case names to texts of printable ASCII; 2 KB in all (S3: ``x-amz-meta-`` headers). For
-        stores without metadata there is `committer.stores.helpers.put_described`.
-        """
-
-
 class SupportsBatchDelete(Protocol):
     """Ability to delete many files in one call."""
 
@@ -431,7 +418,6 @@ VERSIONS: Final[Ability[SupportsVersions]] = Ability(
     SupportsVersions, "renames by version", lambda can: can.versions, in_place_of="rename_file"
 )
 SYNC: Final[Ability[SupportsSync]] = Ability(SupportsSync, "syncing to the disk", lambda can: can.durable)
-METADATA: Final[Ability[SupportsMetadata]] = Ability(SupportsMetadata, "metadata", lambda can: can.metadata)
 BATCH_DELETE: Final[Ability[SupportsBatchDelete]] = Ability(
     SupportsBatchDelete, "batch deletes", lambda can: can.batch_delete, in_place_of="delete_file"
 )

@@ -17,7 +17,6 @@ from committer.stores.abilities import (
     HARD_LINKS,
     LINKS,
     LOCAL_PATHS,
-    METADATA,
     SYNC,
     VERSIONS,
     Capabilities,
@@ -316,11 +315,6 @@ class ForwardingStore(Wrapper, Store):
         inner = SYNC.required(self.inner, "sync", path)
         await self.call(SYNC_TO_DISK, lambda: inner.sync(path, kind=kind), path)
 
-    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-        """See `SupportsMetadata.put_described`."""
-        inner = METADATA.required(self.inner, "put_described", path)
-        return await self.call(PUT_DESCRIBED, lambda: inner.put_described(path, data, metadata=metadata), path)
-
     async def findings(self, directory: StorePath) -> Sequence[Finding]:
         """See `SupportsExamination.findings`."""
         return await EXAMINATION.required(self.inner, "findings", directory).findings(directory)
@@ -328,6 +322,11 @@ class ForwardingStore(Wrapper, Store):
     async def trials(self, directory: StorePath) -> Sequence[Finding]:
         """See `SupportsTrials.trials`."""
         return await TRIALS.required(self.inner, "trials", directory).trials(directory)
+
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """See `SupportsUploads.put_described`."""
+        inner = UPLOADS.required(self.inner, "put_described", path)
+        return await self.call(PUT_DESCRIBED, lambda: inner.put_described(path, data, metadata=metadata), path)
 
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
         """See `SupportsUploads.create_upload`."""

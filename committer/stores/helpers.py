@@ -22,7 +22,7 @@ from committer.errors import (
 )
 from committer.options.values import shown_name
 from committer.paths import StorePath
-from committer.stores.abilities import METADATA, SYNC
+from committer.stores.abilities import SYNC
 from committer.stores.base import FileStatus, Store
 from committer.stores.conditions import CONDITIONAL_DELETE
 
@@ -266,14 +266,6 @@ async def delete_seen(store: Store, path: StorePath, *, identity: str) -> bool:
     if found is not None and found.identity != identity:
         raise StorePreconditionError("another file is there", operation="delete_file", path=path)
     return found is not None and await store.delete_file(path)
-
-
-async def put_described(store: Store, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-    """Writes a whole file, with metadata if the store keeps any. One call."""
-    able = METADATA.of(store)
-    if able is not None:
-        return await able.put_described(path, data, metadata=metadata)
-    return await store.put(path, data)
 
 
 def too_long(path: StorePath, limit: int) -> RecordError:

@@ -19,7 +19,7 @@ from committer.errors import UnsupportedError
 from committer.events import Statistics
 from committer.flow.pacing import Pacer
 from committer.paths import StorePath
-from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, METADATA, Ability, Capabilities, abilities
+from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, LOCAL_PATHS, Ability, Capabilities, abilities
 from committer.stores.base import FileWriter, Store
 from committer.stores.forwarding import ForwardingStore, Operation
 from committer.stores.local import LocalStore
@@ -175,7 +175,7 @@ class Gone(Protocol):
 
 
 def test_an_ability_that_is_not_passed_on_is_not_had() -> None:
-    flies: Ability[Gone] = Ability(Gone, "wings", lambda can: can.metadata)
+    flies: Ability[Gone] = Ability(Gone, "wings", lambda can: can.hard_links)
     committer.stores.abilities._ABILITIES.remove(flies)
 
     class Bird(Able):
@@ -193,7 +193,7 @@ async def test_what_is_not_declared_is_not_had_behind_any_number_of_wrappers() -
     for store, has in ((bare, False), (able, True)):
         for wrapped in (store, Noting(store), Noting(FaultyStore(Noting(store)))):
             assert (HARD_LINKS.of(wrapped) is wrapped) is has
-            assert METADATA.of(wrapped) is None
+            assert LOCAL_PATHS.of(wrapped) is None
     with pytest.raises(UnsupportedError, match="has no hard links"):
         await Noting(bare).link_file(PATH, OTHER)
 

@@ -46,7 +46,6 @@ _CAPABILITIES: Final = Capabilities(
     conditional_replace=True,
     batch_delete=True,
     max_batch_delete=BATCH,
-    metadata=True,
     examination=True,
     # A name lacks the path's leading slash.
     max_path_bytes=1 + _MAX_NAME_BYTES,
@@ -144,11 +143,6 @@ class GcsStore(HttpStore, ObjectStore):
         """Writes a small file; needs no `temporary` and `durable`: an acknowledged put is whole and durable."""
         self._check_file("put", self._checked(path))
         return await self._inserts.put("put", path, data, exclusive=exclusive)
-
-    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-        """See `SupportsMetadata.put_described`."""
-        self._check_file("put", self._checked(path))
-        return await self._inserts.put("put", path, data, exclusive=False, metadata=metadata)
 
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None

@@ -417,6 +417,13 @@ class MemoryStore(Store):
             return {}
         return (await self._turn_if("conditional_batch_delete", "delete_files", *files)).tree.delete_files(files)
 
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """Writes a file and drops its metadata."""
+        tree = (await self._turn_if("multipart", "put", path)).tree
+        file = tree.new_file(bytes(data))
+        tree.put(path, file, "put", replace=True)
+        return describe(path, file)
+
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
         """See `SupportsUploads.create_upload`; upload calls raise `UnsupportedError` without the capability."""
         return (await self._uploads(path, "create_upload")).create(path, stamp)

@@ -51,7 +51,6 @@ _CAPABILITIES: Final = Capabilities(
     conditional_replace=True,
     multipart=True,
     batch_delete=True,
-    metadata=True,
     trials=True,
     # A key lacks the path's leading slash.
     max_path_bytes=1 + _MAX_KEY_BYTES,
@@ -170,7 +169,7 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         return await self._put("put", self._checked(path), data, headers, exclusive=exclusive)
 
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-        """See `SupportsMetadata.put_described`; names and values must be valid in HTTP headers."""
+        """See `SupportsUploads.put_described`; names and values must be valid in HTTP headers."""
         headers = await self._objects.headers_with(data, stored=False)
         headers.update((f"x-amz-meta-{name}", text) for name, text in metadata.items())
         return await self._put("put", self._checked(path), data, headers, exclusive=False)
