@@ -41,8 +41,30 @@ DEFAULT_WEIGHTS: Final = Weights()
 _ONE: Final = (None,)
 
 
-class PacedCalls(ForwardingStore):
-    """Wrapper that applies the limits of an endpoint to the calls of one store."""
+class PacedStore(ForwardingStore):
+    """Wrapper that takes a permit of the endpoint for each attempt, counts calls and retries refused ones.
+
+    After `StoreThrottledError` and `StoreUnavailableError`, which mean no effect, every call is retried. After a
+    lost response (`StoreOutcomeUnknownError`) it depends on the call; `committer.stores.forwarding` has the table:
+
+    - Calls that change nothing are retried, listings until their first entry. A response that stays lost is raised
+      as `StoreUnavailableError`.
+    - Idempotent calls are retried: `put` that may replace, `make_directory`, deletes, `sync`, aborts, parts and
+      blocks. The first request may have done it: `make_directory`, a delete or an abort may then return False, and a
+      conditional delete may meet a file that another job put there (its outcome is ``unknown`` then). A repeated
+      delete or put also hits a file that another job put there in between, so a name that several parties create (a
+      lock) must be released by renaming it away.
+    - `put` with `exclusive`, `open_writer`, writes and closes of a file, renames, links, completed uploads and block
+      lists are not retried: the second request would fail because of the first, or destroy its effect. Nor is
+      `create_upload`: the first upload would stay pending unknown. The caller looks.
+
+    Statistics have Hadoop's names. Each operation counts once, with its duration including waits and retries;
+    ``store_io_request`` counts attempts, ``store_io_retry`` repeated ones, ``store_io_throttled`` refusals, and
+    ``store_io_rate_limited`` is the time of waits for a permit. A listing takes one permit and is timed until its
+    first entry. Names that `delete_files` reports as refused are sent again, as a further attempt.
+
+    `close` releases the `claim` and, if `owned`, closes the inner store; one that the user gave is not owned.
+    """
 
     def __init__(
         self,
@@ -198,49 +220,6 @@ class PacedCalls(ForwardingStore):
         finally:
             await _close(opened)
 
-
-def out_of_memory(error: MemoryError) -> StoreOutcomeUnknownError:
-    """Returns the error of a call during which memory ran out: its outcome is unknown."""
-    return StoreOutcomeUnknownError("the process ran out of memory in a call to the store", causes=(error,))
-
-
-def _unanswered(error: StoreOutcomeUnknownError) -> StoreUnavailableError:
-    return StoreUnavailableError(
-        error.message, operation=error.operation, path=error.path, next_step=error.next_step, causes=(error,)
-    )
-
-
-async def _close(entries: AsyncIterator[T]) -> None:
-    close = getattr(entries, "aclose", None)
-    if close is not None:
-        await close()
-
-
-class PacedStore(PacedCalls):
-    """Wrapper that takes a permit of the endpoint for each attempt, counts calls and retries refused ones.
-
-    After `StoreThrottledError` and `StoreUnavailableError`, which mean no effect, every call is retried. After a
-    lost response (`StoreOutcomeUnknownError`) it depends on the call; `committer.stores.forwarding` has the table:
-
-    - Calls that change nothing are retried, listings until their first entry. A response that stays lost is raised
-      as `StoreUnavailableError`.
-    - Idempotent calls are retried: `put` that may replace, `make_directory`, deletes, `sync`, aborts, parts and
-      blocks. The first request may have done it: `make_directory`, a delete or an abort may then return False, and a
-      conditional delete may meet a file that another job put there (its outcome is ``unknown`` then). A repeated
-      delete or put also hits a file that another job put there in between, so a name that several parties create (a
-      lock) must be released by renaming it away.
-    - `put` with `exclusive`, `open_writer`, writes and closes of a file, renames, links, completed uploads and block
-      lists are not retried: the second request would fail because of the first, or destroy its effect. Nor is
-      `create_upload`: the first upload would stay pending unknown. The caller looks.
-
-    Statistics have Hadoop's names. Each operation counts once, with its duration including waits and retries;
-    ``store_io_request`` counts attempts, ``store_io_retry`` repeated ones, ``store_io_throttled`` refusals, and
-    ``store_io_rate_limited`` is the time of waits for a permit. A listing takes one permit and is timed until its
-    first entry. Names that `delete_files` reports as refused are sent again, as a further attempt.
-
-    `close` releases the `claim` and, if `owned`, closes the inner store; one that the user gave is not owned.
-    """
-
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """See `Store.make_directory`; False may be wrong after a lost response."""
         made = await self.call(MAKE_DIRECTORY, lambda: self.inner.make_directory(path, parents=parents), path)
@@ -377,6 +356,23 @@ class PacedStore(PacedCalls):
             self.claim.release()
         if self.owned:
             await self.inner.close()
+
+
+def out_of_memory(error: MemoryError) -> StoreOutcomeUnknownError:
+    """Returns the error of a call during which memory ran out: its outcome is unknown."""
+    return StoreOutcomeUnknownError("the process ran out of memory in a call to the store", causes=(error,))
+
+
+def _unanswered(error: StoreOutcomeUnknownError) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        error.message, operation=error.operation, path=error.path, next_step=error.next_step, causes=(error,)
+    )
+
+
+async def _close(entries: AsyncIterator[T]) -> None:
+    close = getattr(entries, "aclose", None)
+    if close is not None:
+        await close()
 
 
 def without_retries(store: Store) -> Store:
