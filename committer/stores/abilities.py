@@ -114,8 +114,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         deletes_by_name: The user declared that the service has no conditional delete. Published files are deleted by
             name, so a job gives each file a name that no other job uses.
         batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
-        conditional_batch_delete: The store implements `committer.stores.conditions.SupportsConditionalBatchDelete`
-            and the service checks each file's condition; where that takes a trial, only after `Store.probe` saw it.
+        conditional_batch_delete: With `batch_delete`, the service checks an identity for each file; where that takes
+            a trial, only after `Store.probe` saw it.
         batch_rename: The store implements `SupportsBatchRename`: it renames many files in one call.
         tree_counts: The store implements `committer.stores.directory_abilities.SupportsTreeCounts` and
             `SupportsBatchRename`: it counts the content of a directory in one call.
@@ -227,8 +227,8 @@ class Ability(Generic[P]):
     if its inner store does, too. Classes are inspected once, so that `of` is cheap enough for every file. Errors use
     `described`, a plural such as "hard links".
 
-    Callers use the ability in place of the `Store` method `in_place_of`. A subclass that overrides only that method
-    does not have the ability, since its override would never be called.
+    Callers use the ability in place of the methods `in_place_of`. A subclass that overrides only one of those does
+    not have the ability, since its override would never be called.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class Ability(Generic[P]):
         described: str,
         declared: Callable[[Capabilities], bool],
         *,
-        in_place_of: str = "",
+        in_place_of: tuple[str, ...] = (),
     ) -> None:
         self.protocol: type[Any] = protocol
         self.described: str = described
@@ -285,14 +285,14 @@ class Ability(Generic[P]):
     def _is_implemented_by(self, kind: type) -> bool:
         if not all(callable(getattr(kind, method, None)) for method in self.methods):
             return False
-        if not self._in_place_of:
-            return True
-        # Ranks of the classes that define the two methods; the most derived class has rank 0.
-        ranks = [
-            next(rank for rank, above in enumerate(kind.__mro__) if name in vars(above))
-            for name in (self._in_place_of, self.methods[0])
-        ]
-        return ranks[0] >= ranks[1]
+
+        def rank(name: str) -> int:
+            """Returns the rank of the class that defines a method; the most derived class has rank 0."""
+            classes = kind.__mro__
+            return next((rank for rank, above in enumerate(classes) if name in vars(above)), len(classes))
+
+        own = rank(self.methods[0])
+        return all(rank(name) >= own for name in self._in_place_of)
 
 
 _ABILITIES: Final[list[Ability[Any]]] = []
@@ -393,17 +393,34 @@ class SupportsSync(Protocol):
 class SupportsBatchDelete(Protocol):
     """Ability to delete many files in one call."""
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        """Deletes files, whether or not they exist. One call; none for no paths.
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
+        """Deletes files, whether or not they exist; of another identity than given only with None. One call.
 
         Not atomic: each name succeeds or fails alone. (S3's DeleteObjects answers 200 with a result per name, the
-        same for a missing and a deleted one.) Takes at most `Capabilities.max_batch_delete` different names; returns
-        errors by the path that was not deleted.
+        same for a missing and a deleted one.) Identities are conditions, decided by the store. (S3: an ``ETag`` for
+        each key.) Idempotent, also after a lost response: a deleted file is absent then, and a file put there since
+        has another identity. For content that an etag cannot tell apart see
+        `committer.stores.conditions.SupportsConditionalDelete.delete_file_if`.
+
+        Args:
+            files: At most `Capabilities.max_batch_delete` paths, each with the identity that its file must have, or
+                None. No call for none.
+
+        Returns:
+            Errors by the path that was not deleted. A `StorePreconditionError` means that another file is there;
+            services that answer the same for a missing file report that so, too.
 
         Raises:
-            ConfigurationError: There are too many paths.
+            ConfigurationError: There are too many files.
+            UnsupportedError: An identity was given without `Capabilities.conditional_batch_delete`; nothing was
+                deleted.
             StoreError: The call as a whole failed.
         """
+
+
+def has_conditions(files: Mapping[Any, str | None]) -> bool:
+    """Whether `SupportsBatchDelete.delete_files` is given an identity for any of these files."""
+    return any(identity is not None for identity in files.values())
 
 
 HARD_LINKS: Final[Ability[SupportsHardLinks]] = Ability(SupportsHardLinks, "hard links", lambda can: can.hard_links)
@@ -412,12 +429,12 @@ LOCAL_PATHS: Final[Ability[SupportsLocalPaths]] = Ability(
     SupportsLocalPaths, "local paths", lambda can: can.local_paths
 )
 BATCH_RENAME: Final[Ability[SupportsBatchRename]] = Ability(
-    SupportsBatchRename, "batch renames", lambda can: can.batch_rename, in_place_of="rename_file"
+    SupportsBatchRename, "batch renames", lambda can: can.batch_rename, in_place_of=("rename_file",)
 )
 VERSIONS: Final[Ability[SupportsVersions]] = Ability(
-    SupportsVersions, "renames by version", lambda can: can.versions, in_place_of="rename_file"
+    SupportsVersions, "renames by version", lambda can: can.versions, in_place_of=("rename_file",)
 )
 SYNC: Final[Ability[SupportsSync]] = Ability(SupportsSync, "syncing to the disk", lambda can: can.durable)
 BATCH_DELETE: Final[Ability[SupportsBatchDelete]] = Ability(
-    SupportsBatchDelete, "batch deletes", lambda can: can.batch_delete, in_place_of="delete_file"
+    SupportsBatchDelete, "batch deletes", lambda can: can.batch_delete, in_place_of=("delete_file", "delete_file_if")
 )

@@ -50,7 +50,7 @@ KNOWN_DIRECTORIES: Final[Ability[SupportsKnownDirectories]] = Ability(
     SupportsKnownDirectories,
     "renames of known directories",
     lambda can: can.known_directories,
-    in_place_of="rename_directory",
+    in_place_of=("rename_directory",),
 )
 
 
@@ -91,7 +91,7 @@ class SupportsTreeCounts(Protocol):
 
 
 TREE_COUNTS: Final[Ability[SupportsTreeCounts]] = Ability(
-    SupportsTreeCounts, "counts of trees", lambda can: can.tree_counts, in_place_of="rename_files"
+    SupportsTreeCounts, "counts of trees", lambda can: can.tree_counts, in_place_of=("rename_files",)
 )
 
 

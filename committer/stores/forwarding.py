@@ -23,7 +23,7 @@ from committer.stores.abilities import (
     Wrapper,
 )
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.conditions import CONDITIONAL_BATCH_DELETE, CONDITIONAL_DELETE, CONDITIONAL_REPLACE
+from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
 from committer.stores.directory_abilities import (
     DIRECTORY_RIGHTS,
     KNOWN_DIRECTORIES,
@@ -251,20 +251,13 @@ class ForwardingStore(Wrapper, Store):
             REPLACE_FILE, lambda: inner.replace_file(path, data, seen=seen, temporary=temporary), path
         )
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; `call` gets the first path."""
-        if not paths:
-            return {}
-        inner = BATCH_DELETE.required(self.inner, "delete_files", paths[0])
-        return await self.call(DELETE_FILES, lambda: inner.delete_files(paths), paths[0])
-
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; `call` sees `delete_files`."""
         if not files:
             return {}
         first = next(iter(files))
-        inner = CONDITIONAL_BATCH_DELETE.required(self.inner, "delete_files", first)
-        return await self.call(DELETE_FILES, lambda: inner.delete_files_if(files), first)
+        inner = BATCH_DELETE.required(self.inner, "delete_files", first)
+        return await self.call(DELETE_FILES, lambda: inner.delete_files(files), first)
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """See `Store.delete_directory`."""

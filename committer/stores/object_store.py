@@ -47,7 +47,7 @@ async def delete_odd(store: Store, directory: StorePath) -> None:
     able = BATCH_DELETE.of(store)
     if able is not None:
         # Never by a request whose URL contains the dots: a proxy may resolve them.
-        await able.delete_files([place for place in places if not place.path.endswith("/")])
+        await able.delete_files(dict.fromkeys(place for place in places if not place.path.endswith("/")))
 
 
 def odd_status(directory: StorePath, name: str, tool: str, scheme: str) -> FileStatus | None:

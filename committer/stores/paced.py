@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Sized
 from typing import Final, NoReturn, TypeVar
 
 from committer.errors import (
@@ -19,7 +19,6 @@ from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_DELETE, BATCH_RENAME
 from committer.stores.base import Store
-from committer.stores.conditions import CONDITIONAL_BATCH_DELETE
 from committer.stores.directory_abilities import TREE_COUNTS
 from committer.stores.forwarding import (
     CHANGES_NOTHING,
@@ -300,25 +299,14 @@ class PacedStore(ForwardingStore):
     ) -> Callable[[], Awaitable[None]]:
         return lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity)
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; sends single refused names again.
 
         A permit costs the weight of a delete for each name, since the service counts names, not calls (as in
         Hadoop's S3 client, `S3AStoreImpl.deleteObjects`).
         """
-        return await self._delete_many(paths, BATCH_DELETE.required(self.inner, "delete_files").delete_files)
-
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; paced as `delete_files`."""
-        inner = CONDITIONAL_BATCH_DELETE.required(self.inner, "delete_files")
-        return await self._delete_many(files, lambda left: inner.delete_files_if({path: files[path] for path in left}))
-
-    async def _delete_many(
-        self,
-        paths: Iterable[StorePath],
-        delete: Callable[[list[StorePath]], Awaitable[Mapping[StorePath, StoreError]]],
-    ) -> Mapping[StorePath, StoreError]:
-        left = list(paths)
+        inner = BATCH_DELETE.required(self.inner, "delete_files")
+        left = dict(files)
         failed: dict[StorePath, StoreError] = {}
         refused: dict[StorePath, StoreError] = {}
         lost = False
@@ -326,13 +314,14 @@ class PacedStore(ForwardingStore):
         async def attempt() -> None:
             nonlocal refused, lost
             try:
-                found = await delete(left)
+                found = await inner.delete_files(dict(left))
             except StoreOutcomeUnknownError:
                 lost = True
                 raise
             refused = {path: error for path, error in found.items() if nothing_was_done(error)}
             failed.update((path, error) for path, error in found.items() if path not in refused)
-            left[:] = refused
+            for path in left.keys() - refused.keys():
+                del left[path]
             for error in refused.values():
                 raise error
 

@@ -44,7 +44,6 @@ ARGUMENTS: dict[str, Any] = {
 """Something else than the default for each parameter of a method."""
 
 COUNTED_AS = {
-    "delete_files_if": "delete_files",
     "put_described": "put",
     "replace_file": "put",
     "rename_version": "rename_file",

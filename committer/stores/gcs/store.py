@@ -15,9 +15,11 @@ from committer.errors import (
     StoreError,
     StoreIsADirectoryError,
     StorePreconditionError,
+    UnsupportedError,
 )
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
+from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.gcs.access import Access
@@ -189,10 +191,12 @@ class GcsStore(HttpStore, ObjectStore):
         """See `SupportsConditionalDelete.delete_file_if`; two calls, a third if the file was changed meanwhile."""
         return self._checked(path).path != "/" and await self._deletes.delete_if(path, identity)
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; a server without batches gets a call for each path."""
+        if has_conditions(files):
+            raise UnsupportedError("a call for many files takes no conditions", operation="delete_files")
         return await self._deletes.delete_many(
-            "delete_files", [path for path in paths if self._checked(path).path != "/"]
+            "delete_files", [path for path in files if self._checked(path).path != "/"]
         )
 
     async def close(self) -> None:

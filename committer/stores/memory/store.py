@@ -19,6 +19,7 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
+from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import bytes_of, check_options, too_long
 from committer.stores.memory.tree import Blocks, File, Tree, Uploads, describe
@@ -405,17 +406,12 @@ class MemoryStore(Store):
         tree.replace(path, file, seen.identity)
         return describe(path, file)
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; raises `UnsupportedError` without the capability."""
-        if not paths:
-            return {}
-        return (await self._turn_if("batch_delete", "delete_files", *paths)).tree.delete_files(dict.fromkeys(paths))
-
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; raises `UnsupportedError` without the capability."""
         if not files:
             return {}
-        return (await self._turn_if("conditional_batch_delete", "delete_files", *files)).tree.delete_files(files)
+        needed = "conditional_batch_delete" if has_conditions(files) else "batch_delete"
+        return (await self._turn_if(needed, "delete_files", *files)).tree.delete_files(files)
 
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
         """Writes a file and drops its metadata."""

@@ -21,6 +21,7 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
+from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.http import HttpClient, HttpStore, check_name
@@ -206,19 +207,15 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
             raise UnsupportedError("this service deletes whatever is there", operation="delete_file_if", path=path)
         return await self._deletes.delete_if(self._checked(path), identity)
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; a name that XML cannot hold gets a call of its own."""
-        return await self._deletes.delete_many([self._checked(path) for path in paths])
-
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; a name that XML cannot hold gets a call of its own."""
-        if not self.capabilities.conditional_batch_delete:
+        if has_conditions(files) and not self.capabilities.conditional_batch_delete:
             raise UnsupportedError(
                 "this service may delete whatever is there",
                 operation="delete_files",
                 next_step="probe the store, then ask its capabilities",
             )
-        return await self._deletes.delete_many_if({self._checked(path): etag for path, etag in files.items()})
+        return await self._deletes.delete_many({self._checked(path): etag for path, etag in files.items()})
 
     async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
         """Puts a writer's buffer as a new file; if the response is lost, looks for the file."""
@@ -255,7 +252,7 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         return await object_at(self._wire, operation, path)
 
     async def _delete_objects(self, operation: str, paths: Sequence[StorePath]) -> None:
-        failed = await self.delete_files(paths)
+        failed = await self.delete_files(dict.fromkeys(paths))
         for error in failed.values():
             raise error
 

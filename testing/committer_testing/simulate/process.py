@@ -118,12 +118,12 @@ class Process(FaultyStore):
             if self._run.scenario.kind != "minio" or upload.path == directory:
                 yield upload
 
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """One call; the rules see each of its files."""
         if self._rules is not None:
             for path in files:
-                self._rules.sends("delete_files_if", path, None, None)
-        return await super().delete_files_if(files)
+                self._rules.sends("delete_files", path, None, None)
+        return await super().delete_files(files)
 
     async def run(
         self,
