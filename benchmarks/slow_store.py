@@ -99,11 +99,17 @@ class SlowStore(ForwardingStore):
         return True if self._no_op and is_of_output else await self.inner.make_directory(path, parents=parents)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         await self._wait("rename")
         if not self._no_op:
-            await self.inner.rename_file(source, destination, replace=replace, identity=identity)
+            await self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         await self._wait("rename")

@@ -128,8 +128,14 @@ class ToldFilesStore(ForwardingStore):
         return await super().make_directory(path, parents=parents)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         if _NEW.fullmatch(source.name) or _BELOW.fullmatch(source.name):
             return
-        await super().rename_file(source, destination, replace=replace, identity=identity)
+        await super().rename_file(source, destination, replace=replace, identity=identity, version=version)

@@ -55,7 +55,7 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
         refuses: Operations that the store would refuse, as far as it knows without a further call. A job checks them
             before its decision.
         version: The value that the store's conditions compare at this moment, where `Capabilities.versions` holds.
-            Not an identity, since a rename changes it; it only spares a rename a look (see `SupportsVersions`).
+            Not an identity, since a rename changes it; it only spares a rename a look (see `Store.rename_file`).
     """
 
     path: StorePath
@@ -96,8 +96,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         atomic_directory_rename: A directory with all its content is renamed in one atomic step.
         deletes_trees: `Store.delete_directory` is one request, or one per page, whatever the directory holds.
         conditional_rename: A rename can require an identity of its source.
-        versions: The store implements `SupportsVersions`: it can rename a file on the condition of its version,
-            without a look.
+        versions: `FileStatus.version` is set, and a rename can require it of its source, without a look.
         identity: Files have an identity.
         identity_through_rename: A file keeps its identity when it is renamed.
         exclusive_put: `Store.put` can create only if absent, decided by the store.
@@ -360,29 +359,6 @@ class SupportsBatchRename(Protocol):
         """
 
 
-class SupportsVersions(Protocol):
-    """Ability to rename a file that was just written or seen without a look at it first."""
-
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
-    ) -> None:
-        """Renames a file as `Store.rename_file` does, replacing nothing. One call if the source has the version.
-
-        The version is the request's condition, and proves the file while it is met. If it is not met (the file was
-        renamed and back since, or a record holds another text), the store looks at the source as `Store.rename_file`
-        does, and compares its identity. Without an identity only the version proves the file, and no other version
-        is renamed.
-
-        Args:
-            version: Its `FileStatus.version`.
-            identity: The identity that it must have if its version differs; None if unknown.
-
-        Raises:
-            StorePreconditionError: The source is another file, or nothing proves that it is not.
-            StoreError: As for `Store.rename_file`.
-        """
-
-
 class SupportsSync(Protocol):
     """Ability to force data to the disk, for stores whose data survives a power loss only then."""
 
@@ -430,9 +406,6 @@ LOCAL_PATHS: Final[Ability[SupportsLocalPaths]] = Ability(
 )
 BATCH_RENAME: Final[Ability[SupportsBatchRename]] = Ability(
     SupportsBatchRename, "batch renames", lambda can: can.batch_rename, in_place_of=("rename_file",)
-)
-VERSIONS: Final[Ability[SupportsVersions]] = Ability(
-    SupportsVersions, "renames by version", lambda can: can.versions, in_place_of=("rename_file",)
 )
 SYNC: Final[Ability[SupportsSync]] = Ability(SupportsSync, "syncing to the disk", lambda can: can.durable)
 BATCH_DELETE: Final[Ability[SupportsBatchDelete]] = Ability(

@@ -18,7 +18,6 @@ from committer.stores.abilities import (
     LINKS,
     LOCAL_PATHS,
     SYNC,
-    VERSIONS,
     Capabilities,
     Wrapper,
 )
@@ -65,7 +64,6 @@ WRITE: Final = Operation("write", "", "write", ONCE)
 CLOSE_WRITER: Final = Operation("close_writer", "", "write", ONCE)
 ABORT_WRITER: Final = Operation("abort_writer", "", "write", REPEATABLE)
 MAKE_DIRECTORY: Final = Operation("make_directory", names.OP_MKDIRS, "write", REPEATABLE)
-# Also for renames by version.
 RENAME_FILE: Final = Operation("rename_file", names.COMMIT_FILE_RENAME, "write", ONCE)
 RENAME_FILES: Final = Operation("rename_files", names.COMMIT_FILE_RENAME, "write", ONCE)
 COUNT_TREE: Final = Operation("count_tree", names.OP_GET_CONTENT_SUMMARY, "read", CHANGES_NOTHING)
@@ -180,24 +178,18 @@ class ForwardingStore(Wrapper, Store):
         return await self.call(MAKE_DIRECTORY, lambda: self.inner.make_directory(path, parents=parents), path)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """See `Store.rename_file`."""
         await self.call(
             RENAME_FILE,
-            lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity),
-            source,
-            destination,
-        )
-
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
-    ) -> None:
-        """See `SupportsVersions.rename_version`."""
-        inner = VERSIONS.required(self.inner, "rename_file", source)
-        await self.call(
-            RENAME_FILE,
-            lambda: inner.rename_version(source, destination, version=version, identity=identity),
+            lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version),
             source,
             destination,
         )

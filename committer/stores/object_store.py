@@ -157,7 +157,13 @@ class ObjectStore(Store):
         return True
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """Raises `UnsupportedError`: a copy and a delete are no rename."""
         raise UnsupportedError(

@@ -297,9 +297,15 @@ class PowerStore(ForwardingStore):
         return made
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
-        await self.inner.rename_file(source, destination, replace=replace, identity=identity)
+        await self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version)
         self._disk.move(source, destination)
         self.picture(f"rename_file {source} -> {destination}")
 

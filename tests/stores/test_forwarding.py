@@ -46,7 +46,6 @@ ARGUMENTS: dict[str, Any] = {
 COUNTED_AS = {
     "put_described": "put",
     "replace_file": "put",
-    "rename_version": "rename_file",
     "rename_counted_files": "rename_files",
     "rename_known_directory": "rename_directory",
 }

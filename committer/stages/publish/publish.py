@@ -41,7 +41,7 @@ from committer.stages.identity import (
 from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.create_directories import make_missing, remove_made
 from committer.stages.publish.existing_target import ExistingTargets
-from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, VERSIONS, SupportsBatchRename
+from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, SupportsBatchRename
 from committer.stores.base import FileStatus
 from committer.stores.directory_abilities import TREE_COUNTS, SupportsTreeCounts, TreeCounts
 
@@ -157,7 +157,6 @@ class PublishFiles(Stage[CommitState, Published]):
         layout, store, published = self.context.layout, self.context.store, self._published
         promote = value.promote
         rename_file, advance, ends = store.rename_file, self.context.progress.advance, self._ends
-        versions = VERSIONS.of(store)
 
         async def publish(file: PlannedFile) -> None:
             if file.stood is not None:
@@ -165,10 +164,7 @@ class PublishFiles(Stage[CommitState, Published]):
             else:
                 source, target = ends(file)
                 try:
-                    if versions is None or file.version is None:
-                        await rename_file(source, target, identity=file.identity)
-                    else:
-                        await versions.rename_version(source, target, version=file.version, identity=file.identity)
+                    await rename_file(source, target, identity=file.identity, version=file.version)
                 except StoreError as error:
                     await self._settle(file, source, target, error)
             advance(1, file.size)

@@ -234,7 +234,13 @@ class AdlsStore(HttpStore):
         raise error_of(answer, "make_directory", path)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """Renames a file; one call where `identity` is given, else two."""
         self._container.existing(source, "rename_file")

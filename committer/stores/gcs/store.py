@@ -165,23 +165,24 @@ class GcsStore(HttpStore, ObjectStore):
         return GcsWriter(self, self._wire, self._inserts, path)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
-        """Moves an object; one call, and one more with `identity`.
+        """Moves an object; one call, and one more with `identity` if no `version` proves the object.
 
         Without moves three: read, copy and delete, each on the condition that the object is the one read.
         """
         self._check_file("rename_file", self._checked(source))
         self._check_file("rename_file", self._checked(destination))
-        await self._renames.rename(source, destination, replace=replace, identity=identity)
-
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
-    ) -> None:
-        """See `SupportsVersions.rename_version`; one call, and those of `rename_file` if it is refused."""
-        self._check_file("rename_file", self._checked(source))
-        self._check_file("rename_file", self._checked(destination))
-        await self._renames.rename_version(source, destination, version, identity)
+        if version is None or replace:
+            await self._renames.rename(source, destination, replace=replace, identity=identity)
+        else:
+            await self._renames.rename_version(source, destination, version, identity)
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; one call."""

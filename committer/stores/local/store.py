@@ -179,7 +179,13 @@ class LocalStore(Store):
         return await self._batches.run(self._disk.make_directory, _checked(path), parents, weight=2)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """Renames a file; `identity` only tells an intended link from one that took a file's place."""
         self._disk.token = self._disk.token or current_runtime().nonce()

@@ -346,25 +346,26 @@ class MemoryStore(Store):
         return (await self._turn(path)).make_directory(path, parents=parents)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """Renames a file if `Capabilities.atomic_file_rename` holds."""
         tree = await self._turn(source, destination)
         able = tree.capabilities.replacing_rename if replace else tree.capabilities.no_replace_rename
         if not (able and tree.capabilities.atomic_file_rename):
             raise UnsupportedError("this space does not rename files so", operation="rename_file", path=source)
+        file = tree.find(source, "rename_file") if version is not None and not replace else None
+        if file is not None and tree.capabilities.versions:
+            if file.version == version:
+                identity = None
+            elif identity is None:
+                raise StorePreconditionError("the source is another file", operation="rename_file", path=source)
         tree.rename_file(source, destination, replace=replace, identity=identity)
-
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
-    ) -> None:
-        """See `SupportsVersions.rename_version`; raises `UnsupportedError` without `Capabilities.versions`."""
-        tree = (await self._turn_if("versions", "rename_file", source, destination)).tree
-        file = tree.find(source, "rename_file")
-        met = file is not None and file.version == version
-        if file is not None and not met and identity is None:
-            raise StorePreconditionError("the source is another file", operation="rename_file", path=source)
-        tree.rename_file(source, destination, replace=False, identity=None if met else identity)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory if `Capabilities.atomic_directory_rename` holds."""
