@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from committer.errors import StoreError
+from committer.errors import StoreError, UnsupportedError
 from committer.events import names
 from committer.flow.pacing import Kind
 from committer.paths import StorePath
@@ -95,6 +97,25 @@ LIST_BLOCKS: Final = Operation("list_uncommitted_blocks", names.OBJECT_MULTIPART
 T = TypeVar("T")
 
 
+@functools.cache
+def check_parameters(kind: type[Store]) -> None:
+    """Refuses a class of stores by `UnsupportedError` if a method of it lacks a keyword that the contract has."""
+    for name in vars(ForwardingStore):
+        method = getattr(kind, name, None)
+        if name.startswith("_") or not inspect.isfunction(method):
+            continue
+        taken = inspect.signature(method).parameters.values()
+        if any(one.kind is one.VAR_KEYWORD for one in taken):
+            continue
+        for one in inspect.signature(getattr(ForwardingStore, name)).parameters.values():
+            if one.kind is one.KEYWORD_ONLY and one.name not in {known.name for known in taken}:
+                raise UnsupportedError(
+                    f"the store {kind.__name__} was made for another release: its {name} takes no {one.name!r}",
+                    operation="open_store",
+                    next_step="install the release of its package for this one, or add the parameter",
+                )
+
+
 class ForwardingStore(Wrapper, Store):
     """Wrapper that forwards every call to `inner`, with those of all optional abilities.
 
@@ -103,6 +124,7 @@ class ForwardingStore(Wrapper, Store):
     """
 
     def __init__(self, inner: Store) -> None:
+        check_parameters(type(inner))
         self.inner: Store = inner
 
     async def call(

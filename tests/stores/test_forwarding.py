@@ -196,6 +196,21 @@ async def test_what_is_not_declared_is_not_had_behind_any_number_of_wrappers() -
         await Noting(bare).link_file(PATH, OTHER)
 
 
+def test_a_store_of_an_older_contract_is_refused_before_any_call() -> None:
+    class Older(MemoryStore):
+        async def rename_file(  # type: ignore[override]
+            self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        ) -> None: ...
+
+    class TakesAll(Older):
+        async def rename_file(self, *paths: StorePath, **named: Any) -> None: ...
+
+    Noting(TakesAll("any"))
+    for wrap in (Noting, FaultyStore):
+        with pytest.raises(UnsupportedError, match=r"the store Older .*: its rename_file takes no 'version'"):
+            wrap(Older("any"))
+
+
 async def test_a_writer_goes_through_its_store(tmp_path: Path) -> None:
     store = Noting(LocalStore())
     writer: FileWriter = await store.open_writer(StorePath.of(tmp_path / "file"))
