@@ -111,9 +111,9 @@ class SlowStore(ForwardingStore):
         if not self._no_op:
             await self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         await self._wait("rename")
-        await self.inner.rename_directory(source, destination)
+        await self.inner.rename_directory(source, destination, known=known)
 
     async def delete_file(self, path: StorePath) -> bool:
         await self._wait("delete")

@@ -119,7 +119,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         tree_counts: The store implements `committer.stores.directory_abilities.SupportsTreeCounts` and
             `SupportsBatchRename`: it counts the content of a directory in one call.
         tree_listing: The store implements `committer.stores.directory_abilities.SupportsTreeListing`.
-        known_directories: The store implements `committer.stores.directory_abilities.SupportsKnownDirectories`.
         directory_rights: The store implements `committer.stores.directory_abilities.SupportsDirectoryRights`.
         examination: The store implements `committer.stores.examination.SupportsExamination`.
         trials: The store implements `committer.stores.examination.SupportsTrials`.
@@ -163,7 +162,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     batch_rename: bool = False
     tree_counts: bool = False
     tree_listing: bool = False
-    known_directories: bool = False
     directory_rights: bool = False
     examination: bool = False
     trials: bool = False

@@ -175,15 +175,20 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Renames a directory with all its content; never replaces or merges, never creates parents.
 
         Atomic where `atomic_directory_rename` holds; other stores raise `UnsupportedError`.
 
+        Args:
+            known: The source is a directory, or may be a file that is renamed as well: spares the look of a service
+                that renames both alike. Its `StoreNotFoundError` has the outcome ``unknown`` then if something
+                exists at the destination, which this very request may have put there.
+
         Raises:
             StoreNotFoundError: The source or the destination's parent does not exist; `path` says which.
             StoreExistsError: The destination exists.
-            StoreNotADirectoryError: The source is a file.
+            StoreNotADirectoryError: The source is a file, and `known` is False.
         """
 
     @abstractmethod

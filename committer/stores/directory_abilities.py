@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from committer.errors import StoreError
 from committer.paths import StorePath
 from committer.stores.abilities import Ability
-from committer.stores.base import FileStatus, Store
+from committer.stores.base import FileStatus
 
 
 class SupportsDirectoryRights(Protocol):
@@ -31,36 +31,6 @@ class SupportsDirectoryRights(Protocol):
 DIRECTORY_RIGHTS: Final[Ability[SupportsDirectoryRights]] = Ability(
     SupportsDirectoryRights, "comparison of directories", lambda can: can.directory_rights
 )
-
-
-class SupportsKnownDirectories(Protocol):
-    """Ability to rename a directory without the look that a service needs which would rename a file as well."""
-
-    async def rename_known_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Renames a directory as `Store.rename_directory` does, without a check for its kind: renames a file, too.
-
-        Raises:
-            StoreNotFoundError: `source` does not exist; with the outcome ``unknown`` if a directory exists at
-                `destination`, which this very request may have put there.
-            StoreError: As for `Store.rename_directory`.
-        """
-
-
-KNOWN_DIRECTORIES: Final[Ability[SupportsKnownDirectories]] = Ability(
-    SupportsKnownDirectories,
-    "renames of known directories",
-    lambda can: can.known_directories,
-    in_place_of=("rename_directory",),
-)
-
-
-async def rename_known_directory(store: Store, source: StorePath, destination: StorePath) -> None:
-    """Renames a directory that the caller knows to be one, or need not know. One call on every store."""
-    able = KNOWN_DIRECTORIES.of(store)
-    if able is None:
-        await store.rename_directory(source, destination)
-    else:
-        await able.rename_known_directory(source, destination)
 
 
 class TreeCounts(NamedTuple):

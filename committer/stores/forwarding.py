@@ -27,7 +27,6 @@ from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
 from committer.stores.directory_abilities import (
     DIRECTORY_RIGHTS,
-    KNOWN_DIRECTORIES,
     TREE_COUNTS,
     TREE_LISTING,
     TreeCounts,
@@ -243,9 +242,11 @@ class ForwardingStore(Wrapper, Store):
         inner = TREE_COUNTS.required(self.inner, "count_tree", directory)
         return await self.call(COUNT_TREE, lambda: inner.count_tree(directory), directory)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """See `Store.rename_directory`."""
-        await self.call(RENAME_DIRECTORY, lambda: self.inner.rename_directory(source, destination), source, destination)
+        await self.call(
+            RENAME_DIRECTORY, lambda: self.inner.rename_directory(source, destination, known=known), source, destination
+        )
 
     async def delete_file(self, path: StorePath) -> bool:
         """See `Store.delete_file`."""
@@ -290,13 +291,6 @@ class ForwardingStore(Wrapper, Store):
         """See `SupportsTreeListing.list_tree`."""
         inner = TREE_LISTING.required(self.inner, "list_tree", directory)
         return self.stream(LIST_TREE, lambda: inner.list_tree(directory), directory)
-
-    async def rename_known_directory(self, source: StorePath, destination: StorePath) -> None:
-        """See `SupportsKnownDirectories.rename_known_directory`."""
-        inner = KNOWN_DIRECTORIES.required(self.inner, "rename_directory", source)
-        await self.call(
-            RENAME_DIRECTORY, lambda: inner.rename_known_directory(source, destination), source, destination
-        )
 
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
         """See `SupportsDirectoryRights.made_alike`; `call` gets the first pair."""

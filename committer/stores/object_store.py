@@ -170,7 +170,7 @@ class ObjectStore(Store):
             "this store renames no files: what looks like it copies them", operation="rename_file", path=source
         )
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Raises `UnsupportedError`."""
         raise UnsupportedError("this store renames no directories", operation="rename_directory", path=source)
 

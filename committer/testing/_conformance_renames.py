@@ -17,7 +17,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.abilities import HARD_LINKS, LOCAL_PATHS, SYNC
 from committer.stores.base import Capabilities, Store
-from committer.stores.directory_abilities import KNOWN_DIRECTORIES, TREE_COUNTS
+from committer.stores.directory_abilities import TREE_COUNTS
 from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, successes
 
 
@@ -241,21 +241,21 @@ class RenameConformance(ConformanceBase):
         assert await channel.directories() == {"to", "to/b", "from-2"}
         assert (await store.status(root / "to/b/c")).identity == before.identity
 
-    async def test_rename_known_directory(self, store: Store, root: StorePath, channel: Channel) -> None:
-        able = KNOWN_DIRECTORIES.of(store)
-        if able is None:
+    async def test_rename_known_directory(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if not can.atomic_directory_rename:
             return
         await channel.write("from/deep/file", b"1")
         await channel.write("taken/file", b"2")
         with pytest.raises(StoreExistsError):
-            await able.rename_known_directory(root / "from", root / "taken")
+            await store.rename_directory(root / "from", root / "taken", known=True)
         with pytest.raises(StoreNotFoundError):
-            await able.rename_known_directory(root / "missing", root / "new")
-        await able.rename_known_directory(root / "from", root / "to")
+            await store.rename_directory(root / "missing", root / "new", known=True)
+        await store.rename_directory(root / "from", root / "to", known=True)
         assert await channel.files() == {"to/deep/file": b"1", "taken/file": b"2"}
-        with pytest.raises(StoreNotFoundError) as caught:
-            await able.rename_known_directory(root / "from", root / "to")
-        assert caught.value.outcome == "unknown"
+        with pytest.raises(StoreNotFoundError):
+            await store.rename_directory(root / "from", root / "to", known=True)
         assert await channel.files() == {"to/deep/file": b"1", "taken/file": b"2"}
 
     async def test_rename_directory_refuses(

@@ -72,10 +72,10 @@ class Bad(LocalStore):
         await super().rename_file(source, destination, **options)
         self.renamed += 1
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         if self.fault == "directory":
             await self.delete_directory(destination, recursive=True)
-        await super().rename_directory(source, destination)
+        await super().rename_directory(source, destination, known=known)
 
     async def status(self, path: StorePath) -> FileStatus:
         status = await super().status(path)

@@ -309,8 +309,8 @@ class PowerStore(ForwardingStore):
         self._disk.move(source, destination)
         self.picture(f"rename_file {source} -> {destination}")
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        await self.inner.rename_directory(source, destination)
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
+        await self.inner.rename_directory(source, destination, known=known)
         self.renamed.append(destination)
         self._disk.move(source, destination)
         self.picture(f"rename_directory {source} -> {destination}")

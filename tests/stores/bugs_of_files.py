@@ -109,10 +109,10 @@ class ReplacesByVersion(MemoryStore):
 
 
 class MergesDirectories(MemoryStore):
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         if await exists(self, destination) and not [child async for child in self.list(destination)]:
             await self.delete_directory(destination, recursive=False)
-        await super().rename_directory(source, destination)
+        await super().rename_directory(source, destination, known=known)
 
 
 class NamesTheWrongPath(MemoryStore):

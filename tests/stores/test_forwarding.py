@@ -39,7 +39,7 @@ ARGUMENTS: dict[str, Any] = {
     "temporary": OTHER, "durable": True, "parents": True, "replace": True, "identity": "i", "recursive": True,
     "kind": "file", "metadata": {"a": "b"}, "stamp": "s", "upload_id": "u", "number": 3, "parts": [1, 2],
     "name": "n", "block_id": "b", "block_ids": ["b"], "version": "v", "seen": [("i", 1)], "identities": ["i"],
-    "pairs": [(PATH, OTHER)], "files": {PATH: "i", OTHER: "j"},
+    "known": True, "pairs": [(PATH, OTHER)], "files": {PATH: "i", OTHER: "j"},
 }  # fmt: skip
 """Something else than the default for each parameter of a method."""
 
@@ -47,7 +47,6 @@ COUNTED_AS = {
     "put_described": "put",
     "replace_file": "put",
     "rename_counted_files": "rename_files",
-    "rename_known_directory": "rename_directory",
 }
 """What a method is to what wraps the store, where that is another one."""
 

@@ -12,7 +12,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.identity import is_file_of, stands_as_directory
 from committer.stages.load.promotions import Promotion
 from committer.stores.base import FileStatus
-from committer.stores.directory_abilities import DIRECTORY_RIGHTS, TREE_LISTING, rename_known_directory
+from committer.stores.directory_abilities import DIRECTORY_RIGHTS, TREE_LISTING
 from committer.stores.helpers import walk
 
 # Directories that are compared in one call.
@@ -104,7 +104,7 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
         try:
             source, target = layout.tasks / promotion.source, layout.destination / promotion.directory
             # The listing showed files in it.
-            await rename_known_directory(self.context.store, source, target)
+            await self.context.store.rename_directory(source, target, known=True)
         except StoreError:
             return False
         return True

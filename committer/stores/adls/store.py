@@ -42,7 +42,6 @@ _CAPABILITIES: Final = Capabilities(
     conditional_replace=True,
     examination=True,
     tree_listing=True,
-    known_directories=True,
     forbids_trailing_period=True,
     max_path_bytes=MAX_NAME_BYTES,
     # As Hadoop's fs.azure.io.rate.limit; an account's own default limit is 20,000 ("Scalability targets").
@@ -247,16 +246,11 @@ class AdlsStore(HttpStore):
         self._container.new(destination)
         await self._renames.rename_file(source, destination, replace=replace, identity=identity)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Renames a directory; two calls."""
-        self._container.new(destination)
-        await self._renames.rename_directory(source, destination)
-
-    async def rename_known_directory(self, source: StorePath, destination: StorePath) -> None:
-        """See `SupportsKnownDirectories.rename_known_directory`; one call."""
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
+        """Renames a directory; two calls, one if `known`."""
         self._container.existing(source, "rename_directory")
         self._container.new(destination)
-        await self._renames.rename_directory(source, destination, known=True)
+        await self._renames.rename_directory(source, destination, known=known)
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; two calls."""

@@ -287,7 +287,7 @@ class HdfsStore(Store):
         )
         return TreeCounts(found.file_count, found.directory_count, found.length)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Renames a directory; two calls."""
         if not (await self.status(source)).is_directory:
             raise StoreNotADirectoryError("a file is there", operation="rename_directory", path=source)

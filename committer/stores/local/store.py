@@ -207,7 +207,7 @@ class LocalStore(Store):
                 _checked(destination)
         return await self._batches.run(self._disk.rename_files, renames, seen, identities, weight=MANY)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Renames a directory if `Capabilities.atomic_directory_rename` holds."""
         await self._batches.run(self._disk.rename_directory, _checked(source), _checked(destination))
 

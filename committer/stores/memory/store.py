@@ -367,7 +367,7 @@ class MemoryStore(Store):
                 raise StorePreconditionError("the source is another file", operation="rename_file", path=source)
         tree.rename_file(source, destination, replace=replace, identity=identity)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Renames a directory if `Capabilities.atomic_directory_rename` holds."""
         tree = await self._turn(source, destination)
         if not tree.capabilities.atomic_directory_rename:
