@@ -44,7 +44,6 @@ class SlowStore(ForwardingStore):
     def capabilities(self) -> Capabilities:
         return msgspec.structs.replace(
             self.inner.capabilities,
-            links=False,
             local_paths=False,
             hard_links=False,
             durable=False,

@@ -62,7 +62,6 @@ class ToldFilesStore(ForwardingStore):
     def capabilities(self) -> Capabilities:
         return msgspec.structs.replace(
             super().capabilities,
-            links=False,
             local_paths=False,
             hard_links=False,
             durable=False,

@@ -101,10 +101,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         identity_through_rename: A file keeps its identity when it is renamed.
         exclusive_put: `Store.put` can create only if absent, decided by the store.
         hard_links: The store implements `SupportsHardLinks`.
-        links: Symbolic links can exist; the store implements `SupportsLinks`.
         checksum_sidecars: A file `.x.crc` is the checksum of `x` and is deleted with it, so no output can have such
             a name.
-        local_paths: The store implements `SupportsLocalPaths`.
+        local_paths: The store implements `SupportsLocalPaths`; symbolic links can exist.
         durable: The store implements `SupportsSync`: data survives a power loss only when synced.
         multipart: The store implements `committer.stores.uploads.SupportsUploads`.
         block_lists: The store implements `committer.stores.uploads.SupportsBlockLists`.
@@ -119,7 +118,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         tree_counts: The store implements `committer.stores.directory_abilities.SupportsTreeCounts` and
             `SupportsBatchRename`: it counts the content of a directory in one call.
         tree_listing: The store implements `committer.stores.directory_abilities.SupportsTreeListing`.
-        directory_rights: The store implements `committer.stores.directory_abilities.SupportsDirectoryRights`.
+        directory_rights: With `local_paths`, the store can tell which directories it would create alike.
         examination: The store implements `committer.stores.examination.SupportsExamination`.
         trials: The store implements `committer.stores.examination.SupportsTrials`.
         case_folding: Names that differ only in case are one file.
@@ -148,7 +147,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     identity_through_rename: bool = True
     exclusive_put: bool = True
     hard_links: bool = False
-    links: bool = False
     checksum_sidecars: bool = False
     local_paths: bool = False
     durable: bool = False
@@ -307,19 +305,8 @@ class SupportsHardLinks(Protocol):
         """Gives the file at `source` a second name; fails like a rename that replaces nothing."""
 
 
-class SupportsLinks(Protocol):
-    """Ability to find symbolic links."""
-
-    async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
-        """Finds a link among directories and their parents below `root`, which may itself be one. One call for many.
-
-        `directories` are relative names; those that do not exist are ignored. Returns the first name that is a link,
-        of a directory or of one of its parents; None if there is none.
-        """
-
-
 class SupportsLocalPaths(Protocol):
-    """Ability to give a path that any program of this machine can open."""
+    """Ability of a disk of this machine: paths that any program can open, symbolic links, and rights."""
 
     def local_path(self, path: StorePath) -> str:
         """Returns the operating system's path."""
@@ -329,6 +316,24 @@ class SupportsLocalPaths(Protocol):
 
         Raises:
             UnsupportedError: The file system cannot exchange two names, or has no hard links.
+        """
+
+    async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
+        """Finds a link among directories and their parents below `root`, which may itself be one. One call for many.
+
+        `directories` are relative names; those that do not exist are ignored. Returns the first name that is a link,
+        of a directory or of one of its parents; None if there is none.
+        """
+
+    async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
+        """Compares directories with new ones, in one call: whether a rename gives what this process would create.
+
+        A rename keeps owner, group and mode; `Store.make_directory` takes them from the process and the parent.
+        Takes at least one pair of a directory and its future parent. Returns for each whether it has the owner,
+        group, mode, access lists and attributes that a directory would have which this process creates in the
+        parent, or in another new directory there. False if the store cannot tell, if either is missing or no
+        directory, or if it holds files that would be lost in renames of single files
+        (`Capabilities.checksum_sidecars`).
         """
 
 
@@ -398,7 +403,6 @@ def has_conditions(files: Mapping[Any, str | None]) -> bool:
 
 
 HARD_LINKS: Final[Ability[SupportsHardLinks]] = Ability(SupportsHardLinks, "hard links", lambda can: can.hard_links)
-LINKS: Final[Ability[SupportsLinks]] = Ability(SupportsLinks, "symbolic links", lambda can: can.links)
 LOCAL_PATHS: Final[Ability[SupportsLocalPaths]] = Ability(
     SupportsLocalPaths, "local paths", lambda can: can.local_paths
 )

@@ -11,28 +11,6 @@ from committer.stores.abilities import Ability
 from committer.stores.base import FileStatus
 
 
-class SupportsDirectoryRights(Protocol):
-    """Ability to predict whether a renamed directory equals one that this process would create at the new place.
-
-    A rename keeps owner, group and mode; `Store.make_directory` takes them from the process and the parent.
-    """
-
-    async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
-        """Compares directories with new ones, in one call.
-
-        Takes at least one pair of a directory and its future parent. Returns for each whether it has the owner,
-        group, mode, access lists and attributes that a directory would have which this process creates in the
-        parent, or in another new directory there. False if the store cannot tell, if either is missing or no
-        directory, or if it holds files that would be lost in renames of single files
-        (`Capabilities.checksum_sidecars`).
-        """
-
-
-DIRECTORY_RIGHTS: Final[Ability[SupportsDirectoryRights]] = Ability(
-    SupportsDirectoryRights, "comparison of directories", lambda can: can.directory_rights
-)
-
-
 class TreeCounts(NamedTuple):
     """Number of files and directories (with itself) in a directory at any depth, and bytes of all files."""
 

@@ -17,7 +17,6 @@ from committer.stores.abilities import (
     BATCH_DELETE,
     BATCH_RENAME,
     HARD_LINKS,
-    LINKS,
     LOCAL_PATHS,
     SYNC,
     Capabilities,
@@ -26,7 +25,6 @@ from committer.stores.abilities import (
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
 from committer.stores.directory_abilities import (
-    DIRECTORY_RIGHTS,
     TREE_COUNTS,
     TREE_LISTING,
     TreeCounts,
@@ -293,13 +291,13 @@ class ForwardingStore(Wrapper, Store):
         return self.stream(LIST_TREE, lambda: inner.list_tree(directory), directory)
 
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
-        """See `SupportsDirectoryRights.made_alike`; `call` gets the first pair."""
-        inner = DIRECTORY_RIGHTS.required(self.inner, "made_alike", pairs[0][0])
+        """See `SupportsLocalPaths.made_alike`; `call` gets the first pair."""
+        inner = LOCAL_PATHS.required(self.inner, "made_alike", pairs[0][0])
         return await self.call(MADE_ALIKE, lambda: inner.made_alike(pairs), *pairs[0])
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
-        """See `SupportsLinks.find_link`."""
-        inner = LINKS.required(self.inner, "find_link", root)
+        """See `SupportsLocalPaths.find_link`."""
+        inner = LOCAL_PATHS.required(self.inner, "find_link", root)
         return await self.call(FIND_LINK, lambda: inner.find_link(root, directories), root)
 
     def local_path(self, path: StorePath) -> str:

@@ -20,10 +20,10 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.abilities import BATCH_DELETE
+from committer.stores.abilities import BATCH_DELETE, LOCAL_PATHS
 from committer.stores.base import Capabilities, Store
 from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
-from committer.stores.directory_abilities import DIRECTORY_RIGHTS, TREE_LISTING
+from committer.stores.directory_abilities import TREE_LISTING
 from committer.stores.helpers import exists, walk
 from committer.testing._conformance_base import (
     Channel,
@@ -176,8 +176,8 @@ class DirectoryConformance(ConformanceBase):
 
     async def test_made_alike(self, store: Store, root: StorePath, channel: Channel) -> None:
         """Only directories that this process made may be reported as alike; each pair has its answer."""
-        able = DIRECTORY_RIGHTS.of(store)
-        if able is None:
+        able = LOCAL_PATHS.of(store)
+        if able is None or not store.capabilities.directory_rights:
             return
         for name in ("there", "_temporary/one", "_temporary/two/below"):
             await store.make_directory(root / name, parents=True)

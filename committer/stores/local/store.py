@@ -259,7 +259,6 @@ class LocalStore(Store):
         return Capabilities(
             atomic_directory_rename=self._disk.exclusive_rename,
             hard_links=self._disk.hard_links,
-            links=True,
             checksum_sidecars=True,
             local_paths=True,
             batch_rename=True,
