@@ -120,7 +120,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         tree_listing: The store implements `committer.stores.directory_abilities.SupportsTreeListing`.
         directory_rights: With `local_paths`, the store can tell which directories it would create alike.
         examination: The store implements `committer.stores.examination.SupportsExamination`.
-        trials: The store implements `committer.stores.examination.SupportsTrials`.
         case_folding: Names that differ only in case are one file.
         unicode_folding: Names that differ only in Unicode normalisation are one file.
         forbids_trailing_period: A name may not end in a period.
@@ -162,7 +161,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     tree_listing: bool = False
     directory_rights: bool = False
     examination: bool = False
-    trials: bool = False
     case_folding: bool = False
     unicode_folding: bool = False
     forbids_trailing_period: bool = False

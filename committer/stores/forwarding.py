@@ -29,7 +29,7 @@ from committer.stores.directory_abilities import (
     TREE_LISTING,
     TreeCounts,
 )
-from committer.stores.examination import EXAMINATION, TRIALS, Finding
+from committer.stores.examination import EXAMINATION, Finding
 from committer.stores.uploads import BLOCK_LISTS, UPLOADS, PendingUpload, UncommittedBlock, UploadPart
 
 Repetition: TypeAlias = Literal["changes nothing", "repeatable", "once"]
@@ -117,7 +117,7 @@ class ForwardingStore(Wrapper, Store):
     """Wrapper that forwards every call to `inner`, with those of all optional abilities.
 
     A subclass overrides `call` (and `stream` for listings) to act on each call, or single methods. `local_path`,
-    `findings`, `trials` and `close` do not go through `call`.
+    `findings` and `close` do not go through `call`.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -314,13 +314,10 @@ class ForwardingStore(Wrapper, Store):
         inner = SYNC.required(self.inner, "sync", path)
         await self.call(SYNC_TO_DISK, lambda: inner.sync(path, kind=kind), path)
 
-    async def findings(self, directory: StorePath) -> Sequence[Finding]:
+    async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> Sequence[Finding]:
         """See `SupportsExamination.findings`."""
-        return await EXAMINATION.required(self.inner, "findings", directory).findings(directory)
-
-    async def trials(self, directory: StorePath) -> Sequence[Finding]:
-        """See `SupportsTrials.trials`."""
-        return await TRIALS.required(self.inner, "trials", directory).trials(directory)
+        inner = EXAMINATION.required(self.inner, "findings", directory)
+        return await inner.findings(directory, scratch=scratch)
 
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
         """See `SupportsUploads.put_described`."""

@@ -144,7 +144,7 @@ async def test_many_are_deleted_on_conditions_only_where_one_is(
 async def test_a_trial_that_sees_a_condition_ignored_ends_the_trust(moto_server: Server, root: StorePath) -> None:
     """`doctor`, in a process that commits."""
     store = S3Store.open_for(root, options_for(moto_server))
-    [_found] = [one for one in await store.trials(root) if one.name == "conditional batch delete"]
+    [_found] = [one for one in await store.findings(root, scratch=root) if one.name == "conditional batch delete"]
     proxy = S3Store.open_for(root, options_for(moto_server))
     assert proxy._deletes.ignores_conditions
     await store.close()

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 ALL = abilities()
 CALLS = sorted(Store.__abstractmethods__ - {"scheme", "endpoint", "capabilities", "close"})
-NO_CALLS = {"local_path", "findings", "trials"}
+NO_CALLS = {"local_path", "findings"}
 PATH, OTHER = StorePath("memory", "any", "/a"), StorePath("memory", "any", "/b")
 ARGUMENTS: dict[str, Any] = {
     "path": PATH, "directory": PATH, "source": PATH, "root": PATH, "destination": OTHER, "directories": ["d"],
@@ -39,7 +39,7 @@ ARGUMENTS: dict[str, Any] = {
     "temporary": OTHER, "durable": True, "parents": True, "replace": True, "identity": "i", "recursive": True,
     "kind": "file", "metadata": {"a": "b"}, "stamp": "s", "upload_id": "u", "number": 3, "parts": [1, 2],
     "name": "n", "block_id": "b", "block_ids": ["b"], "version": "v", "seen": [("i", 1)], "identities": ["i"],
-    "known": True, "pairs": [(PATH, OTHER)], "files": {PATH: "i", OTHER: "j"},
+    "known": True, "scratch": OTHER, "pairs": [(PATH, OTHER)], "files": {PATH: "i", OTHER: "j"},
 }  # fmt: skip
 """Something else than the default for each parameter of a method."""
 

@@ -134,7 +134,7 @@ class AdlsStore(HttpStore):
         """
         await probe(self, self._wire, self._container.checked(directory))
 
-    async def findings(self, directory: StorePath) -> list[Finding]:
+    async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> list[Finding]:
         """See `SupportsExamination.findings`; asks Azure's SDK, if it is installed."""
         return await self._sdk.findings(self._container.checked(directory))
 

@@ -120,7 +120,7 @@ class GcsStore(HttpStore, ObjectStore):
         """
         await probe(self, self._renames, self._checked(directory))
 
-    async def findings(self, directory: StorePath) -> list[Finding]:
+    async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> list[Finding]:
         """See `SupportsExamination.findings`."""
         return await examine(self._wire, self._renames, self._checked(directory))
 

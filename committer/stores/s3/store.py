@@ -52,7 +52,7 @@ _CAPABILITIES: Final = Capabilities(
     conditional_replace=True,
     multipart=True,
     batch_delete=True,
-    trials=True,
+    examination=True,
     # A key lacks the path's leading slash.
     max_path_bytes=1 + _MAX_KEY_BYTES,
     max_parts=10_000,
@@ -146,9 +146,9 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
             self._capabilities, conditional_delete=spares, conditional_batch_delete=spares and found.spares_of_many
         )
 
-    async def trials(self, directory: StorePath) -> Sequence[Finding]:
-        """See `SupportsTrials.trials`; some 100 calls."""
-        return await Trials(self, self._wire, self._checked(directory)).run()
+    async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> Sequence[Finding]:
+        """See `SupportsExamination.findings`; some 100 calls, none without `scratch`."""
+        return [] if scratch is None else await Trials(self, self._wire, self._checked(scratch)).run()
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
