@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Final, NamedTuple, Protocol
 
-from committer.errors import StoreError
 from committer.paths import StorePath
 from committer.stores.abilities import Ability
 from committer.stores.base import FileStatus
@@ -22,13 +21,11 @@ class TreeCounts(NamedTuple):
 class SupportsTreeCounts(Protocol):
     """Ability to count the content of a directory in one call, for less than looks at its files cost.
 
-    A store that renames directories as it does files looks at each file before it renames it. If a directory holds
-    as many files, directories and bytes as a record says, a file of the record can be a directory only if other
-    changes make up for that in all three counts.
+    A store that renames directories as it does files looks at each file before it renames it, unless it is told that
+    none is a directory (`looks` of `SupportsBatchRename.rename_files`). If a directory holds as many files, directories
+    and bytes as a record says, a file of the record can be a directory only if other changes make up for that in all
+    three counts.
     """
-
-    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """Renames files as `SupportsBatchRename.rename_files` does, without looking whether one is a directory."""
 
     async def count_tree(self, directory: StorePath) -> TreeCounts:
         """Counts the content of a directory. One call.
@@ -39,7 +36,7 @@ class SupportsTreeCounts(Protocol):
 
 
 TREE_COUNTS: Final[Ability[SupportsTreeCounts]] = Ability(
-    SupportsTreeCounts, "counts of trees", lambda can: can.tree_counts, in_place_of=("rename_files",)
+    SupportsTreeCounts, "counts of trees", lambda can: can.tree_counts
 )
 
 

@@ -219,21 +219,17 @@ class ForwardingStore(Wrapper, Store):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; `call` gets the first paths."""
         if not renames:
             return {}
         inner = BATCH_RENAME.required(self.inner, "rename_files", renames[0][0])
         return await self.call(
-            RENAME_FILES, lambda: inner.rename_files(renames, seen=seen, identities=identities), *renames[0]
+            RENAME_FILES,
+            lambda: inner.rename_files(renames, seen=seen, identities=identities, looks=looks),
+            *renames[0],
         )
-
-    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """See `SupportsTreeCounts.rename_counted_files`; `call` sees `rename_files`."""
-        if not renames:
-            return {}
-        inner = TREE_COUNTS.required(self.inner, "rename_files", renames[0][0])
-        return await self.call(RENAME_FILES, lambda: inner.rename_counted_files(renames), *renames[0])
 
     async def count_tree(self, directory: StorePath) -> TreeCounts:
         """See `SupportsTreeCounts.count_tree`."""

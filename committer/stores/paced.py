@@ -19,7 +19,6 @@ from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_DELETE, BATCH_RENAME
 from committer.stores.base import Store
-from committer.stores.directory_abilities import TREE_COUNTS
 from committer.stores.forwarding import (
     CHANGES_NOTHING,
     DELETE_FILES,
@@ -261,17 +260,13 @@ class PacedStore(ForwardingStore):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; one permit, tokens and counts for each file."""
         inner = BATCH_RENAME.required(self.inner, "rename_files")
         return await self._rename_many(
-            len(renames), lambda: inner.rename_files(renames, seen=seen, identities=identities)
+            len(renames), lambda: inner.rename_files(renames, seen=seen, identities=identities, looks=looks)
         )
-
-    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """See `SupportsTreeCounts.rename_counted_files`; paced as `rename_files`."""
-        inner = TREE_COUNTS.required(self.inner, "rename_files")
-        return await self._rename_many(len(renames), lambda: inner.rename_counted_files(renames))
 
     async def _rename_many(
         self, many: int, rename: Callable[[], Awaitable[dict[int, StoreError]]]

@@ -39,14 +39,13 @@ ARGUMENTS: dict[str, Any] = {
     "temporary": OTHER, "durable": True, "parents": True, "replace": True, "identity": "i", "recursive": True,
     "kind": "file", "metadata": {"a": "b"}, "stamp": "s", "upload_id": "u", "number": 3, "parts": [1, 2],
     "name": "n", "block_id": "b", "block_ids": ["b"], "version": "v", "seen": [("i", 1)], "identities": ["i"],
-    "known": True, "scratch": OTHER, "pairs": [(PATH, OTHER)], "files": {PATH: "i", OTHER: "j"},
+    "known": True, "looks": False, "scratch": OTHER, "pairs": [(PATH, OTHER)], "files": {PATH: "i", OTHER: "j"},
 }  # fmt: skip
 """Something else than the default for each parameter of a method."""
 
 COUNTED_AS = {
     "put_described": "put",
     "replace_file": "put",
-    "rename_counted_files": "rename_files",
 }
 """What a method is to what wraps the store, where that is another one."""
 

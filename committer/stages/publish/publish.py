@@ -191,9 +191,8 @@ class PublishFiles(Stage[CommitState, Published]):
         counting = TREE_COUNTS.of(self.context.store)
         if counting is None:
             return await self._publish_together(rename, files)
-        counted = counting.rename_counted_files
         known, rest = await counted_files(self.context, counting, files, operation=self.name)
-        done = await self._publish_together(lambda _some, renames: counted(renames), known)
+        done = await self._publish_together(lambda _some, renames: store.rename_files(renames, looks=False), known)
         return done + await self._publish_together(rename, rest)
 
     async def _publish_together(self, rename: _RenameTogether, files: list[PlannedFile]) -> int:

@@ -265,19 +265,15 @@ class HdfsStore(Store):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
-        """Renames many files in a few threads, replacing nothing; two calls each."""
+        """Renames many files in a few threads, replacing nothing; two calls each, one without `looks`."""
         if not renames:
             return {}
-        batch = Renames([(_checked(source), _checked(destination)) for source, destination in renames], seen)
+        batch = Renames(
+            [(_checked(source), _checked(destination)) for source, destination in renames], seen, looks=looks
+        )
         return await rename_together(self._connection, batch)
-
-    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """Renames many files that are known to be no directories; one call each."""
-        if not renames:
-            return {}
-        pairs = [(_checked(source), _checked(destination)) for source, destination in renames]
-        return await rename_together(self._connection, Renames(pairs, None, looks=False))
 
     async def count_tree(self, directory: StorePath) -> TreeCounts:
         """Counts the content of a directory, with snapshots, as ``hdfs dfs -count`` does."""

@@ -197,6 +197,7 @@ class LocalStore(Store):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
         """Renames many files in one hop to a thread."""
         for source, destination in renames:
