@@ -41,7 +41,7 @@ class Closable(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Frees what it holds. May be called twice."""
+        """Frees the file and the memory. May be called twice."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -127,7 +127,7 @@ class RecordForms(ABC):
 
 @dataclass(slots=True)
 class JobKnowledge:
-    """Facts that one process has learned about a job, so that it need not ask the store again.
+    """Facts that one process has learned about a job, kept to spare further store calls.
 
     Attributes:
         is_open: Whether the job's `opened` record says that the job was opened; None until that record is known.

@@ -262,12 +262,14 @@ class Ability(Generic[P]):
         """
         able = self.of(store)
         if able is None:
-            raise UnsupportedError(
-                f"the store {store.scheme}: has no {self.described}",
-                operation=operation,
-                path=path,
-                next_step="ask the store's capabilities before calling this",
-            )
+            what, step = f"has no {self.described}", "ask the store's capabilities before calling this"
+            while isinstance(store, Wrapper):
+                store = store.inner
+            missing = [method for method in self.methods if not callable(getattr(store, method, None))]
+            if missing and self.declared(store.capabilities):
+                what = f"declares {self.described}, and its class lacks {', '.join(missing)}"
+                step = "install the release of the store's package for this one, or add what is missing"
+            raise UnsupportedError(f"the store {store.scheme}: {what}", operation=operation, path=path, next_step=step)
         return able
 
     def _standing_of(self, kind: type) -> int:

@@ -25,6 +25,7 @@ from committer.stores.forwarding import ForwardingStore, Operation
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.stores.paced import PacedStore
+from committer.stores.uploads import BLOCK_LISTS, UPLOADS
 from committer.testing.faults import FaultyStore
 
 T = TypeVar("T")
@@ -182,6 +183,17 @@ def test_an_ability_that_is_not_passed_on_is_not_had() -> None:
     with pytest.raises(UnsupportedError, match="has no wings") as caught:
         flies.required(Noting(Bird("any")), "fly", PATH)
     assert (caught.value.operation, caught.value.path) == ("fly", str(PATH))
+
+
+def test_what_is_declared_and_not_implemented_is_named() -> None:
+    class Older(MemoryStore):
+        capabilities = msgspec.structs.replace(Capabilities(), multipart=True, block_lists=True)  # type: ignore[assignment]
+        put_described = list_parts = None  # type: ignore[assignment]
+
+    assert BLOCK_LISTS.of(Noting(Older("any"))) is not None
+    for store in (Older("any"), Noting(FaultyStore(Older("any")))):
+        with pytest.raises(UnsupportedError, match="declares uploads, and its class lacks list_parts, put_described"):
+            UPLOADS.required(store, "create_upload", PATH)
 
 
 async def test_what_is_not_declared_is_not_had_behind_any_number_of_wrappers() -> None:

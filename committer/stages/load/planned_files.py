@@ -452,7 +452,7 @@ class _Stood:
         self._began = False
 
     async def give(self, files: list[PlannedFile]) -> None:
-        """Sets the `stood` of each file: the fact about its destination, None if nothing existed."""
+        """Sets for each file the fact about its destination, None if nothing existed."""
         if not self._began:
             self._began, self._next = True, await self._turns.next()
         fact, by_name = self._next, self._by_name
