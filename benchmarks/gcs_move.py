@@ -53,8 +53,7 @@ async def measure(bucket: RemoteBucket, moves: int, concurrency: int, name: str,
             if name == LOOK_AND_MOVE:
                 await store.rename_file(source / part, target / part, identity=status.identity)
             else:
-                version = status.version or ""
-                await store.rename_version(source / part, target / part, version=version, identity=status.identity)
+                await store.rename_file(source / part, target / part, identity=status.identity, version=status.version)
 
         return await timed(moves, concurrency, move)
     finally:

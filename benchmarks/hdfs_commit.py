@@ -72,15 +72,10 @@ class Timed(HdfsStore):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
         self.began = self.began or time.perf_counter()
-        errors = await super().rename_files(renames, seen=seen, identities=identities)
-        self.ended = time.perf_counter()
-        return errors
-
-    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        self.began = self.began or time.perf_counter()
-        errors = await super().rename_counted_files(renames)
+        errors = await super().rename_files(renames, seen=seen, identities=identities, looks=looks)
         self.ended = time.perf_counter()
         return errors
 

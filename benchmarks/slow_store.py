@@ -44,7 +44,6 @@ class SlowStore(ForwardingStore):
     def capabilities(self) -> Capabilities:
         return msgspec.structs.replace(
             self.inner.capabilities,
-            links=False,
             local_paths=False,
             hard_links=False,
             durable=False,
@@ -99,15 +98,21 @@ class SlowStore(ForwardingStore):
         return True if self._no_op and is_of_output else await self.inner.make_directory(path, parents=parents)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         await self._wait("rename")
         if not self._no_op:
-            await self.inner.rename_file(source, destination, replace=replace, identity=identity)
+            await self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         await self._wait("rename")
-        await self.inner.rename_directory(source, destination)
+        await self.inner.rename_directory(source, destination, known=known)
 
     async def delete_file(self, path: StorePath) -> bool:
         await self._wait("delete")

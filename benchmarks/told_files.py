@@ -62,7 +62,6 @@ class ToldFilesStore(ForwardingStore):
     def capabilities(self) -> Capabilities:
         return msgspec.structs.replace(
             super().capabilities,
-            links=False,
             local_paths=False,
             hard_links=False,
             durable=False,
@@ -128,8 +127,14 @@ class ToldFilesStore(ForwardingStore):
         return await super().make_directory(path, parents=parents)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         if _NEW.fullmatch(source.name) or _BELOW.fullmatch(source.name):
             return
-        await super().rename_file(source, destination, replace=replace, identity=identity)
+        await super().rename_file(source, destination, replace=replace, identity=identity, version=version)

@@ -28,7 +28,7 @@ from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.readable import seconds
 from committer.stores.base import Store
-from committer.stores.examination import EXAMINATION, TRIALS, Finding, Verdict
+from committer.stores.examination import EXAMINATION, Finding, Verdict
 from committer.stores.helpers import check_destination, status_or_none
 
 _SKEW_BOUND_S = 5.0
@@ -50,18 +50,17 @@ class Doctor:
         """Runs all checks in order, until one fails that later ones need."""
         if not await self._try("reach the store", self._reach):
             return self.checks
-        examination = EXAMINATION.of(self._store)
-        if examination is not None:
-            self.checks += await examination.findings(self._destination)
         try:
-            if await self._try("write", self._make_room):
+            if not await self._try("write", self._make_room):
+                await self._ask_the_store(None)
+            else:
                 await self._try("create exclusively", self._create_exclusively)
                 await self._try("rename without replacing", self._rename_without_replacing)
                 await self._try("rename replacing", self._rename_replacing)
                 await self._try("rename a directory", self._rename_directory)
                 await self._try("identity through a rename", self._identity)
                 await self._try("the store's own probe", self._probe)
-                await self._try_abilities()
+                await self._ask_the_store(self._room / "trials")
                 await self._try("clock", self._clock)
         finally:
             await run_shielded(self._clean, bound_s=_CLEAN_BOUND_S)
@@ -195,10 +194,13 @@ class Doctor:
         await self._store.probe(self._room)
         return "ok", "what a job's setup proves holds"
 
-    async def _try_abilities(self) -> None:
-        able = TRIALS.of(self._store)
+    async def _ask_the_store(self, scratch: StorePath | None) -> None:
+        able, about = EXAMINATION.of(self._store), self._destination
+        # A directory that this check created says nothing of the one above, which others made.
+        while about in self._made and about.path != "/":
+            about = about.parent
         if able is not None:
-            self.checks += await able.trials(self._room / "trials")
+            self.checks += await able.findings(about, scratch=scratch)
 
     async def _clock(self) -> tuple[Verdict, str]:
         earliest = current_runtime().now().timestamp()

@@ -37,8 +37,9 @@ from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import UploadedFiles
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.helpers import children_of, put_described, walk
+from committer.stores.helpers import children_of, walk
 from committer.stores.upload_ends import end_upload
+from committer.stores.uploads import UPLOADS
 
 
 class MagicLayout(JobLayout):
@@ -185,7 +186,8 @@ class PendingFiles(UploadedFiles):
         marker = self._base / staged
         if not marker.name.endswith((PENDING_SUFFIX, PENDING_SET_SUFFIX)):
             # Hadoop would take a marker of such a name for a record.
-            await put_described(store, marker, b"", metadata={MAGIC_LENGTH: str(file.size)})
+            uploads = UPLOADS.required(store, "put", marker)
+            await uploads.put_described(marker, b"", metadata={MAGIC_LENGTH: str(file.size)})
         pending = pending_of(self._context, self._identity, file, attempt="")
         data = encode_pending(pending, etags=self._context.config.pending_etags)
         await store.put(record, data)

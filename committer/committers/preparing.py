@@ -50,7 +50,7 @@ from committer.stages.names import NameFolding, is_absolute, with_ancestors
 from committer.stages.setup.destination_file import object_at_destination
 from committer.stages.state.job_directory import look_at_job
 from committer.stages.undo.seal import is_sealed_whole
-from committer.stores.abilities import LINKS
+from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus
 from committer.stores.directory_abilities import TREE_LISTING
 from committer.stores.helpers import walk
@@ -145,9 +145,9 @@ async def _links_named(context: StageContext, written: Collection[str]) -> list[
     layout, fold = context.layout, NameFolding(context.store.capabilities).fold
     gone_through = {fold(directory) for directory in with_ancestors(sorted(written), layout.roots)}
     named = [name for name in context.config.superseded_directories if fold(name) not in gone_through]
-    if not (named and context.store.capabilities.links):
+    if not (named and context.store.capabilities.local_paths):
         return []
-    able = LINKS.required(context.store, "find_link")
+    able = LOCAL_PATHS.required(context.store, "find_link")
     found = [await able.find_link(layout.destination, [name for name in named if not is_absolute(name)])]
     for root in sorted(layout.roots):
         below = [name.removeprefix(f"{root}/") for name in named if name.startswith(f"{root}/")]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from committer.file_names import is_utf_8
-from committer.flow.spill import SpillFile
+from committer.flow.spill import Closable, SpillFile
 
 T = TypeVar("T")
 
@@ -27,7 +26,7 @@ class Asked(NamedTuple):
     name: str = ""
 
 
-class Matches(Generic[T]):
+class Matches(Closable, Generic[T]):
     """Notes texts with values of a `kind`, then finds which of other texts were noted, in the order asked.
 
     A context manager. Texts are partitioned by hash into temporary files in `directory` (None: the system's): at
@@ -89,14 +88,6 @@ class Matches(Generic[T]):
         self.count = 0
         for file in files:
             await file.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _file(self, kind: Any) -> SpillFile[Any]:
         return SpillFile(kind, directory=self._directory, block_bytes=_BLOCK_BYTES)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import AsyncIterator, Iterable
 from itertools import islice
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
-from committer.flow.spill import SpillFile, lost
+from committer.flow.spill import Closable, SpillFile, lost
 
 # Bits per hash.
 _ROOM: Final = 8
@@ -57,7 +56,7 @@ class Lacking(NamedTuple):
     number: int
 
 
-class Repeats:
+class Repeats(Closable):
     """Finds texts that were added more than once, by their hashes of 8 bytes. A context manager.
 
     Beyond `block` hashes, these are partitioned by range into files in `directory` (None: the system's), so at most
@@ -140,14 +139,6 @@ class Repeats:
         self.count = 0
         for file in files:
             await file.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _spill(self) -> None:
         hashes, self._hashes = self._hashes, array("q")

@@ -7,9 +7,9 @@ import os
 import struct
 import tempfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, BinaryIO, Final, Generic, NamedTuple, NoReturn, Self, TypeVar, cast
 
 import msgspec
@@ -36,7 +36,21 @@ class _Block(NamedTuple):
     checksum: int
 
 
-class SpillFile(Generic[T]):
+class Closable(ABC):
+    """Base of asynchronous context managers that are closed at the end of their block."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Frees the file and the memory. May be called twice."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_failure: object) -> None:
+        await self.close()
+
+
+class SpillFile(Closable, Generic[T]):
     """List with at most a block in memory, appended to first and then read, any number of times. A context manager.
 
     A list shorter than a block never touches the disk. Items are of a `kind` that msgspec can encode; the file is in
@@ -111,14 +125,6 @@ class SpillFile(Generic[T]):
             self._buffer, self._buffered, self._blocks = _new_buffer(), 0, []
             if file is not None:
                 await self._run_to_the_end(file.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _writable(self) -> None:
         """Waits while a block is being written, so that only one is in memory.
@@ -235,7 +241,7 @@ MOST_AHEAD: Final = 4 << 20
 """Weight of the items that a reader holds until their turn."""
 
 
-class NumberedSpill(Generic[T]):
+class NumberedSpill(Closable, Generic[T]):
     """Cache on disk of items that its user can get again at a higher cost. A context manager.
 
     So it never fails: if the disk is full or returns other data than was written, it ends with a warning, and drops
@@ -275,14 +281,6 @@ class NumberedSpill(Generic[T]):
         spill, self._spill = self._spill, None
         if spill is not None:
             await spill.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _read(self) -> AsyncIterator[tuple[int, int, T]]:
         spill = self._spill

@@ -32,7 +32,7 @@ class LastingExecutor(ThreadPoolExecutor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queues a call, and starts a thread if none is idle and the limit allows it; for one thread, the loop's.
 
-        After a RuntimeError or MemoryError (no thread could be started) another thread may still make the call.
+        Raises RuntimeError or MemoryError if no thread could be started; the call is then never made.
         """
         if self._ended:
             raise RuntimeError("the thread pool was shut down")
@@ -40,8 +40,14 @@ class LastingExecutor(ThreadPoolExecutor):
         self._calls.put((future, fn, args, kwargs))
         if not self._idle.acquire(blocking=False) and self._started < self._max_workers:
             name = f"{self._thread_name_prefix}_{self._started}"
-            threading.Thread(target=_work, args=(self._calls, self._idle), name=name, daemon=True).start()
-            self._started += 1
+            try:
+                threading.Thread(target=_work, args=(self._calls, self._idle), name=name, daemon=True).start()
+            except (RuntimeError, MemoryError):
+                # Another thread may have taken the call from the queue by now.
+                if future.cancel():
+                    raise
+            else:
+                self._started += 1
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -55,7 +55,7 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
         refuses: Operations that the store would refuse, as far as it knows without a further call. A job checks them
             before its decision.
         version: The value that the store's conditions compare at this moment, where `Capabilities.versions` holds.
-            Not an identity, since a rename changes it; it only spares a rename a look (see `SupportsVersions`).
+            Not an identity, since a rename changes it; it only spares a rename a look (see `Store.rename_file`).
     """
 
     path: StorePath
@@ -96,16 +96,14 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         atomic_directory_rename: A directory with all its content is renamed in one atomic step.
         deletes_trees: `Store.delete_directory` is one request, or one per page, whatever the directory holds.
         conditional_rename: A rename can require an identity of its source.
-        versions: The store implements `SupportsVersions`: it can rename a file on the condition of its version,
-            without a look.
+        versions: `FileStatus.version` is set, and a rename can require it of its source, without a look.
         identity: Files have an identity.
         identity_through_rename: A file keeps its identity when it is renamed.
         exclusive_put: `Store.put` can create only if absent, decided by the store.
         hard_links: The store implements `SupportsHardLinks`.
-        links: Symbolic links can exist; the store implements `SupportsLinks`.
         checksum_sidecars: A file `.x.crc` is the checksum of `x` and is deleted with it, so no output can have such
             a name.
-        local_paths: The store implements `SupportsLocalPaths`.
+        local_paths: The store implements `SupportsLocalPaths`; symbolic links can exist.
         durable: The store implements `SupportsSync`: data survives a power loss only when synced.
         multipart: The store implements `committer.stores.uploads.SupportsUploads`.
         block_lists: The store implements `committer.stores.uploads.SupportsBlockLists`.
@@ -114,17 +112,14 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         deletes_by_name: The user declared that the service has no conditional delete. Published files are deleted by
             name, so a job gives each file a name that no other job uses.
         batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
-        conditional_batch_delete: The store implements `committer.stores.conditions.SupportsConditionalBatchDelete`
-            and the service checks each file's condition; where that takes a trial, only after `Store.probe` saw it.
+        conditional_batch_delete: With `batch_delete`, the service checks an identity for each file; where that takes
+            a trial, only after `Store.probe` saw it.
         batch_rename: The store implements `SupportsBatchRename`: it renames many files in one call.
         tree_counts: The store implements `committer.stores.directory_abilities.SupportsTreeCounts` and
             `SupportsBatchRename`: it counts the content of a directory in one call.
         tree_listing: The store implements `committer.stores.directory_abilities.SupportsTreeListing`.
-        known_directories: The store implements `committer.stores.directory_abilities.SupportsKnownDirectories`.
-        directory_rights: The store implements `committer.stores.directory_abilities.SupportsDirectoryRights`.
-        metadata: The store implements `SupportsMetadata`: it keeps texts beside a file's content.
+        directory_rights: With `local_paths`, the store can tell which directories it would create alike.
         examination: The store implements `committer.stores.examination.SupportsExamination`.
-        trials: The store implements `committer.stores.examination.SupportsTrials`.
         case_folding: Names that differ only in case are one file.
         unicode_folding: Names that differ only in Unicode normalisation are one file.
         forbids_trailing_period: A name may not end in a period.
@@ -151,7 +146,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     identity_through_rename: bool = True
     exclusive_put: bool = True
     hard_links: bool = False
-    links: bool = False
     checksum_sidecars: bool = False
     local_paths: bool = False
     durable: bool = False
@@ -165,11 +159,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     batch_rename: bool = False
     tree_counts: bool = False
     tree_listing: bool = False
-    known_directories: bool = False
     directory_rights: bool = False
-    metadata: bool = False
     examination: bool = False
-    trials: bool = False
     case_folding: bool = False
     unicode_folding: bool = False
     forbids_trailing_period: bool = False
@@ -229,8 +220,8 @@ class Ability(Generic[P]):
     if its inner store does, too. Classes are inspected once, so that `of` is cheap enough for every file. Errors use
     `described`, a plural such as "hard links".
 
-    Callers use the ability in place of the `Store` method `in_place_of`. A subclass that overrides only that method
-    does not have the ability, since its override would never be called.
+    Callers use the ability in place of the methods `in_place_of`. A subclass that overrides only one of those does
+    not have the ability, since its override would never be called.
     """
 
     def __init__(
@@ -239,7 +230,7 @@ class Ability(Generic[P]):
         described: str,
         declared: Callable[[Capabilities], bool],
         *,
-        in_place_of: str = "",
+        in_place_of: tuple[str, ...] = (),
     ) -> None:
         self.protocol: type[Any] = protocol
         self.described: str = described
@@ -271,12 +262,14 @@ class Ability(Generic[P]):
         """
         able = self.of(store)
         if able is None:
-            raise UnsupportedError(
-                f"the store {store.scheme}: has no {self.described}",
-                operation=operation,
-                path=path,
-                next_step="ask the store's capabilities before calling this",
-            )
+            what, step = f"has no {self.described}", "ask the store's capabilities before calling this"
+            while isinstance(store, Wrapper):
+                store = store.inner
+            missing = [method for method in self.methods if not callable(getattr(store, method, None))]
+            if missing and self.declared(store.capabilities):
+                what = f"declares {self.described}, and its class lacks {', '.join(missing)}"
+                step = "install the release of the store's package for this one, or add what is missing"
+            raise UnsupportedError(f"the store {store.scheme}: {what}", operation=operation, path=path, next_step=step)
         return able
 
     def _standing_of(self, kind: type) -> int:
@@ -287,14 +280,14 @@ class Ability(Generic[P]):
     def _is_implemented_by(self, kind: type) -> bool:
         if not all(callable(getattr(kind, method, None)) for method in self.methods):
             return False
-        if not self._in_place_of:
-            return True
-        # Ranks of the classes that define the two methods; the most derived class has rank 0.
-        ranks = [
-            next(rank for rank, above in enumerate(kind.__mro__) if name in vars(above))
-            for name in (self._in_place_of, self.methods[0])
-        ]
-        return ranks[0] >= ranks[1]
+
+        def rank(name: str) -> int:
+            """Returns the rank of the class that defines a method; the most derived class has rank 0."""
+            classes = kind.__mro__
+            return next((rank for rank, above in enumerate(classes) if name in vars(above)), len(classes))
+
+        own = rank(self.methods[0])
+        return all(rank(name) >= own for name in self._in_place_of)
 
 
 _ABILITIES: Final[list[Ability[Any]]] = []
@@ -312,19 +305,8 @@ class SupportsHardLinks(Protocol):
         """Gives the file at `source` a second name; fails like a rename that replaces nothing."""
 
 
-class SupportsLinks(Protocol):
-    """Ability to find symbolic links."""
-
-    async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
-        """Finds a link among directories and their parents below `root`, which may itself be one. One call for many.
-
-        `directories` are relative names; those that do not exist are ignored. Returns the first name that is a link,
-        of a directory or of one of its parents; None if there is none.
-        """
-
-
 class SupportsLocalPaths(Protocol):
-    """Ability to give a path that any program of this machine can open."""
+    """Ability of a disk of this machine: paths that any program can open, symbolic links, and rights."""
 
     def local_path(self, path: StorePath) -> str:
         """Returns the operating system's path."""
@@ -334,6 +316,24 @@ class SupportsLocalPaths(Protocol):
 
         Raises:
             UnsupportedError: The file system cannot exchange two names, or has no hard links.
+        """
+
+    async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
+        """Finds a link among directories and their parents below `root`, which may itself be one. One call for many.
+
+        `directories` are relative names; those that do not exist are ignored. Returns the first name that is a link,
+        of a directory or of one of its parents; None if there is none.
+        """
+
+    async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
+        """Compares directories with new ones, in one call: whether a rename gives what this process would create.
+
+        A rename keeps owner, group and mode; `Store.make_directory` takes them from the process and the parent.
+        Takes at least one pair of a directory and its future parent. Returns for each whether it has the owner,
+        group, mode, access lists and attributes that a directory would have which this process creates in the
+        parent, or in another new directory there. False if the store cannot tell, if either is missing or no
+        directory, or if it holds files that would be lost in renames of single files
+        (`Capabilities.checksum_sidecars`).
         """
 
 
@@ -346,6 +346,7 @@ class SupportsBatchRename(Protocol):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
         """Renames files in any order, as `Store.rename_file` does; replaces nothing. Without `seen` none may be a link.
 
@@ -356,32 +357,12 @@ class SupportsBatchRename(Protocol):
             seen: Identity and length that each source must have, checked right before its rename; another file stays
                 and is reported as `StorePreconditionError` or `StoreIsADirectoryError`.
             identities: The identity that a record gives for each source, or None. No condition; it can spare looks.
+            looks: False if no source is a directory: spares a store that renames both alike a look at each, except with
+                `seen`. (A count of their directory tells, see
+                `committer.stores.directory_abilities.SupportsTreeCounts`.)
 
         Returns:
             Errors by index in `renames`; every other file was renamed.
-        """
-
-
-class SupportsVersions(Protocol):
-    """Ability to rename a file that was just written or seen without a look at it first."""
-
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
-    ) -> None:
-        """Renames a file as `Store.rename_file` does, replacing nothing. One call if the source has the version.
-
-        The version is the request's condition, and proves the file while it is met. If it is not met (the file was
-        renamed and back since, or a record holds another text), the store looks at the source as `Store.rename_file`
-        does, and compares its identity. Without an identity only the version proves the file, and no other version
-        is renamed.
-
-        Args:
-            version: Its `FileStatus.version`.
-            identity: The identity that it must have if its version differs; None if unknown.
-
-        Raises:
-            StorePreconditionError: The source is another file, or nothing proves that it is not.
-            StoreError: As for `Store.rename_file`.
         """
 
 
@@ -392,46 +373,47 @@ class SupportsSync(Protocol):
         """Forces a file's data, or a directory's entries, to the disk."""
 
 
-class SupportsMetadata(Protocol):
-    """Ability to keep texts beside a file's content."""
-
-    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-        """Writes a whole file with metadata of the caller, replacing an existing file. One call.
-
-        `metadata` maps lower-case names to texts of printable ASCII; 2 KB in all (S3: ``x-amz-meta-`` headers). For
-        stores without metadata there is `committer.stores.helpers.put_described`.
-        """
-
-
 class SupportsBatchDelete(Protocol):
     """Ability to delete many files in one call."""
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        """Deletes files, whether or not they exist. One call; none for no paths.
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
+        """Deletes files, whether or not they exist; of another identity than given only with None. One call.
 
         Not atomic: each name succeeds or fails alone. (S3's DeleteObjects answers 200 with a result per name, the
-        same for a missing and a deleted one.) Takes at most `Capabilities.max_batch_delete` different names; returns
-        errors by the path that was not deleted.
+        same for a missing and a deleted one.) Identities are conditions, decided by the store. (S3: an ``ETag`` for
+        each key.) Idempotent, also after a lost response: a deleted file is absent then, and a file put there since
+        has another identity. For content that an etag cannot tell apart see
+        `committer.stores.conditions.SupportsConditionalDelete.delete_file_if`.
+
+        Args:
+            files: At most `Capabilities.max_batch_delete` paths, each with the identity that its file must have, or
+                None. No call for none.
+
+        Returns:
+            Errors by the path that was not deleted. A `StorePreconditionError` means that another file is there;
+            services that answer the same for a missing file report that so, too.
 
         Raises:
-            ConfigurationError: There are too many paths.
+            ConfigurationError: There are too many files.
+            UnsupportedError: An identity was given without `Capabilities.conditional_batch_delete`; nothing was
+                deleted.
             StoreError: The call as a whole failed.
         """
 
 
+def has_conditions(files: Mapping[Any, str | None]) -> bool:
+    """Whether `SupportsBatchDelete.delete_files` is given an identity for any of these files."""
+    return any(identity is not None for identity in files.values())
+
+
 HARD_LINKS: Final[Ability[SupportsHardLinks]] = Ability(SupportsHardLinks, "hard links", lambda can: can.hard_links)
-LINKS: Final[Ability[SupportsLinks]] = Ability(SupportsLinks, "symbolic links", lambda can: can.links)
 LOCAL_PATHS: Final[Ability[SupportsLocalPaths]] = Ability(
     SupportsLocalPaths, "local paths", lambda can: can.local_paths
 )
 BATCH_RENAME: Final[Ability[SupportsBatchRename]] = Ability(
-    SupportsBatchRename, "batch renames", lambda can: can.batch_rename, in_place_of="rename_file"
-)
-VERSIONS: Final[Ability[SupportsVersions]] = Ability(
-    SupportsVersions, "renames by version", lambda can: can.versions, in_place_of="rename_file"
+    SupportsBatchRename, "batch renames", lambda can: can.batch_rename, in_place_of=("rename_file",)
 )
 SYNC: Final[Ability[SupportsSync]] = Ability(SupportsSync, "syncing to the disk", lambda can: can.durable)
-METADATA: Final[Ability[SupportsMetadata]] = Ability(SupportsMetadata, "metadata", lambda can: can.metadata)
 BATCH_DELETE: Final[Ability[SupportsBatchDelete]] = Ability(
-    SupportsBatchDelete, "batch deletes", lambda can: can.batch_delete, in_place_of="delete_file"
+    SupportsBatchDelete, "batch deletes", lambda can: can.batch_delete, in_place_of=("delete_file", "delete_file_if")
 )

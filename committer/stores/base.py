@@ -149,31 +149,46 @@ class Store(ABC):
 
     @abstractmethod
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """Renames a file; never moves it *into* a directory at `destination`, never creates parents.
 
         Args:
             replace: Replace a file at the destination; else fail if one exists, atomically.
             identity: The identity that the source must have; stores without `conditional_rename` ignore it.
+            version: A `FileStatus.version` of the source, so that a rename which replaces nothing needs no look: a
+                file of this version is renamed. One of another version (it was renamed and back since, or a record
+                holds another text) must have the identity, and is refused if none is given. Stores without
+                `versions` ignore it, and all do with `replace`.
 
         Raises:
             StoreNotFoundError: The source or the destination's parent does not exist; `path` says which.
             StoreExistsError: The destination exists and `replace` is False.
             StoreIsADirectoryError: The source is a directory, or the destination is and `replace` is True.
-            StorePreconditionError: The source is another file.
+            StorePreconditionError: The source is another file, or nothing proves that it is not.
         """
 
     @abstractmethod
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Renames a directory with all its content; never replaces or merges, never creates parents.
 
         Atomic where `atomic_directory_rename` holds; other stores raise `UnsupportedError`.
 
+        Args:
+            known: The source is a directory, or may be a file that is renamed as well: spares the look of a service
+                that renames both alike. Its `StoreNotFoundError` has the outcome ``unknown`` then if something
+                exists at the destination, which this very request may have put there.
+
         Raises:
             StoreNotFoundError: The source or the destination's parent does not exist; `path` says which.
             StoreExistsError: The destination exists.
-            StoreNotADirectoryError: The source is a file.
+            StoreNotADirectoryError: The source is a file, and `known` is False.
         """
 
     @abstractmethod

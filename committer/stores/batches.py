@@ -58,17 +58,6 @@ class Call:
         self.ran = True
 
 
-class Handed:
-    """Submitted batch. Only the thread or loop that pops its ticket handles it."""
-
-    __slots__ = ("batch", "looked_at", "ticket")
-
-    def __init__(self, ticket: list[None], batch: list[Call]) -> None:
-        self.ticket: list[None] = ticket
-        self.batch: list[Call] = batch
-        self.looked_at: bool = False
-
-
 class Queue:
     """Queue of calls of one kind, limited to `threads`, or to `quick_threads` while calls are quick and none blocks."""
 
@@ -116,13 +105,6 @@ class Queue:
         self._running[id(batch)] = False
         return batch
 
-    def take_back(self, batch: list[Call]) -> None:
-        """Puts the calls of a batch that no thread began back at the front."""
-        del self._running[id(batch)]
-        for call in reversed(batch):
-            call.handed_over = False
-            self.waiting.appendleft(call)
-
     def relieve(self) -> None:
         """Allows one more thread per running batch until that batch ends."""
         self._running = dict.fromkeys(self._running, True)
@@ -148,8 +130,6 @@ _SLOW_MANY_S: Final = 0.02
 _HELD_UP_S: Final = 0.05
 # Pause between attempts to report a batch to the loop while memory is exhausted.
 _NO_MEMORY_S: Final = 0.05
-# Interval of the check for batches whose thread died of a lack of memory before it began them.
-_LOST_S: Final = 1.0
 
 # Number of forks since the module was loaded; cheaper to compare at each call than the process id.
 _forks = 0
@@ -173,7 +153,6 @@ class _Lane:
         self.hops = 0
         self._threads = threads
         self._executor: LastingExecutor | None = None
-        self._handed: dict[int, Handed] = {}
         self._light = Queue(threads, 1, _SLOW_LIGHT_CALL_S)
         # With three or more threads, one stays free for light calls.
         self._heavy = Queue(max(1, threads - 1), 1, _SLOW_HEAVY_CALL_S)
@@ -184,7 +163,6 @@ class _Lane:
         self._busy = 0
         self._scheduled = False
         self._watching = False
-        self._guarding = False
         self._idle: asyncio.Future[None] | None = None
 
     async def run(
@@ -284,51 +262,19 @@ class _Lane:
             longest = -(-len(queue.waiting) // (self._threads - self._busy))
         if self._executor is None:
             self._executor = LastingExecutor(self._threads, "committer-local")
-        self._guard()
-        ticket = [None]
         batch = queue.take(longest)
         self._busy += 1
         self.hops += 1
         try:
-            self._handed[id(batch)] = Handed(ticket, batch)
-            self._executor.submit(_run_batch, ticket, batch, asyncio.get_running_loop(), self._finish)
+            self._executor.submit(_run_batch, batch, asyncio.get_running_loop(), self._finish)
         except (RuntimeError, MemoryError) as error:
-            # No thread or memory, or the interpreter is exiting: report it, or the callers wait for ever. A thread
-            # may find the batch in the executor's queue by now, hence the ticket.
-            if not _took(ticket):
-                return
+            # No thread or memory, or the interpreter is exiting: report it, or the callers wait for ever.
             for call in batch:
                 call.error = error
             asyncio.get_running_loop().call_soon(self._finish, batch, 0.0)
 
-    def _guard(self) -> None:
-        if not self._guarding:
-            asyncio.get_running_loop().call_later(_LOST_S, self._look_for_lost)
-            self._guarding = True
-
-    def _look_for_lost(self) -> None:
-        """Resubmits batches that no thread began, on a new executor, since threads die when memory runs out."""
-        self._guarding = False
-        if not self._busy:
-            return
-        self._guard()
-        lost = [handed for handed in self._handed.values() if handed.looked_at and _took(handed.ticket)]
-        for handed in self._handed.values():
-            handed.looked_at = True
-        if not lost:
-            return
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown()
-        for handed in lost:
-            del self._handed[id(handed.batch)]
-            self._busy -= 1
-            self._queue_of(handed.batch[0]).take_back(handed.batch)
-        self._hand_over()
-
     def _finish(self, batch: list[Call], seconds: float) -> None:
         self._busy -= 1
-        self._handed.pop(id(batch), None)
         try:
             self._queue_of(batch[0]).finish(batch, seconds)
         finally:
@@ -352,23 +298,7 @@ class _Lane:
             idle.set_result(None)
 
 
-def _took(ticket: list[None]) -> bool:
-    """Whether this caller got the ticket, and so handles the batch."""
-    try:
-        ticket.pop()
-    except IndexError:
-        return False
-    return True
-
-
-def _run_batch(
-    ticket: list[None],
-    batch: list[Call],
-    loop: asyncio.AbstractEventLoop,
-    finish: Callable[[list[Call], float], None],
-) -> None:
-    if not _took(ticket):
-        return
+def _run_batch(batch: list[Call], loop: asyncio.AbstractEventLoop, finish: Callable[[list[Call], float], None]) -> None:
     seconds = 0.0
     try:
         started = time.perf_counter()

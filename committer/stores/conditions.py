@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, Protocol
 
-from committer.errors import StoreError
 from committer.paths import StorePath
 from committer.stores.abilities import Ability, FileStatus
 
@@ -23,27 +21,6 @@ class SupportsConditionalDelete(Protocol):
 
         Raises:
             StorePreconditionError: Another file is there; it was not deleted.
-        """
-
-
-class SupportsConditionalBatchDelete(Protocol):
-    """Ability to delete many files in one call, each on the condition of its identity."""
-
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """Deletes files that still have the given identities, decided by the store. One call; none for no files.
-
-        Takes at most `Capabilities.max_batch_delete` identities by path. Not atomic: each name succeeds or fails
-        alone. (S3: DeleteObjects with an ``ETag`` for each key.) Idempotent, also after a lost response: a deleted
-        file is absent then, and a file put there since has another identity. For content that an etag cannot tell
-        apart see `SupportsConditionalDelete.delete_file_if`.
-
-        Returns errors by the path that was not deleted. A `StorePreconditionError` means that another file is there;
-        services that answer the same for a missing file report that so, too.
-
-        Raises:
-            ConfigurationError: There are too many files.
-            UnsupportedError: `Store.probe` has not shown that the service checks the condition.
-            StoreError: The call as a whole failed.
         """
 
 
@@ -69,11 +46,5 @@ CONDITIONAL_DELETE: Final[Ability[SupportsConditionalDelete]] = Ability(
     SupportsConditionalDelete, "conditional deletes", lambda can: can.conditional_delete
 )
 CONDITIONAL_REPLACE: Final[Ability[SupportsConditionalReplace]] = Ability(
-    SupportsConditionalReplace, "conditional puts", lambda can: can.conditional_replace, in_place_of="put"
-)
-CONDITIONAL_BATCH_DELETE: Final[Ability[SupportsConditionalBatchDelete]] = Ability(
-    SupportsConditionalBatchDelete,
-    "conditional batch deletes",
-    lambda can: can.conditional_batch_delete,
-    in_place_of="delete_file_if",
+    SupportsConditionalReplace, "conditional puts", lambda can: can.conditional_replace, in_place_of=("put",)
 )

@@ -2,65 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Final, NamedTuple, Protocol
 
-from committer.errors import StoreError
 from committer.paths import StorePath
 from committer.stores.abilities import Ability
-from committer.stores.base import FileStatus, Store
-
-
-class SupportsDirectoryRights(Protocol):
-    """Ability to predict whether a renamed directory equals one that this process would create at the new place.
-
-    A rename keeps owner, group and mode; `Store.make_directory` takes them from the process and the parent.
-    """
-
-    async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
-        """Compares directories with new ones, in one call.
-
-        Takes at least one pair of a directory and its future parent. Returns for each whether it has the owner,
-        group, mode, access lists and attributes that a directory would have which this process creates in the
-        parent, or in another new directory there. False if the store cannot tell, if either is missing or no
-        directory, or if it holds files that would be lost in renames of single files
-        (`Capabilities.checksum_sidecars`).
-        """
-
-
-DIRECTORY_RIGHTS: Final[Ability[SupportsDirectoryRights]] = Ability(
-    SupportsDirectoryRights, "comparison of directories", lambda can: can.directory_rights
-)
-
-
-class SupportsKnownDirectories(Protocol):
-    """Ability to rename a directory without the look that a service needs which would rename a file as well."""
-
-    async def rename_known_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Renames a directory as `Store.rename_directory` does, without a check for its kind: renames a file, too.
-
-        Raises:
-            StoreNotFoundError: `source` does not exist; with the outcome ``unknown`` if a directory exists at
-                `destination`, which this very request may have put there.
-            StoreError: As for `Store.rename_directory`.
-        """
-
-
-KNOWN_DIRECTORIES: Final[Ability[SupportsKnownDirectories]] = Ability(
-    SupportsKnownDirectories,
-    "renames of known directories",
-    lambda can: can.known_directories,
-    in_place_of="rename_directory",
-)
-
-
-async def rename_known_directory(store: Store, source: StorePath, destination: StorePath) -> None:
-    """Renames a directory that the caller knows to be one, or need not know. One call on every store."""
-    able = KNOWN_DIRECTORIES.of(store)
-    if able is None:
-        await store.rename_directory(source, destination)
-    else:
-        await able.rename_known_directory(source, destination)
+from committer.stores.base import FileStatus
 
 
 class TreeCounts(NamedTuple):
@@ -74,13 +21,11 @@ class TreeCounts(NamedTuple):
 class SupportsTreeCounts(Protocol):
     """Ability to count the content of a directory in one call, for less than looks at its files cost.
 
-    A store that renames directories as it does files looks at each file before it renames it. If a directory holds
-    as many files, directories and bytes as a record says, a file of the record can be a directory only if other
-    changes make up for that in all three counts.
+    A store that renames directories as it does files looks at each file before it renames it, unless it is told that
+    none is a directory (`looks` of `SupportsBatchRename.rename_files`). If a directory holds as many files, directories
+    and bytes as a record says, a file of the record can be a directory only if other changes make up for that in all
+    three counts.
     """
-
-    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """Renames files as `SupportsBatchRename.rename_files` does, without looking whether one is a directory."""
 
     async def count_tree(self, directory: StorePath) -> TreeCounts:
         """Counts the content of a directory. One call.
@@ -91,7 +36,7 @@ class SupportsTreeCounts(Protocol):
 
 
 TREE_COUNTS: Final[Ability[SupportsTreeCounts]] = Ability(
-    SupportsTreeCounts, "counts of trees", lambda can: can.tree_counts, in_place_of="rename_files"
+    SupportsTreeCounts, "counts of trees", lambda can: can.tree_counts
 )
 
 

@@ -31,27 +31,20 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class SupportsExamination(Protocol):
-    """Ability to ask the store's service about itself."""
+    """Ability to ask the store's service about itself, or to try it out: services of one protocol differ."""
 
-    async def findings(self, directory: StorePath) -> Sequence[Finding]:
+    async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> Sequence[Finding]:
         """Asks the service about itself and about a directory, or the nearest existing one above it.
 
-        Changes nothing and raises no error of the service: a refused or lost response is a finding that is
-        ``skipped``. Bounded in time.
-        """
+        Raises no error of the service: a refused or lost response is a finding that is ``skipped``. Questions are
+        bounded in time.
 
-
-class SupportsTrials(Protocol):
-    """Ability to try a service out: services that speak one protocol differ in how much of it they implement."""
-
-    async def trials(self, directory: StorePath) -> Sequence[Finding]:
-        """Tries each ability that a job uses by itself, and returns what was seen.
-
-        `directory` is empty. The caller removes files that are left in it; no upload is left.
+        Args:
+            scratch: An empty directory in which to try each ability that a job uses, where only that tells; None to
+                change nothing. The caller removes files that are left in it; no upload is left.
         """
 
 
 EXAMINATION: Final[Ability[SupportsExamination]] = Ability(
     SupportsExamination, "examination", lambda can: can.examination
 )
-TRIALS: Final[Ability[SupportsTrials]] = Ability(SupportsTrials, "trials", lambda can: can.trials)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from committer.errors import StoreError
+from committer.errors import StoreError, UnsupportedError
 from committer.events import names
 from committer.flow.pacing import Kind
 from committer.paths import StorePath
@@ -15,24 +17,19 @@ from committer.stores.abilities import (
     BATCH_DELETE,
     BATCH_RENAME,
     HARD_LINKS,
-    LINKS,
     LOCAL_PATHS,
-    METADATA,
     SYNC,
-    VERSIONS,
     Capabilities,
     Wrapper,
 )
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.conditions import CONDITIONAL_BATCH_DELETE, CONDITIONAL_DELETE, CONDITIONAL_REPLACE
+from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
 from committer.stores.directory_abilities import (
-    DIRECTORY_RIGHTS,
-    KNOWN_DIRECTORIES,
     TREE_COUNTS,
     TREE_LISTING,
     TreeCounts,
 )
-from committer.stores.examination import EXAMINATION, TRIALS, Finding
+from committer.stores.examination import EXAMINATION, Finding
 from committer.stores.uploads import BLOCK_LISTS, UPLOADS, PendingUpload, UncommittedBlock, UploadPart
 
 Repetition: TypeAlias = Literal["changes nothing", "repeatable", "once"]
@@ -66,7 +63,6 @@ WRITE: Final = Operation("write", "", "write", ONCE)
 CLOSE_WRITER: Final = Operation("close_writer", "", "write", ONCE)
 ABORT_WRITER: Final = Operation("abort_writer", "", "write", REPEATABLE)
 MAKE_DIRECTORY: Final = Operation("make_directory", names.OP_MKDIRS, "write", REPEATABLE)
-# Also for renames by version.
 RENAME_FILE: Final = Operation("rename_file", names.COMMIT_FILE_RENAME, "write", ONCE)
 RENAME_FILES: Final = Operation("rename_files", names.COMMIT_FILE_RENAME, "write", ONCE)
 COUNT_TREE: Final = Operation("count_tree", names.OP_GET_CONTENT_SUMMARY, "read", CHANGES_NOTHING)
@@ -98,14 +94,34 @@ LIST_BLOCKS: Final = Operation("list_uncommitted_blocks", names.OBJECT_MULTIPART
 T = TypeVar("T")
 
 
+@functools.cache
+def check_parameters(kind: type[Store]) -> None:
+    """Refuses a class of stores by `UnsupportedError` if a method of it lacks a keyword that the contract has."""
+    for name in vars(ForwardingStore):
+        method = getattr(kind, name, None)
+        if name.startswith("_") or not inspect.isfunction(method):
+            continue
+        taken = inspect.signature(method).parameters.values()
+        if any(one.kind is one.VAR_KEYWORD for one in taken):
+            continue
+        for one in inspect.signature(getattr(ForwardingStore, name)).parameters.values():
+            if one.kind is one.KEYWORD_ONLY and one.name not in {known.name for known in taken}:
+                raise UnsupportedError(
+                    f"the store {kind.__name__} was made for another release: its {name} takes no {one.name!r}",
+                    operation="open_store",
+                    next_step="install the release of its package for this one, or add the parameter",
+                )
+
+
 class ForwardingStore(Wrapper, Store):
     """Wrapper that forwards every call to `inner`, with those of all optional abilities.
 
     A subclass overrides `call` (and `stream` for listings) to act on each call, or single methods. `local_path`,
-    `findings`, `trials` and `close` do not go through `call`.
+    `findings` and `close` do not go through `call`.
     """
 
     def __init__(self, inner: Store) -> None:
+        check_parameters(type(inner))
         self.inner: Store = inner
 
     async def call(
@@ -181,24 +197,18 @@ class ForwardingStore(Wrapper, Store):
         return await self.call(MAKE_DIRECTORY, lambda: self.inner.make_directory(path, parents=parents), path)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """See `Store.rename_file`."""
         await self.call(
             RENAME_FILE,
-            lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity),
-            source,
-            destination,
-        )
-
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
-    ) -> None:
-        """See `SupportsVersions.rename_version`."""
-        inner = VERSIONS.required(self.inner, "rename_file", source)
-        await self.call(
-            RENAME_FILE,
-            lambda: inner.rename_version(source, destination, version=version, identity=identity),
+            lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version),
             source,
             destination,
         )
@@ -209,30 +219,28 @@ class ForwardingStore(Wrapper, Store):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; `call` gets the first paths."""
         if not renames:
             return {}
         inner = BATCH_RENAME.required(self.inner, "rename_files", renames[0][0])
         return await self.call(
-            RENAME_FILES, lambda: inner.rename_files(renames, seen=seen, identities=identities), *renames[0]
+            RENAME_FILES,
+            lambda: inner.rename_files(renames, seen=seen, identities=identities, looks=looks),
+            *renames[0],
         )
-
-    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """See `SupportsTreeCounts.rename_counted_files`; `call` sees `rename_files`."""
-        if not renames:
-            return {}
-        inner = TREE_COUNTS.required(self.inner, "rename_files", renames[0][0])
-        return await self.call(RENAME_FILES, lambda: inner.rename_counted_files(renames), *renames[0])
 
     async def count_tree(self, directory: StorePath) -> TreeCounts:
         """See `SupportsTreeCounts.count_tree`."""
         inner = TREE_COUNTS.required(self.inner, "count_tree", directory)
         return await self.call(COUNT_TREE, lambda: inner.count_tree(directory), directory)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """See `Store.rename_directory`."""
-        await self.call(RENAME_DIRECTORY, lambda: self.inner.rename_directory(source, destination), source, destination)
+        await self.call(
+            RENAME_DIRECTORY, lambda: self.inner.rename_directory(source, destination, known=known), source, destination
+        )
 
     async def delete_file(self, path: StorePath) -> bool:
         """See `Store.delete_file`."""
@@ -252,20 +260,13 @@ class ForwardingStore(Wrapper, Store):
             REPLACE_FILE, lambda: inner.replace_file(path, data, seen=seen, temporary=temporary), path
         )
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; `call` gets the first path."""
-        if not paths:
-            return {}
-        inner = BATCH_DELETE.required(self.inner, "delete_files", paths[0])
-        return await self.call(DELETE_FILES, lambda: inner.delete_files(paths), paths[0])
-
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; `call` sees `delete_files`."""
         if not files:
             return {}
         first = next(iter(files))
-        inner = CONDITIONAL_BATCH_DELETE.required(self.inner, "delete_files", first)
-        return await self.call(DELETE_FILES, lambda: inner.delete_files_if(files), first)
+        inner = BATCH_DELETE.required(self.inner, "delete_files", first)
+        return await self.call(DELETE_FILES, lambda: inner.delete_files(files), first)
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """See `Store.delete_directory`."""
@@ -285,21 +286,14 @@ class ForwardingStore(Wrapper, Store):
         inner = TREE_LISTING.required(self.inner, "list_tree", directory)
         return self.stream(LIST_TREE, lambda: inner.list_tree(directory), directory)
 
-    async def rename_known_directory(self, source: StorePath, destination: StorePath) -> None:
-        """See `SupportsKnownDirectories.rename_known_directory`."""
-        inner = KNOWN_DIRECTORIES.required(self.inner, "rename_directory", source)
-        await self.call(
-            RENAME_DIRECTORY, lambda: inner.rename_known_directory(source, destination), source, destination
-        )
-
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
-        """See `SupportsDirectoryRights.made_alike`; `call` gets the first pair."""
-        inner = DIRECTORY_RIGHTS.required(self.inner, "made_alike", pairs[0][0])
+        """See `SupportsLocalPaths.made_alike`; `call` gets the first pair."""
+        inner = LOCAL_PATHS.required(self.inner, "made_alike", pairs[0][0])
         return await self.call(MADE_ALIKE, lambda: inner.made_alike(pairs), *pairs[0])
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
-        """See `SupportsLinks.find_link`."""
-        inner = LINKS.required(self.inner, "find_link", root)
+        """See `SupportsLocalPaths.find_link`."""
+        inner = LOCAL_PATHS.required(self.inner, "find_link", root)
         return await self.call(FIND_LINK, lambda: inner.find_link(root, directories), root)
 
     def local_path(self, path: StorePath) -> str:
@@ -316,18 +310,15 @@ class ForwardingStore(Wrapper, Store):
         inner = SYNC.required(self.inner, "sync", path)
         await self.call(SYNC_TO_DISK, lambda: inner.sync(path, kind=kind), path)
 
-    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-        """See `SupportsMetadata.put_described`."""
-        inner = METADATA.required(self.inner, "put_described", path)
-        return await self.call(PUT_DESCRIBED, lambda: inner.put_described(path, data, metadata=metadata), path)
-
-    async def findings(self, directory: StorePath) -> Sequence[Finding]:
+    async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> Sequence[Finding]:
         """See `SupportsExamination.findings`."""
-        return await EXAMINATION.required(self.inner, "findings", directory).findings(directory)
+        inner = EXAMINATION.required(self.inner, "findings", directory)
+        return await inner.findings(directory, scratch=scratch)
 
-    async def trials(self, directory: StorePath) -> Sequence[Finding]:
-        """See `SupportsTrials.trials`."""
-        return await TRIALS.required(self.inner, "trials", directory).trials(directory)
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """See `SupportsUploads.put_described`."""
+        inner = UPLOADS.required(self.inner, "put_described", path)
+        return await self.call(PUT_DESCRIBED, lambda: inner.put_described(path, data, metadata=metadata), path)
 
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
         """See `SupportsUploads.create_upload`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from committer.advice import LOOK_BEFORE
 from committer.errors import (
@@ -22,7 +22,7 @@ from committer.errors import (
 )
 from committer.options.values import shown_name
 from committer.paths import StorePath
-from committer.stores.abilities import METADATA, SYNC
+from committer.stores.abilities import SYNC
 from committer.stores.base import FileStatus, Store
 from committer.stores.conditions import CONDITIONAL_DELETE
 
@@ -115,13 +115,6 @@ async def children_of(store: Store, directory: StorePath) -> list[FileStatus]:
         return []
 
 
-class Created(NamedTuple):
-    """File that only one writer creates: its data, and its status if this caller's write created it."""
-
-    data: bytes
-    status: FileStatus | None = None
-
-
 async def create_exclusively(
     store: Store,
     path: StorePath,
@@ -131,21 +124,7 @@ async def create_exclusively(
     durable: bool = False,
     limit: int = _SMALL_BYTES,
 ) -> bytes:
-    """Creates a file as `create_or_read` does; returns its content: `data`, or the winner's."""
-    created = await create_or_read(store, path, data, temporary=temporary, durable=durable, limit=limit)
-    return created.data
-
-
-async def create_or_read(
-    store: Store,
-    path: StorePath,
-    data: bytes,
-    *,
-    temporary: StorePath | None = None,
-    durable: bool = False,
-    limit: int = _SMALL_BYTES,
-) -> Created:
-    """Creates a file that only one of many writers may create, and returns the file that exists then.
+    """Creates a file that only one of many writers may create, and returns its content: `data`, or the winner's.
 
     After a lost response it reads the file, so `data` must differ between writers: one that finds its own bytes has
     won. Reads at most `limit` bytes of a winner. One call if it wins, two if it loses or the response was lost; then
@@ -157,26 +136,27 @@ async def create_or_read(
             but may not survive a power loss.
         RecordError: The winner's content is too long.
     """
-    created = await _create(store, path, data, temporary, durable=durable, limit=limit)
+    content = await _create(store, path, data, temporary, durable=durable, limit=limit)
     try:
-        if isinstance(created, Created):
-            return created
-        raise created
+        if isinstance(content, StoreOutcomeUnknownError):
+            raise content
+        return content
     finally:
         # As in `retry`: an error that its own frame refers to waits for the cycle collector.
-        del created
+        del content
 
 
 async def _create(
     store: Store, path: StorePath, data: bytes, temporary: StorePath | None, *, durable: bool, limit: int
-) -> Created | StoreOutcomeUnknownError:
-    """Returns the created file; or the first lost response's error if no attempt led to a file."""
+) -> bytes | StoreOutcomeUnknownError:
+    """Returns the content of the file; or the first lost response's error if no attempt led to a file."""
     lost: StoreOutcomeUnknownError | None = None
     error: CommitterError | None = None
     try:
         for tries_left in reversed(range(_TRIES)):
             try:
-                return Created(data, await store.put(path, data, exclusive=True, temporary=temporary, durable=durable))
+                await store.put(path, data, exclusive=True, temporary=temporary, durable=durable)
+                return data
             except StoreNotFoundError:
                 raise
             except CommitterError as caught:
@@ -192,7 +172,7 @@ async def _create(
                 found = await store.read(path, limit=limit)
                 if durable:
                     await SYNC.required(store, "sync", path.parent).sync(path.parent, kind="directory")
-                return Created(found)
+                return found
             except StoreNotFoundError:
                 if isinstance(error, StoreExistsError):
                     raise
@@ -208,7 +188,7 @@ async def _create(
         assert lost is not None  # noqa: S101
         return lost
     finally:
-        # As in `create_or_read`.
+        # As in `create_exclusively`.
         error = lost = None
 
 
@@ -266,14 +246,6 @@ async def delete_seen(store: Store, path: StorePath, *, identity: str) -> bool:
     if found is not None and found.identity != identity:
         raise StorePreconditionError("another file is there", operation="delete_file", path=path)
     return found is not None and await store.delete_file(path)
-
-
-async def put_described(store: Store, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-    """Writes a whole file, with metadata if the store keeps any. One call."""
-    able = METADATA.of(store)
-    if able is not None:
-        return await able.put_described(path, data, metadata=metadata)
-    return await store.put(path, data)
 
 
 def too_long(path: StorePath, limit: int) -> RecordError:

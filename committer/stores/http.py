@@ -11,6 +11,7 @@ import math
 import re
 import urllib.request
 import weakref
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache, partial
 from io import BytesIO
@@ -31,6 +32,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
     StoreUnavailableError,
 )
+from committer.flow.runtime import current_runtime
 from committer.flow.store_clock import watched_clock
 from committer.paths import StorePath
 from committer.stores.base import Store
@@ -482,6 +484,33 @@ def check_name(path: StorePath, longest: int) -> None:
 def redact(text: str) -> str:
     """Replaces keys, signatures and tokens in a text."""
     return _SECRETS.sub(lambda match: f"{next(group for group in match.groups() if group)}***", text)
+
+
+class Renewed:
+    """Base of credentials that are fetched, and fetched again before they expire."""
+
+    def __init__(self) -> None:
+        self._fresh_until: float = 0.0
+        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+
+    @property
+    def ready(self) -> bool:
+        """True if `prepare` has nothing to wait for."""
+        return current_runtime().monotonic() < self._fresh_until
+
+    async def prepare(self) -> None:
+        """Fetches credentials; called before a request unless `ready`. Concurrent callers share one fetch."""
+        loop = asyncio.get_running_loop()
+        lock = self._locks.get(loop)
+        if lock is None:
+            lock = self._locks[loop] = asyncio.Lock()
+        async with lock:
+            if not self.ready:
+                await self._renew()
+
+    @abstractmethod
+    async def _renew(self) -> None:
+        """Fetches credentials and sets until when they are used."""
 
 
 class HttpStore(Store):

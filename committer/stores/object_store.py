@@ -47,7 +47,7 @@ async def delete_odd(store: Store, directory: StorePath) -> None:
     able = BATCH_DELETE.of(store)
     if able is not None:
         # Never by a request whose URL contains the dots: a proxy may resolve them.
-        await able.delete_files([place for place in places if not place.path.endswith("/")])
+        await able.delete_files(dict.fromkeys(place for place in places if not place.path.endswith("/")))
 
 
 def odd_status(directory: StorePath, name: str, tool: str, scheme: str) -> FileStatus | None:
@@ -157,14 +157,20 @@ class ObjectStore(Store):
         return True
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """Raises `UnsupportedError`: a copy and a delete are no rename."""
         raise UnsupportedError(
             "this store renames no files: what looks like it copies them", operation="rename_file", path=source
         )
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Raises `UnsupportedError`."""
         raise UnsupportedError("this store renames no directories", operation="rename_directory", path=source)
 

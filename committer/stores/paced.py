@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Sized
 from typing import Final, NoReturn, TypeVar
 
 from committer.errors import (
@@ -19,8 +19,6 @@ from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_DELETE, BATCH_RENAME
 from committer.stores.base import Store
-from committer.stores.conditions import CONDITIONAL_BATCH_DELETE
-from committer.stores.directory_abilities import TREE_COUNTS
 from committer.stores.forwarding import (
     CHANGES_NOTHING,
     DELETE_FILES,
@@ -41,8 +39,30 @@ DEFAULT_WEIGHTS: Final = Weights()
 _ONE: Final = (None,)
 
 
-class PacedCalls(ForwardingStore):
-    """Wrapper that applies the limits of an endpoint to the calls of one store."""
+class PacedStore(ForwardingStore):
+    """Wrapper that takes a permit of the endpoint for each attempt, counts calls and retries refused ones.
+
+    After `StoreThrottledError` and `StoreUnavailableError`, which mean no effect, every call is retried. After a
+    lost response (`StoreOutcomeUnknownError`) it depends on the call; `committer.stores.forwarding` has the table:
+
+    - Calls that change nothing are retried, listings until their first entry. A response that stays lost is raised
+      as `StoreUnavailableError`.
+    - Idempotent calls are retried: `put` that may replace, `make_directory`, deletes, `sync`, aborts, parts and
+      blocks. The first request may have done it: `make_directory`, a delete or an abort may then return False, and a
+      conditional delete may meet a file that another job put there (its outcome is ``unknown`` then). A repeated
+      delete or put also hits a file that another job put there in between, so a name that several parties create (a
+      lock) must be released by renaming it away.
+    - `put` with `exclusive`, `open_writer`, writes and closes of a file, renames, links, completed uploads and block
+      lists are not retried: the second request would fail because of the first, or destroy its effect. Nor is
+      `create_upload`: the first upload would stay pending unknown. The caller looks.
+
+    Statistics have Hadoop's names. Each operation counts once, with its duration including waits and retries;
+    ``store_io_request`` counts attempts, ``store_io_retry`` repeated ones, ``store_io_throttled`` refusals, and
+    ``store_io_rate_limited`` is the time of waits for a permit. A listing takes one permit and is timed until its
+    first entry. Names that `delete_files` reports as refused are sent again, as a further attempt.
+
+    `close` releases the `claim` and, if `owned`, closes the inner store; one that the user gave is not owned.
+    """
 
     def __init__(
         self,
@@ -198,49 +218,6 @@ class PacedCalls(ForwardingStore):
         finally:
             await _close(opened)
 
-
-def out_of_memory(error: MemoryError) -> StoreOutcomeUnknownError:
-    """Returns the error of a call during which memory ran out: its outcome is unknown."""
-    return StoreOutcomeUnknownError("the process ran out of memory in a call to the store", causes=(error,))
-
-
-def _unanswered(error: StoreOutcomeUnknownError) -> StoreUnavailableError:
-    return StoreUnavailableError(
-        error.message, operation=error.operation, path=error.path, next_step=error.next_step, causes=(error,)
-    )
-
-
-async def _close(entries: AsyncIterator[T]) -> None:
-    close = getattr(entries, "aclose", None)
-    if close is not None:
-        await close()
-
-
-class PacedStore(PacedCalls):
-    """Wrapper that takes a permit of the endpoint for each attempt, counts calls and retries refused ones.
-
-    After `StoreThrottledError` and `StoreUnavailableError`, which mean no effect, every call is retried. After a
-    lost response (`StoreOutcomeUnknownError`) it depends on the call; `committer.stores.forwarding` has the table:
-
-    - Calls that change nothing are retried, listings until their first entry. A response that stays lost is raised
-      as `StoreUnavailableError`.
-    - Idempotent calls are retried: `put` that may replace, `make_directory`, deletes, `sync`, aborts, parts and
-      blocks. The first request may have done it: `make_directory`, a delete or an abort may then return False, and a
-      conditional delete may meet a file that another job put there (its outcome is ``unknown`` then). A repeated
-      delete or put also hits a file that another job put there in between, so a name that several parties create (a
-      lock) must be released by renaming it away.
-    - `put` with `exclusive`, `open_writer`, writes and closes of a file, renames, links, completed uploads and block
-      lists are not retried: the second request would fail because of the first, or destroy its effect. Nor is
-      `create_upload`: the first upload would stay pending unknown. The caller looks.
-
-    Statistics have Hadoop's names. Each operation counts once, with its duration including waits and retries;
-    ``store_io_request`` counts attempts, ``store_io_retry`` repeated ones, ``store_io_throttled`` refusals, and
-    ``store_io_rate_limited`` is the time of waits for a permit. A listing takes one permit and is timed until its
-    first entry. Names that `delete_files` reports as refused are sent again, as a further attempt.
-
-    `close` releases the `claim` and, if `owned`, closes the inner store; one that the user gave is not owned.
-    """
-
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """See `Store.make_directory`; False may be wrong after a lost response."""
         made = await self.call(MAKE_DIRECTORY, lambda: self.inner.make_directory(path, parents=parents), path)
@@ -249,7 +226,13 @@ class PacedStore(PacedCalls):
         return made
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """See `Store.rename_file`; never repeated after a lost response."""
         # Called for every file: `call` without its second coroutine and closure takes a third less CPU.
@@ -257,24 +240,19 @@ class PacedStore(PacedCalls):
         monotonic = pacer.runtime.monotonic
         started = monotonic()
         if not pacer.take("write", started, self._costs):
-            await self.call(RENAME_FILE, self._renamed(source, destination, replace, identity), source, destination)
+            await self.call(
+                RENAME_FILE, self._renamed(source, destination, replace, identity, version), source, destination
+            )
             return
         statistics.count(names.STORE_IO_REQUEST)
         try:
-            await self.inner.rename_file(source, destination, replace=replace, identity=identity)
+            await self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version)
         except BaseException as error:
-            again = self._renamed(source, destination, replace, identity)
+            again = self._renamed(source, destination, replace, identity, version)
             await self._call_failed(RENAME_FILE, again, started, error)
             return
         pacer.give_back(started, None)
         statistics.done(names.COMMIT_FILE_RENAME, monotonic() - started)
-
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
-    ) -> None:
-        """See `SupportsVersions.rename_version`; never repeated after a lost response."""
-        # A class that overrides `rename_file` alone lacks the ability (`Ability`).
-        await super().rename_version(source, destination, version=version, identity=identity)
 
     async def rename_files(
         self,
@@ -282,17 +260,13 @@ class PacedStore(PacedCalls):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; one permit, tokens and counts for each file."""
         inner = BATCH_RENAME.required(self.inner, "rename_files")
         return await self._rename_many(
-            len(renames), lambda: inner.rename_files(renames, seen=seen, identities=identities)
+            len(renames), lambda: inner.rename_files(renames, seen=seen, identities=identities, looks=looks)
         )
-
-    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """See `SupportsTreeCounts.rename_counted_files`; paced as `rename_files`."""
-        inner = TREE_COUNTS.required(self.inner, "rename_files")
-        return await self._rename_many(len(renames), lambda: inner.rename_counted_files(renames))
 
     async def _rename_many(
         self, many: int, rename: Callable[[], Awaitable[dict[int, StoreError]]]
@@ -317,29 +291,18 @@ class PacedStore(PacedCalls):
         return errors
 
     def _renamed(
-        self, source: StorePath, destination: StorePath, replace: bool, identity: str | None
+        self, source: StorePath, destination: StorePath, replace: bool, identity: str | None, version: str | None
     ) -> Callable[[], Awaitable[None]]:
-        return lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity)
+        return lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version)
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; sends single refused names again.
 
         A permit costs the weight of a delete for each name, since the service counts names, not calls (as in
         Hadoop's S3 client, `S3AStoreImpl.deleteObjects`).
         """
-        return await self._delete_many(paths, BATCH_DELETE.required(self.inner, "delete_files").delete_files)
-
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; paced as `delete_files`."""
-        inner = CONDITIONAL_BATCH_DELETE.required(self.inner, "delete_files")
-        return await self._delete_many(files, lambda left: inner.delete_files_if({path: files[path] for path in left}))
-
-    async def _delete_many(
-        self,
-        paths: Iterable[StorePath],
-        delete: Callable[[list[StorePath]], Awaitable[Mapping[StorePath, StoreError]]],
-    ) -> Mapping[StorePath, StoreError]:
-        left = list(paths)
+        inner = BATCH_DELETE.required(self.inner, "delete_files")
+        left = dict(files)
         failed: dict[StorePath, StoreError] = {}
         refused: dict[StorePath, StoreError] = {}
         lost = False
@@ -347,13 +310,14 @@ class PacedStore(PacedCalls):
         async def attempt() -> None:
             nonlocal refused, lost
             try:
-                found = await delete(left)
+                found = await inner.delete_files(dict(left))
             except StoreOutcomeUnknownError:
                 lost = True
                 raise
             refused = {path: error for path, error in found.items() if nothing_was_done(error)}
             failed.update((path, error) for path, error in found.items() if path not in refused)
-            left[:] = refused
+            for path in left.keys() - refused.keys():
+                del left[path]
             for error in refused.values():
                 raise error
 
@@ -377,6 +341,23 @@ class PacedStore(PacedCalls):
             self.claim.release()
         if self.owned:
             await self.inner.close()
+
+
+def out_of_memory(error: MemoryError) -> StoreOutcomeUnknownError:
+    """Returns the error of a call during which memory ran out: its outcome is unknown."""
+    return StoreOutcomeUnknownError("the process ran out of memory in a call to the store", causes=(error,))
+
+
+def _unanswered(error: StoreOutcomeUnknownError) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        error.message, operation=error.operation, path=error.path, next_step=error.next_step, causes=(error,)
+    )
+
+
+async def _close(entries: AsyncIterator[T]) -> None:
+    close = getattr(entries, "aclose", None)
+    if close is not None:
+        await close()
 
 
 def without_retries(store: Store) -> Store:

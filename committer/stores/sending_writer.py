@@ -19,7 +19,7 @@ PutFile: TypeAlias = Callable[[StorePath, bytes, str], Awaitable[FileStatus]]
 
 
 class SendingWriter(FileWriter):
-    """Writer with a buffer in memory; refuses further writes after a failure."""
+    """Writer with a buffer in memory; refuses further writes after a failure, except a clear refusal."""
 
     def __init__(self, path: StorePath) -> None:
         self._path = path
@@ -27,6 +27,34 @@ class SendingWriter(FileWriter):
         self._open = True
         # True after a call that ended early, except by a clear refusal: the state of the file is unknown.
         self._broken = False
+
+    @abstractmethod
+    async def _finished(self) -> FileStatus:
+        """Sends the rest and makes the file visible."""
+
+    async def _abandon(self) -> None:
+        """Drops at the service what was sent; does nothing by default."""
+
+    async def close(self) -> FileStatus:
+        """Sends the rest and makes the file visible; raises `StoreExistsError` if another one exists by now."""
+        self._check_usable("close")
+        self._broken = True
+        try:
+            status = await self._finished()
+        except (StoreThrottledError, StoreUnavailableError):
+            self._broken = False
+            raise
+        self._open = False
+        self._buffer = bytearray()
+        return status
+
+    async def abort(self) -> None:
+        """Drops what was sent; a closed file stays."""
+        if not self._open:
+            return
+        await self._abandon()
+        self._open = False
+        self._buffer = bytearray()
 
     def _check_usable(self, operation: str) -> None:
         if not self._open or self._broken:
@@ -98,30 +126,21 @@ class PartsWriter(SendingWriter, Generic[Part]):
         self._buffer = bytearray(memoryview(body)[start:])
         self._broken = False
 
-    async def close(self) -> FileStatus:
-        """Sends the rest and makes the file visible; raises `StoreExistsError` if one exists by now."""
-        self._check_usable("close")
-        self._broken = True
-        before = len(self._parts), self._size
-        try:
-            status = await self._finished()
-        except (StoreThrottledError, StoreUnavailableError):
-            self._go_back(before)
-            raise
-        self._open = False
-        self._buffer = bytearray()
-        return status
-
     @property
     def _part_bytes(self) -> int:
         return self.shortest_part_bytes << (self._next // self.parts_of_one_length)
 
     async def _finished(self) -> FileStatus:
-        if not self._has_begun():
-            return await self._put_file(self._path, bytes(self._buffer), self._stamp)
-        if self._buffer:
-            await self._add(bytes(self._buffer))
-        identity = await self._made_of_parts()
+        before = len(self._parts), self._size
+        try:
+            if not self._has_begun():
+                return await self._put_file(self._path, bytes(self._buffer), self._stamp)
+            if self._buffer:
+                await self._add(bytes(self._buffer))
+            identity = await self._made_of_parts()
+        except (StoreThrottledError, StoreUnavailableError):
+            self._go_back(before)
+            raise
         return FileStatus(self._path, False, self._size, None, identity, stamp=self._stamp)
 
     async def _add(self, data: bytes) -> None:

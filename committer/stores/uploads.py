@@ -10,14 +10,14 @@ Sources are the services' pages: for S3 *CreateMultipartUpload*, *UploadPart*, *
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 from committer.errors import ConfigurationError
 from committer.paths import StorePath
-from committer.stores.abilities import Ability
+from committer.stores.abilities import Ability, FileStatus
 
 _MAX_STAMP: Final = 1024
 
@@ -132,6 +132,13 @@ class SupportsUploads(Protocol):
 
         Raises:
             StoreUploadNotFoundError: The upload is not pending.
+        """
+
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """Writes a whole file as `Store.put` does, with metadata, replacing an existing file. One call.
+
+        S3A's magic committer keeps a file's length so. `metadata` maps lower-case names to texts of printable ASCII,
+        2 KB in all. (S3: ``x-amz-meta-`` headers.) No method returns it; a store may drop it.
         """
 
 

@@ -20,10 +20,10 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.abilities import BATCH_DELETE
+from committer.stores.abilities import BATCH_DELETE, LOCAL_PATHS
 from committer.stores.base import Capabilities, Store
-from committer.stores.conditions import CONDITIONAL_BATCH_DELETE, CONDITIONAL_DELETE, CONDITIONAL_REPLACE
-from committer.stores.directory_abilities import DIRECTORY_RIGHTS, TREE_LISTING
+from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
+from committer.stores.directory_abilities import TREE_LISTING
 from committer.stores.helpers import exists, walk
 from committer.testing._conformance_base import (
     Channel,
@@ -176,8 +176,8 @@ class DirectoryConformance(ConformanceBase):
 
     async def test_made_alike(self, store: Store, root: StorePath, channel: Channel) -> None:
         """Only directories that this process made may be reported as alike; each pair has its answer."""
-        able = DIRECTORY_RIGHTS.of(store)
-        if able is None:
+        able = LOCAL_PATHS.of(store)
+        if able is None or not store.capabilities.directory_rights:
             return
         for name in ("there", "_temporary/one", "_temporary/two/below"):
             await store.make_directory(root / name, parents=True)
@@ -350,9 +350,9 @@ class DeleteConformance(ConformanceBase):
         names = ["d/a", "d/with space/per%20cent&<é>", "d/b", "d2/a", "d.txt"]
         for name in names:
             await channel.write(name, name.encode())
-        assert not await able.delete_files([root / name for name in (*names[:3], "missing")])
+        assert not await able.delete_files(dict.fromkeys(root / name for name in (*names[:3], "missing")))
         assert await channel.files() == {name: name.encode() for name in names[3:]}
-        assert not await able.delete_files([])
+        assert not await able.delete_files({})
 
     async def test_delete_too_many(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
         if not can.batch_delete or can.max_batch_delete is None:
@@ -362,24 +362,24 @@ class DeleteConformance(ConformanceBase):
         for path in (paths[0], paths[-1]):
             await store.put(path, b"")
         with pytest.raises(ConfigurationError):
-            await able.delete_files(paths)
+            await able.delete_files(dict.fromkeys(paths))
         assert set(await channel.files()) == {"d/0", f"d/{can.max_batch_delete}"}
-        assert not await able.delete_files(paths[1:])
+        assert not await able.delete_files(dict.fromkeys(paths[1:]))
         assert set(await channel.files()) == {"d/0"}
 
     async def test_delete_many_only_what_was_seen(self, store: Store, root: StorePath, channel: Channel) -> None:
         if not await _deletes_many_on_conditions(store, root):
             return
-        able = CONDITIONAL_BATCH_DELETE.required(store, "delete_files")
+        able = BATCH_DELETE.required(store, "delete_files")
         names = ["d/a", "d/with space/per%20cent&<é>", 'd/\'"quoted"', "d/changed", "d/kept", "d2/a"]
-        seen: dict[StorePath, str] = {}
+        seen: dict[StorePath, str | None] = {}
         for name in names:
             seen[root / name] = (await store.put(root / name, name.encode())).identity or ""
         await channel.write("d/changed", b"of another job")
         left = {"d/changed": b"of another job", "d/kept": b"d/kept", "d2/a": b"d2/a"}
         missing = root / "missing"
         asked = {missing: seen[root / "d/a"], **{root / name: seen[root / name] for name in names[:4]}}
-        refused = await able.delete_files_if(asked)
+        refused = await able.delete_files(asked)
         assert await channel.files() == left
         # For a missing name a service may report that, or another file.
         assert {path for path in refused if path != missing} == {root / "d/changed"}
@@ -387,18 +387,23 @@ class DeleteConformance(ConformanceBase):
         assert {error.outcome for error in refused.values()} == {"unchanged"}
         # Repeated, as after a lost response: files written meanwhile stay.
         await channel.write("d/a", b"of another job, too")
-        again = await able.delete_files_if(asked)
+        again = await able.delete_files(asked)
         assert isinstance(again[root / "d/a"], StorePreconditionError)
         assert await channel.files() == {**left, "d/a": b"of another job, too"}
-        assert not await able.delete_files_if({})
+        # A condition of one name holds for no other.
+        refused = await able.delete_files({root / "d/kept": None, root / "d/changed": seen[root / "d/changed"]})
+        assert set(refused) == {root / "d/changed"}
+        left = {"d/a": b"of another job, too", "d/changed": b"of another job", "d2/a": b"d2/a"}
+        assert await channel.files() == left
+        assert not await able.delete_files({})
 
     async def test_delete_many_by_no_identity_of_a_file(self, store: Store, root: StorePath, channel: Channel) -> None:
         if not await _deletes_many_on_conditions(store, root):
             return
-        able = CONDITIONAL_BATCH_DELETE.required(store, "delete_files")
+        able = BATCH_DELETE.required(store, "delete_files")
         for identity in ("*", '"', "", "a,b", "<ETag>", "x y"):
             await store.put(root / "file", b"1")
-            refused = await able.delete_files_if({root / "file": identity})
+            refused = await able.delete_files({root / "file": identity})
             assert isinstance(refused[root / "file"], StorePreconditionError), identity
             assert await channel.files() == {"file": b"1"}
 
@@ -407,48 +412,48 @@ class DeleteConformance(ConformanceBase):
     ) -> None:
         if can.max_batch_delete is None or not await _deletes_many_on_conditions(store, root):
             return
-        able = CONDITIONAL_BATCH_DELETE.required(store, "delete_files")
+        able = BATCH_DELETE.required(store, "delete_files")
         paths = [root / f"d/{number}" for number in range(can.max_batch_delete + 1)]
         identity = ""
         for path in (paths[0], paths[-1]):
             identity = (await store.put(path, b"same")).identity or ""
         seen = dict.fromkeys(paths, identity)
         with pytest.raises(ConfigurationError):
-            await able.delete_files_if(seen)
+            await able.delete_files(seen)
         assert set(await channel.files()) == {"d/0", f"d/{can.max_batch_delete}"}
         del seen[paths[0]]
-        refused = await able.delete_files_if(seen)
+        refused = await able.delete_files(seen)
         assert paths[-1] not in refused
         assert set(await channel.files()) == {"d/0"}
 
     async def test_delete_many_of_what_was_seen_at_once(self, store: Store, root: StorePath, channel: Channel) -> None:
         if not await _deletes_many_on_conditions(store, root):
             return
-        able = CONDITIONAL_BATCH_DELETE.required(store, "delete_files")
-        seen: dict[StorePath, str] = {}
+        able = BATCH_DELETE.required(store, "delete_files")
+        seen: dict[StorePath, str | None] = {}
         for number in range(5):
             seen[root / f"d/{number}"] = (await store.put(root / f"d/{number}", b"%d" % number)).identity or ""
-        found = await outcomes(able.delete_files_if(seen) for _ in range(4))
+        found = await outcomes(able.delete_files(seen) for _ in range(4))
         for one in found:
             assert isinstance(one, Mapping)
             assert all(isinstance(error, StorePreconditionError) for error in one.values())
         assert await channel.files() == {}
 
     async def test_stores_without_such_deletes_refuse_them(
-        self, store: Store, root: StorePath, channel: Channel
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
     ) -> None:
-        await channel.write("file", b"1")
+        identity = (await store.put(root / "file", b"1")).identity or "any"
         conditional, batch = undeclared(CONDITIONAL_DELETE, store), undeclared(BATCH_DELETE, store)
         if conditional is not None:
             with pytest.raises(UnsupportedError):
                 await conditional.delete_file_if(root / "file", identity="any")
         if batch is not None:
             with pytest.raises(UnsupportedError):
-                await batch.delete_files([root / "file"])
-        both = undeclared(CONDITIONAL_BATCH_DELETE, store)
-        if both is not None:
+                await batch.delete_files({root / "file": None})
+        on_conditions = batch or BATCH_DELETE.of(store)
+        if on_conditions is not None and not can.conditional_batch_delete:
             with pytest.raises(UnsupportedError):
-                await both.delete_files_if({root / "file": "any"})
+                await on_conditions.delete_files({root / "file": identity})
         assert await channel.files() == {"file": b"1"}
 
 

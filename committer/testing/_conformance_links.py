@@ -16,7 +16,7 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.paths import StorePath
-from committer.stores.abilities import HARD_LINKS, LINKS
+from committer.stores.abilities import HARD_LINKS, LOCAL_PATHS
 from committer.stores.base import Capabilities, FileStatus, Store
 from committer.stores.helpers import walk
 from committer.testing._conformance_base import Channel, ConformanceBase, names_in
@@ -39,7 +39,7 @@ class LinkConformance(ConformanceBase):
     @pytest.fixture
     def linked(self, channel: Channel, can: Capabilities) -> LinkChannel | None:
         """Channel that makes links; None if the store has none."""
-        if not can.links:
+        if not can.local_paths:
             return None
         assert isinstance(channel, LinkChannel), "a store with links needs a channel that makes them"
         return channel
@@ -204,7 +204,7 @@ class LinkConformance(ConformanceBase):
     async def test_find_link(self, store: Store, root: StorePath, linked: LinkChannel | None) -> None:
         if linked is None:
             return
-        able = LINKS.required(store, "find_link")
+        able = LOCAL_PATHS.required(store, "find_link")
         await linked.write("d/below/file", b"1")
         await linked.link("d/link", "below")
         await linked.link("top", "d")
@@ -216,7 +216,7 @@ class LinkConformance(ConformanceBase):
         assert await able.find_link(root / "top", ["below"]) is None
 
     async def test_without_links_nothing_is_one(self, store: Store, root: StorePath, can: Capabilities) -> None:
-        if can.links:
+        if can.local_paths:
             return
         await store.put(root / "file", b"1")
         found: list[FileStatus] = [await store.status(root / "file"), *[status async for status in store.list(root)]]

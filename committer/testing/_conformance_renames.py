@@ -15,9 +15,9 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.abilities import HARD_LINKS, LOCAL_PATHS, SYNC, VERSIONS
+from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, LOCAL_PATHS, SYNC
 from committer.stores.base import Capabilities, Store
-from committer.stores.directory_abilities import KNOWN_DIRECTORIES, TREE_COUNTS
+from committer.stores.directory_abilities import TREE_COUNTS
 from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, successes
 
 
@@ -45,10 +45,19 @@ class RenameConformance(ConformanceBase):
                 assert after.identity == before.identity
             await store.delete_directory(root / "to", recursive=True)
 
+    async def test_rename_of_any_version(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+    ) -> None:
+        """Only stores with versions compare one, and only in a rename that replaces nothing."""
+        for replace in replaces:
+            if replace or not can.versions:
+                await channel.write("file", b"1")
+                await store.rename_file(root / "file", root / f"to-{replace}", replace=replace, version="of no file")
+                assert (await channel.files())[f"to-{replace}"] == b"1"
+
     async def test_rename_by_version(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
         if not can.versions:
             return
-        able = VERSIONS.required(store, "rename_version")
         there, old, file = root / "there", root / "old", root / "file"
         await store.put(there, b"there")
         gone = await store.put(old, b"gone")
@@ -57,11 +66,11 @@ class RenameConformance(ConformanceBase):
         version = written.version or ""
         assert version == (await store.status(file)).version
         with pytest.raises(StoreExistsError):
-            await able.rename_version(file, there, version=version, identity=written.identity)
+            await store.rename_file(file, there, version=version, identity=written.identity)
         with pytest.raises(StoreNotFoundError) as missing:
-            await able.rename_version(old, root / "new", version=gone.version or "", identity=gone.identity)
+            await store.rename_file(old, root / "new", version=gone.version or "", identity=gone.identity)
         assert missing.value.path == str(old)
-        await able.rename_version(file, root / "new", version=version, identity=written.identity)
+        await store.rename_file(file, root / "new", version=version, identity=written.identity)
         assert await channel.files() == {"there": b"there", "new": b"1"}
         assert (await store.status(root / "new")).identity == written.identity
 
@@ -71,7 +80,6 @@ class RenameConformance(ConformanceBase):
         """A replaced generation: the identity decides, if known, for a file renamed and back, and for another one."""
         if not can.versions:
             return
-        able = VERSIONS.required(store, "rename_version")
         file, other = root / "file", root / "other"
         written = await store.put(file, b"1")
         version = written.version or ""
@@ -79,12 +87,12 @@ class RenameConformance(ConformanceBase):
         await store.rename_file(other, file)
         assert (await store.status(file)).version not in (None, version)
         for number, odd in enumerate((version, "", "no version", "0", "9" * 40)):
-            await able.rename_version(file, root / f"new-{number}", version=odd, identity=written.identity)
+            await store.rename_file(file, root / f"new-{number}", version=odd, identity=written.identity)
             file = root / f"new-{number}"
         await store.put(root / "file", b"2")
         for identity in (written.identity, None):
             with pytest.raises(StorePreconditionError):
-                await able.rename_version(root / "file", root / "to", version=version, identity=identity)
+                await store.rename_file(root / "file", root / "to", version=version, identity=identity)
         assert await channel.files() == {"new-4": b"1", "file": b"2"}
 
     async def test_count_and_rename(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
@@ -99,7 +107,7 @@ class RenameConformance(ConformanceBase):
             await able.count_tree(root / "missing")
         renames = [(root / f"tree/deep/{number}", root / f"tree/to-{number}") for number in range(4)]
         await channel.write("tree/to-1", b"there")
-        errors = await able.rename_counted_files(renames)
+        errors = await BATCH_RENAME.required(store, "rename_files").rename_files(renames, looks=False)
         assert {index: type(error) for index, error in errors.items()} == {1: StoreExistsError, 3: StoreNotFoundError}
         assert await channel.files() == {
             "tree/to-0": b"",
@@ -233,21 +241,21 @@ class RenameConformance(ConformanceBase):
         assert await channel.directories() == {"to", "to/b", "from-2"}
         assert (await store.status(root / "to/b/c")).identity == before.identity
 
-    async def test_rename_known_directory(self, store: Store, root: StorePath, channel: Channel) -> None:
-        able = KNOWN_DIRECTORIES.of(store)
-        if able is None:
+    async def test_rename_known_directory(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if not can.atomic_directory_rename:
             return
         await channel.write("from/deep/file", b"1")
         await channel.write("taken/file", b"2")
         with pytest.raises(StoreExistsError):
-            await able.rename_known_directory(root / "from", root / "taken")
+            await store.rename_directory(root / "from", root / "taken", known=True)
         with pytest.raises(StoreNotFoundError):
-            await able.rename_known_directory(root / "missing", root / "new")
-        await able.rename_known_directory(root / "from", root / "to")
+            await store.rename_directory(root / "missing", root / "new", known=True)
+        await store.rename_directory(root / "from", root / "to", known=True)
         assert await channel.files() == {"to/deep/file": b"1", "taken/file": b"2"}
-        with pytest.raises(StoreNotFoundError) as caught:
-            await able.rename_known_directory(root / "from", root / "to")
-        assert caught.value.outcome == "unknown"
+        with pytest.raises(StoreNotFoundError):
+            await store.rename_directory(root / "from", root / "to", known=True)
         assert await channel.files() == {"to/deep/file": b"1", "taken/file": b"2"}
 
     async def test_rename_directory_refuses(

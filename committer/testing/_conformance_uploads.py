@@ -26,6 +26,7 @@ from committer.testing._conformance_base import (
     WRONG_STAMPS,
     Channel,
     ConformanceBase,
+    alike,
     names_in,
     outcomes,
     successes,
@@ -109,6 +110,17 @@ class UploadConformance(UploadFixtures):
             assert (status.identity is not None) == can.identity
         await store.put(root / "d/file", b"2")
         assert (await store.status(root / "d/file")).stamp is None
+
+    async def test_a_file_with_metadata_is_put_whole(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        for data in (b"old", b"new data"):
+            status = await uploads.put_described(root / "file", data, metadata={"length": "8"})
+            assert alike(status, await store.status(root / "file"))
+        assert await channel.files() == {"file": b"new data"}
+        assert not await drained(uploads.list_uploads(root))
 
     async def test_a_file_without_content(
         self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
@@ -277,6 +289,7 @@ class UploadConformance(UploadFixtures):
             able.put_part(root / "file", "any", 1, b""),
             able.complete_upload(root / "file", "any", []),
             able.abort_upload(root / "file", "any"),
+            able.put_described(root / "file", b"", metadata={}),
         ):
             with pytest.raises(UnsupportedError):
                 await use

@@ -101,8 +101,22 @@ Hook: TypeAlias = Callable[[Call], Awaitable[None]]
 _IN_ORDER = frozenset({"list", "list_tree", "list_uploads", "list_parts", "write", "close_writer", "abort_writer"})
 
 
-class FaultyCalls(ForwardingStore):
-    """Calls of one process to a store: counted, recorded, and failed by `faults`."""
+class FaultyStore(ForwardingStore):
+    """Wraps a store as one process's connection to it.
+
+    Each rename of a file is a call, even if the inner store renames many in one. A listing is one call; a fault
+    after its effect comes behind its last entry. `local_path` and `close` are no store calls and always work,
+    so that a test can clean up after a crash.
+
+    Attributes:
+        inner: The wrapped store, as another process, or a test, sees it.
+        faults: Faults from now on; the first that matches a call hits it. May be changed at any time.
+        calls: Every call so far, in order of arrival.
+        before_call: Awaited before each call, crashes included; lets a test act at exactly that moment.
+        after_effect: Called right after each effect, before anything else can happen; for delayed requests, too.
+        crashed: Whether the process died.
+        under_way: Requests that will still arrive.
+    """
 
     def __init__(self, inner: Store, faults: Iterable[Fault] = (), *, before_call: Hook | None = None) -> None:
         super().__init__(inner)
@@ -259,24 +273,6 @@ class FaultyCalls(ForwardingStore):
         if self.crashed:
             call.result = "SimulatedCrash"
             raise SimulatedCrash(f"call {call.number}, {call.operation} {call.path}")
-
-
-class FaultyStore(FaultyCalls):
-    """Wraps a store as one process's connection to it.
-
-    Each rename of a file is a call, even if the inner store renames many in one. A listing is one call; a fault
-    after its effect comes behind its last entry. `local_path` and `close` are no store calls and always work,
-    so that a test can clean up after a crash.
-
-    Attributes:
-        inner: The wrapped store, as another process, or a test, sees it.
-        faults: Faults from now on; the first that matches a call hits it. May be changed at any time.
-        calls: Every call so far, in order of arrival.
-        before_call: Awaited before each call, crashes included; lets a test act at exactly that moment.
-        after_effect: Called right after each effect, before anything else can happen; for delayed requests, too.
-        crashed: Whether the process died.
-        under_way: Requests that will still arrive.
-    """
 
     @property
     def capabilities(self) -> Capabilities:

@@ -231,13 +231,14 @@ class Counting(LocalStore):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
         self.calls += 1
         self.now += len(renames)
         self.most = max(self.most, self.now)
         await asyncio.sleep(0)
         try:
-            return await super().rename_files(renames, seen=seen, identities=identities)
+            return await super().rename_files(renames, seen=seen, identities=identities, looks=looks)
         finally:
             self.now -= len(renames)
 

@@ -13,7 +13,7 @@ import pytest
 from committer.cli.doctor import Doctor
 from committer.errors import StorePermissionError
 from committer.paths import StorePath
-from committer.stores.base import FileStatus
+from committer.stores.base import Capabilities, FileStatus
 from committer.stores.examination import Finding
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
@@ -72,10 +72,10 @@ class Bad(LocalStore):
         await super().rename_file(source, destination, **options)
         self.renamed += 1
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         if self.fault == "directory":
             await self.delete_directory(destination, recursive=True)
-        await super().rename_directory(source, destination)
+        await super().rename_directory(source, destination, known=known)
 
     async def status(self, path: StorePath) -> FileStatus:
         status = await super().status(path)
@@ -111,6 +111,41 @@ def examined(store: Any, path: Path | str) -> dict[str, Finding]:
         return await Doctor(store, StorePath.of(path)).examine()
 
     return {check.name: check for check in asyncio.run(work())}
+
+
+class Examined(LocalStore):
+    """A local store whose service can be asked."""
+
+    def __init__(self, *, forbidden: bool) -> None:
+        super().__init__()
+        self.forbidden = forbidden
+        self.asked: list[tuple[StorePath, StorePath | None]] = []
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return msgspec.structs.replace(super().capabilities, examination=True)
+
+    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
+        if self.forbidden:
+            raise StorePermissionError("forbidden", operation="make_directory", path=path)
+        return await super().make_directory(path, parents=parents)
+
+    async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> list[Finding]:
+        self.asked.append((directory, scratch))
+        return [Finding("service", "ok", "well")]
+
+
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_the_service_is_asked_once_also_without_the_right_to_write(tmp_path: Path, forbidden: bool) -> None:
+    """Of the directory that existed before, not of one that the check made."""
+    store = Examined(forbidden=forbidden)
+    checks = examined(store, tmp_path / "new" / "table")
+    [(directory, scratch)] = store.asked
+    assert directory == StorePath.of(tmp_path)
+    assert (scratch is None, checks["write"].verdict) == ((True, "failed") if forbidden else (False, "ok"))
+    assert scratch is None or scratch.is_under(StorePath.of(tmp_path / "new" / "table" / "_temporary"))
+    assert checks["service"].verdict == "ok"
+    assert tree(tmp_path) == []
 
 
 @pytest.mark.parametrize(

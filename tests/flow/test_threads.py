@@ -75,3 +75,41 @@ def test_a_call_that_is_cancelled_before_a_thread_has_it_is_never_made() -> None
     assert first.result()
     assert pool.submit(len, made).result() == 0
     pool.shutdown()
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
+def test_a_call_is_made_if_no_thread_could_be_started_and_another_one_took_it(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, hold, taken = LastingExecutor(2, "taken"), threading.Event(), threading.Event()
+    first = pool.submit(hold.wait, 10)
+
+    def start(_thread: threading.Thread) -> None:
+        hold.set()
+        assert taken.wait(10)
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        second = pool.submit(taken.set)
+    assert first.result()
+    assert second.result() is None
+    pool.shutdown()
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
+def test_a_call_that_found_no_thread_is_never_made(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, hold, made = LastingExecutor(2, "refused"), threading.Event(), list[int]()
+    first = pool.submit(hold.wait, 10)
+
+    def start(_thread: threading.Thread) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(error):
+            pool.submit(made.append, 1)
+    hold.set()
+    assert first.result()
+    assert pool.submit(len, made).result() == 0
+    pool.shutdown()

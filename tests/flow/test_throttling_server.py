@@ -57,7 +57,13 @@ class ThrottlingStore(MemoryStore):
         self._at = 0.0
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         await self.runtime.sleep(self.latency_s * self._chance.random())
         admitted = self._admit()

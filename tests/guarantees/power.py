@@ -297,14 +297,20 @@ class PowerStore(ForwardingStore):
         return made
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
-        await self.inner.rename_file(source, destination, replace=replace, identity=identity)
+        await self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version)
         self._disk.move(source, destination)
         self.picture(f"rename_file {source} -> {destination}")
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        await self.inner.rename_directory(source, destination)
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
+        await self.inner.rename_directory(source, destination, known=known)
         self.renamed.append(destination)
         self._disk.move(source, destination)
         self.picture(f"rename_directory {source} -> {destination}")

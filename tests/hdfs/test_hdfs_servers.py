@@ -49,11 +49,12 @@ class Interrupted(HdfsStore):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
         half = len(renames) // 2
-        errors = await super().rename_files(renames[:half], seen=seen and seen[:half])
+        errors = await super().rename_files(renames[:half], seen=seen and seen[:half], looks=looks)
         self.happening = asyncio.create_task(asyncio.to_thread(self.event))
-        later = await super().rename_files(renames[half:], seen=seen and seen[half:])
+        later = await super().rename_files(renames[half:], seen=seen and seen[half:], looks=looks)
         return errors | {half + index: error for index, error in later.items()}
 
 

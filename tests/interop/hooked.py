@@ -20,11 +20,17 @@ class HookedStore(LocalStore):
         return self
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """Maybe acts, then renames."""
         await self._maybe(destination)
-        await super().rename_file(source, destination, replace=replace, identity=identity)
+        await super().rename_file(source, destination, replace=replace, identity=identity, version=version)
 
     async def put(self, path: StorePath, data: bytes, **choices: Any) -> FileStatus:
         """Maybe acts, then writes."""

@@ -47,7 +47,7 @@ async def tried(server: Server, root: StorePath) -> dict[str, str]:
     try:
         seen = {
             finding.name: {"ok": "yes", "skipped": "?"}.get(finding.verdict, "no")
-            for finding in await store.trials(root / "trials")
+            for finding in await store.findings(root, scratch=root / "trials")
             if finding.name in STEADY
         }
     finally:

@@ -57,11 +57,11 @@ async def test_nothing_is_deleted_before_the_conditions_were_tried(
     files = await put_all(store, [root / "a", root / "b"])
     assert not store.capabilities.conditional_batch_delete
     with pytest.raises(UnsupportedError):
-        await store.delete_files_if(files)
+        await store.delete_files(files)
     assert proxy.count("POST", "delete") == 0
     await store.probe(root)
     assert store.capabilities.conditional_batch_delete
-    assert await store.delete_files_if(files) == {}
+    assert await store.delete_files(files) == {}
     assert await channel.files() == {}
 
 
@@ -71,7 +71,7 @@ async def test_a_service_that_ignores_them(moto_server: Server, root: StorePath)
     assert (store.capabilities.conditional_delete, store.capabilities.conditional_batch_delete) == (True, False)
     files = await put_all(store, [root / "a"])
     with pytest.raises(UnsupportedError):
-        await store.delete_files_if(files)
+        await store.delete_files(files)
     assert await BucketChannel(moto_server.client, root).files() == {"a": b"a"}
     await store.close()
 
@@ -118,7 +118,7 @@ async def test_what_ignored_a_condition_is_not_trusted_again(
     for one in (store, other, late):
         assert (one.capabilities.conditional_delete, one.capabilities.conditional_batch_delete) == (True, False)
         with pytest.raises(UnsupportedError):
-            await one.delete_files_if(files)
+            await one.delete_files(files)
     await other.close()
     await late.close()
     assert await channel.files() == {"a": b"a", "changed": b"of another job"}
@@ -144,7 +144,7 @@ async def test_many_are_deleted_on_conditions_only_where_one_is(
 async def test_a_trial_that_sees_a_condition_ignored_ends_the_trust(moto_server: Server, root: StorePath) -> None:
     """`doctor`, in a process that commits."""
     store = S3Store.open_for(root, options_for(moto_server))
-    [_found] = [one for one in await store.trials(root) if one.name == "conditional batch delete"]
+    [_found] = [one for one in await store.findings(root, scratch=root) if one.name == "conditional batch delete"]
     proxy = S3Store.open_for(root, options_for(moto_server))
     assert proxy._deletes.ignores_conditions
     await store.close()
@@ -163,7 +163,7 @@ async def test_names_and_identities_that_one_call_cannot_hold(
     files = await put_all(store, [bell, plain, anything])
     before = len(proxy.seen)
     # As a record may say that is not to be trusted; to SeaweedFS an etag of `*` is that of any file.
-    refused = await store.delete_files_if({**files, anything: "*"})
+    refused = await store.delete_files({**files, anything: "*"})
     assert {path: type(error) for path, error in refused.items()} == {anything: StorePreconditionError}
     assert await channel.files() == {"anything": b"anything"}
     sent = sorted((one.method, one.headers.get("if-match", "")) for one in proxy.seen[before:])
@@ -182,7 +182,7 @@ async def test_names_that_were_not_deleted(store: S3Store, proxy: Proxy, root: S
     paths = {code: root / code for code in ("NoSuchKey", *errors)}
     said = "".join(f"<Error><Key>{path.path[1:]}</Key><Code>{code}</Code></Error>" for code, path in paths.items())
     proxy.troubles = [Trouble("answer", status=200, body=f"<DeleteResult>{said}</DeleteResult>", **BATCHES)]  # type: ignore[arg-type]
-    assert kinds(await store.delete_files_if(dict.fromkeys(paths.values(), "0123"))) == errors
+    assert kinds(await store.delete_files(dict.fromkeys(paths.values(), "0123"))) == errors
 
 
 @pytest.mark.parametrize("kind", ["lose answer", "cut answer", "lose request", "fail after"])
@@ -194,7 +194,7 @@ async def test_a_call_whose_answer_is_lost_is_sent_again(
     trouble = Trouble(kind, status=500, body=refusal("InternalError"), **BATCHES)  # type: ignore[arg-type]
     proxy.troubles = [trouble]
     sent = proxy.count("POST", "delete")
-    assert kinds(await paced_over(store).delete_files_if(files)) == {"changed": StorePreconditionError}
+    assert kinds(await paced_over(store).delete_files(files)) == {"changed": StorePreconditionError}
     assert (trouble.times, proxy.count("POST", "delete") - sent) == (0, 2)
     assert await channel.files() == {"changed": b"of another job"}
 
@@ -207,16 +207,16 @@ async def test_a_call_whose_conditions_are_not_known_is_not_sent_again(
     await store.probe(root)
     files = await put_and_change(store, channel, root)
     proxy.troubles = [Trouble("answer", status=status, body=refusal(code), **BATCHES)]  # type: ignore[arg-type]
-    assert kinds(await store.delete_files_if(files)) == {"changed": StorePreconditionError}
+    assert kinds(await store.delete_files(files)) == {"changed": StorePreconditionError}
     assert await channel.files() == {"changed": b"of another job"}
     conditions = [one.headers.get("if-match", "") for one in proxy.seen if one.method == "DELETE"]
     assert max(conditions) == f'"{files[root / "a"]}"'
     sent = proxy.count("POST", "delete")
     assert not store.capabilities.conditional_batch_delete
     with pytest.raises(UnsupportedError):
-        await store.delete_files_if(files)
+        await store.delete_files(files)
     # Without conditions it can still delete many.
-    assert await store.delete_files([root / "changed"]) == {}
+    assert await store.delete_files({root / "changed": None}) == {}
     assert proxy.count("POST", "delete") == sent + 1
     assert await channel.files() == {}
 
@@ -233,7 +233,7 @@ async def test_a_versioned_bucket_keeps_what_was_deleted(server: Server, root: S
     files = await put_all(store, [root / "a", root / "changed"])
     server.client.put_object(Bucket=bucket, Key="root/changed", Body=b"of another job")
     for _ in range(2):
-        refused = await store.delete_files_if(files)
+        refused = await store.delete_files(files)
         assert isinstance(refused.pop(root / "changed"), StorePreconditionError)
         assert not [error for error in refused.values() if not isinstance(error, StorePreconditionError)]
     assert [status.path.name async for status in store.list(root)] == ["changed"]

@@ -295,7 +295,7 @@ async def test_names_that_were_not_deleted(store: S3Store, proxy: Proxy, root: S
         for code, path in paths.items()
     )
     proxy.troubles = [Trouble("answer", status=200, body=f"<DeleteResult>{errors}</DeleteResult>", method="POST")]
-    failed = await store.delete_files(list(paths.values()))
+    failed = await store.delete_files(dict.fromkeys(paths.values()))
     assert {path: type(error) for path, error in failed.items()} == {
         paths["SlowDown"]: StoreThrottledError,
         paths["AccessDenied"]: StorePermissionError,
@@ -313,7 +313,7 @@ async def test_deleting_many_whose_answer_says_nothing_of_them(
     """The service said yes and then something else: some are deleted, and which is not known."""
     proxy.troubles = [Trouble("answer", status=200, body=body, method="POST")]
     with pytest.raises(StoreOutcomeUnknownError):
-        await store.delete_files([root / "file"])
+        await store.delete_files({root / "file": None})
 
 
 @pytest.mark.parametrize("kind", ["lose answer", "cut answer"])
@@ -321,10 +321,10 @@ async def test_deleting_many_whose_answer_is_lost(store: S3Store, proxy: Proxy, 
     await store.put(root / "file", b"1")
     proxy.troubles = [Trouble(kind, method="POST", query="delete")]  # type: ignore[arg-type]
     with pytest.raises(StoreOutcomeUnknownError):
-        await store.delete_files([root / "file"])
+        await store.delete_files({root / "file": None})
     paced = paced_over(store)
     proxy.troubles = [Trouble(kind, method="POST", query="delete")]  # type: ignore[arg-type]
-    assert await paced.delete_files([root / "file"]) == {}
+    assert await paced.delete_files({root / "file": None}) == {}
 
 
 async def test_deleting_what_was_changed_meanwhile(store: S3Store, proxy: Proxy, root: StorePath) -> None:

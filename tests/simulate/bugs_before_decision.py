@@ -21,7 +21,7 @@ from committer.stages.state.job_liveness import has_setup
 from committer.stages.state.own_records import read_outcome
 from committer.stages.task.commit_task import CommitTask
 from committer.stores.base import Store
-from committer.stores.helpers import Created, create_or_read
+from committer.stores.helpers import create_exclusively
 from tests.simulate.patches import Patches, create_by_put
 
 
@@ -180,11 +180,11 @@ def opened_not_exclusive(patches: Patches) -> None:
 def unopened_directories_passed_over(patches: Patches) -> None:
     """A directory that was never opened is taken for closed, and not closed."""
 
-    async def create(store: Store, path: StorePath, data: bytes, **options: Any) -> Created:
+    async def create(store: Store, path: StorePath, data: bytes, **options: Any) -> bytes:
         closes = path.name == "opened" and b'"closed"' in data
-        return Created(data) if closes else await create_or_read(store, path, data, **options)
+        return data if closes else await create_exclusively(store, path, data, **options)
 
-    patches.function(create_or_read, create)
+    patches.function(create_exclusively, create)
 
 
 def setup_record_not_looked_for(patches: Patches) -> None:
@@ -199,12 +199,12 @@ def setup_record_not_looked_for(patches: Patches) -> None:
 def loser_keeps_its_winners(patches: Patches) -> None:
     """A driver that finds its job decided by another one publishes what it chose itself."""
 
-    async def create(store: Store, path: StorePath, data: bytes, **options: Any) -> Created:
-        found = await create_or_read(store, path, data, **options)
+    async def create(store: Store, path: StorePath, data: bytes, **options: Any) -> bytes:
+        found = await create_exclusively(store, path, data, **options)
         commits = b'"decision": "commit"'
-        return Created(data) if path.name == "decision" and commits in data and commits in found.data else found
+        return data if path.name == "decision" and commits in data and commits in found else found
 
-    patches.function(create_or_read, create)
+    patches.function(create_exclusively, create)
 
 
 BEFORE_DECISION: tuple[Callable[[Patches], None], ...] = (

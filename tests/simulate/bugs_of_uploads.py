@@ -84,7 +84,7 @@ def batch_deleted_without_conditions(patches: Patches) -> None:
     """Old files go in one call by their names alone (S3A does)."""
 
     async def delete(self: DeleteSuperseded, facts: Any, able: Any) -> list[Any]:
-        await self.context.store.delete_files([self.context.layout.target(fact.path) for fact in facts])  # type: ignore[attr-defined]
+        await self.context.store.delete_files({self.context.layout.target(fact.path): None for fact in facts})  # type: ignore[attr-defined]
         return []
 
     patches.method(DeleteSuperseded, "_delete_together", delete)

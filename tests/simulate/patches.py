@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from committer.stores.base import Store
-from committer.stores.helpers import Created, create_or_read
+from committer.stores.helpers import create_exclusively
 
 
 class Patches:
@@ -43,9 +43,10 @@ class Patches:
 def create_by_put(patches: Patches, name: str) -> None:
     """The record of this name is written over whatever stands there."""
 
-    async def create(store: Store, path: Any, data: bytes, **options: Any) -> Created:
+    async def create(store: Store, path: Any, data: bytes, **options: Any) -> bytes:
         if path.name != name:
-            return await create_or_read(store, path, data, **options)
-        return Created(data, await store.put(path, data))
+            return await create_exclusively(store, path, data, **options)
+        await store.put(path, data)
+        return data
 
-    patches.function(create_or_read, create)
+    patches.function(create_exclusively, create)

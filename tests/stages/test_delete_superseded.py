@@ -60,9 +60,9 @@ class Refusing(MemoryStore):
         super().__init__(space.name)
         self.errors = dict(errors)
 
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         refused = {path: self.errors[path.name] for path in files if path.name in self.errors}
-        found = await super().delete_files_if({path: files[path] for path in files if path not in refused})
+        found = await super().delete_files({path: files[path] for path in files if path not in refused})
         return {**found, **{path: kind("no", operation="delete_files", path=path) for path, kind in refused.items()}}
 
 

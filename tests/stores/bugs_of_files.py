@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 from committer.errors import StoreExistsError, StoreIsADirectoryError, StoreNotFoundError, StorePreconditionError
 from committer.paths import StorePath
@@ -71,44 +72,47 @@ class CopiesAndDeletes(MemoryStore):
 class IgnoresVersions(MemoryStore):
     profile = "gcs"
 
-    async def rename_version(self, source: StorePath, destination: StorePath, **_: object) -> None:
-        await self.rename_file(source, destination)
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, version: str | None = None, **rest: Any
+    ) -> None:
+        await super().rename_file(source, destination, **rest if version is None else {})
 
 
 class KnowsVersionsOnly(MemoryStore):
     profile = "gcs"
 
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, version: str | None = None, **rest: Any
     ) -> None:
-        if (await self.status(source)).version != version:
+        if version is not None and (await self.status(source)).version != version:
             raise StorePreconditionError("another version", operation="rename_file", path=source)
-        await self.rename_file(source, destination)
+        await super().rename_file(source, destination, **rest)
 
 
 class TakesNoIdentityForAny(MemoryStore):
     profile = "gcs"
 
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, version: str | None = None, **rest: Any
     ) -> None:
-        await self.rename_file(source, destination, identity=identity)
+        await super().rename_file(source, destination, **rest)
 
 
 class ReplacesByVersion(MemoryStore):
     profile = "gcs"
 
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, version: str | None = None, **rest: Any
     ) -> None:
-        await self.rename_file(source, destination, replace=True, identity=identity)
+        replace = version is not None or rest.pop("replace", False)
+        await super().rename_file(source, destination, **{**rest, "replace": replace})
 
 
 class MergesDirectories(MemoryStore):
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         if await exists(self, destination) and not [child async for child in self.list(destination)]:
             await self.delete_directory(destination, recursive=False)
-        await super().rename_directory(source, destination)
+        await super().rename_directory(source, destination, known=known)
 
 
 class NamesTheWrongPath(MemoryStore):

@@ -8,6 +8,7 @@ from typing import Any
 
 from committer.errors import StoreExistsError, StoreNotFoundError, StorePartsError, StoreUploadNotFoundError
 from committer.paths import StorePath
+from committer.stores.abilities import has_conditions
 from committer.stores.base import FileStatus
 from committer.stores.helpers import exists
 from committer.stores.memory import MemoryStore
@@ -212,46 +213,51 @@ class DeletesWhateverIsThere(OnS3):
 
 
 class DeletesOneOfMany(OnS3):
-    async def delete_files(self, paths: Any) -> Any:
-        await super().delete_files(paths[:1])
+    async def delete_files(self, files: Any) -> Any:
+        if has_conditions(files):
+            return await super().delete_files(files)
+        await super().delete_files(dict.fromkeys([*files][:1]))
         return {}
 
 
 class MissesTheMissing(OnS3):
-    async def delete_files(self, paths: Any) -> Any:
-        gone = [path for path in paths if not await exists(self, path)]
-        await super().delete_files(paths)
+    async def delete_files(self, files: Any) -> Any:
+        if has_conditions(files):
+            return await super().delete_files(files)
+        gone = [path for path in files if not await exists(self, path)]
+        await super().delete_files(files)
         return {path: StoreNotFoundError("missing", operation="delete_files", path=path) for path in gone}
 
 
 class DeletesManyWhateverIsThere(OnS3):
-    async def delete_files_if(self, files: Any) -> Any:
-        return await self.delete_files(list(files))
+    async def delete_files(self, files: Any) -> Any:
+        return await super().delete_files(dict.fromkeys(files))
 
 
 class SparesAllForOne(OnS3):
     """One file that is another spares all that come after it."""
 
-    async def delete_files_if(self, files: Any) -> Any:
+    async def delete_files(self, files: Any) -> Any:
+        if not has_conditions(files):
+            return await super().delete_files(files)
         refused: dict[Any, Any] = {}
         for path, identity in files.items():
             if not refused:
-                refused |= await super().delete_files_if({path: identity})
+                refused |= await super().delete_files({path: identity})
         return refused
 
 
 class SaysNothingOfTheSpared(OnS3):
-    async def delete_files_if(self, files: Any) -> Any:
-        await super().delete_files_if(files)
+    async def delete_files(self, files: Any) -> Any:
+        await super().delete_files(files)
         return {}
 
 
 class TakesAnyMatch(OnS3):
     """An identity of `*` is that of any file, as in `If-Match: *`."""
 
-    async def delete_files_if(self, files: Any) -> Any:
-        await self.delete_files([path for path, identity in files.items() if identity == "*"])
-        return await super().delete_files_if({path: one for path, one in files.items() if one != "*"})
+    async def delete_files(self, files: Any) -> Any:
+        return await super().delete_files({path: None if one == "*" else one for path, one in files.items()})
 
 
 class OnAzure(MemoryStore):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
@@ -95,8 +95,10 @@ REPEATABLE: dict[str, Use] = {
     "delete_directory, recursive": lambda bench: bench.store.delete_directory(bench.path("d"), recursive=True),
     "sync": lambda bench: bench.store.sync(bench.path("d/file"), kind="file"),
     "delete_file_if": lambda bench: bench.store.delete_file_if(bench.path("d/file"), identity=bench.identity),
-    "delete_files": lambda bench: bench.store.delete_files([bench.path("d/file"), bench.path("d/sub/deep")]),
-    "delete_files_if": lambda bench: bench.store.delete_files_if(
+    "delete_files": lambda bench: bench.store.delete_files(
+        {bench.path("d/file"): None, bench.path("d/sub/deep"): None}
+    ),
+    "delete_files, conditional": lambda bench: bench.store.delete_files(
         {bench.path("d/file"): bench.identity, bench.path("d/sub/deep"): "another"}
     ),
     "put_part": lambda bench: bench.store.put_part(bench.path("d/up"), bench.upload_id, 2, b"more"),
@@ -137,16 +139,10 @@ class Refusing(MemoryStore):
         self.answers: list[dict[str, StoreError]] = []
         self.asked: list[list[str]] = []
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        self.asked.append([path.name for path in paths])
-        refused = self.answers.pop(0) if self.answers else {}
-        await super().delete_files([path for path in paths if path.name not in refused])
-        return {path: refused[path.name] for path in paths if path.name in refused}
-
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         self.asked.append([path.name for path in files])
         refused = self.answers.pop(0) if self.answers else {}
-        found = await super().delete_files_if({path: files[path] for path in files if path.name not in refused})
+        found = await super().delete_files({path: files[path] for path in files if path.name not in refused})
         return {**found, **{path: refused[path.name] for path in files if path.name in refused}}
 
 

@@ -203,6 +203,13 @@ async def test_a_rename_refused_after_it_was_done(store: AdlsStore, emulator: Ad
     done.hits = 0
     with pytest.raises(StoreOutcomeUnknownError):
         await store.rename_directory(ROOT / "d", ROOT / "e")
+    # Without a look nothing tells whether the source was ever there.
+    with pytest.raises(StoreNotFoundError) as caught:
+        await store.rename_directory(ROOT / "d", ROOT / "e", known=True)
+    assert caught.value.outcome == "unknown"
+    with pytest.raises(StoreNotFoundError) as caught:
+        await store.rename_directory(ROOT / "d", ROOT / "f", known=True)
+    assert caught.value.outcome == "unchanged"
 
 
 async def test_a_stale_view_of_the_source_is_repaired_once(store: AdlsStore, emulator: AdlsEmulator) -> None:

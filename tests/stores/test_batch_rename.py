@@ -110,9 +110,10 @@ async def test_a_file_in_the_way_is_never_replaced_and_the_job_is_taken_back(tmp
             *,
             seen: Sequence[tuple[str | None, int]] | None = None,
             identities: Sequence[str | None] | None = None,
+            looks: bool = True,
         ) -> dict[int, StoreError]:
             await asyncio.to_thread((tmp_path / "part-77").write_bytes, b"another job's")
-            return await super().rename_files(renames, seen=seen, identities=identities)
+            return await super().rename_files(renames, seen=seen, identities=identities, looks=looks)
 
     store = Crowded()
     job = await committer.open_job(tmp_path, storage_options={"store": store})

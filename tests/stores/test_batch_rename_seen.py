@@ -120,12 +120,13 @@ async def test_an_overwrite_moves_old_files_many_at_a_time_and_keeps_what_came_s
             *,
             seen: list[tuple[str | None, int]] | None = None,
             identities: Sequence[str | None] | None = None,
+            looks: bool = True,
         ) -> dict[int, StoreError]:
             if seen is not None:
                 calls.append(len(renames))
                 # Another program replaces an old file that was listed before the decision.
                 await store.put(StorePath.of(tmp_path / "a=1/part-7"), b"another program's")
-            return await super().rename_files(renames, seen=seen, identities=identities)
+            return await super().rename_files(renames, seen=seen, identities=identities, looks=looks)
 
     partition = tmp_path / "a=1"
     partition.mkdir()

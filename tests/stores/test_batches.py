@@ -10,7 +10,6 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator
-from concurrent.futures.thread import _WorkItem
 
 import pytest
 
@@ -371,7 +370,7 @@ async def test_no_thread_to_be_had(batches: BatchExecutor, monkeypatch: pytest.M
 
 
 async def test_a_call_that_found_no_thread_is_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The executor keeps what it could start no thread for, and would run it later, when its caller has gone on."""
+    """A busy thread finds it in the executor's queue later, when its caller has gone on."""
     batches = BatchExecutor(4)
     gate, refused = Gate(), Gate()
     held = asyncio.create_task(batches.run(gate))
@@ -409,31 +408,6 @@ async def test_no_memory_between_the_calls_of_a_batch(batches: BatchExecutor, mo
         found = await asyncio.gather(*(batches.run(int) for _ in range(5)), return_exceptions=True)
     assert [type(error) for error in found] == [MemoryError] * 5
     assert await batches.run(int) == 0
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-async def test_a_thread_that_dies_before_it_begins_loses_no_call(
-    threads: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It took them from the executor, which does not miss it, and keeps its place."""
-    monkeypatch.setattr(batches_module, "_LOST_S", 0.02)
-    batches = BatchExecutor(threads)
-    ran: list[int] = []
-    deaths = iter(range(threads))
-    run = _WorkItem.run
-
-    def die(item: _WorkItem) -> None:  # type: ignore[type-arg]
-        if next(deaths, None) is not None:
-            raise MemoryError
-        run(item)
-
-    monkeypatch.setattr(_WorkItem, "run", die)
-    async with asyncio.timeout(30):
-        await asyncio.gather(*(batches.run(ran.append, number, weight=WHOLE_BATCH) for number in range(8)))
-    assert sorted(ran) == list(range(8))
-    async with asyncio.timeout(30):
-        await batches.close()
-    caplog.clear()
 
 
 async def test_close_waits_and_ends_the_threads_that_calls_began() -> None:

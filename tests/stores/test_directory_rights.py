@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from committer.paths import StorePath
-from committer.stores.directory_abilities import DIRECTORY_RIGHTS
+from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.local import LocalStore
 
 pytestmark = pytest.mark.skipif(
@@ -52,7 +52,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 async def alike(store: LocalStore, directory: Path, parent: Path) -> bool:
-    able = DIRECTORY_RIGHTS.required(store, "made_alike")
+    able = LOCAL_PATHS.required(store, "made_alike")
     [answer] = await able.made_alike([(StorePath.of(directory), StorePath.of(parent))])
     made = parent / "made"
     if answer:

@@ -200,9 +200,9 @@ CHANGES: dict[str, tuple[str, Use]] = {
     ),
     "abort_upload": ("s3", lambda store, space: store.abort_upload(space.path("f"), "upload-1")),
     "delete_file_if": ("s3", lambda store, space: store.delete_file_if(space.path("old"), identity=_identity(space))),
-    "delete_files": ("s3", lambda store, space: store.delete_files([space.path("old"), space.path("older")])),
+    "delete_files": ("s3", lambda store, space: store.delete_files({space.path("old"): None, space.path("older"): None})),
     "delete_files, conditional": (
-        "s3", lambda store, space: store.delete_files_if({space.path("old"): _identity(space), space.path("gone"): "any"})
+        "s3", lambda store, space: store.delete_files({space.path("old"): _identity(space), space.path("gone"): "any"})
     ),
     "put_block": ("azure-flat", lambda store, space: store.put_block(space.path("f"), "b2", b"more")),
     "put_block_list": ("azure-flat", lambda store, space: store.put_block_list(space.path("f"), ["b1"], stamp="s")),

@@ -19,19 +19,20 @@ from committer.errors import UnsupportedError
 from committer.events import Statistics
 from committer.flow.pacing import Pacer
 from committer.paths import StorePath
-from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, METADATA, Ability, Capabilities, abilities
+from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, LOCAL_PATHS, Ability, Capabilities, abilities
 from committer.stores.base import FileWriter, Store
 from committer.stores.forwarding import ForwardingStore, Operation
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.stores.paced import PacedStore
+from committer.stores.uploads import BLOCK_LISTS, UPLOADS
 from committer.testing.faults import FaultyStore
 
 T = TypeVar("T")
 
 ALL = abilities()
 CALLS = sorted(Store.__abstractmethods__ - {"scheme", "endpoint", "capabilities", "close"})
-NO_CALLS = {"local_path", "findings", "trials"}
+NO_CALLS = {"local_path", "findings"}
 PATH, OTHER = StorePath("memory", "any", "/a"), StorePath("memory", "any", "/b")
 ARGUMENTS: dict[str, Any] = {
     "path": PATH, "directory": PATH, "source": PATH, "root": PATH, "destination": OTHER, "directories": ["d"],
@@ -39,17 +40,13 @@ ARGUMENTS: dict[str, Any] = {
     "temporary": OTHER, "durable": True, "parents": True, "replace": True, "identity": "i", "recursive": True,
     "kind": "file", "metadata": {"a": "b"}, "stamp": "s", "upload_id": "u", "number": 3, "parts": [1, 2],
     "name": "n", "block_id": "b", "block_ids": ["b"], "version": "v", "seen": [("i", 1)], "identities": ["i"],
-    "pairs": [(PATH, OTHER)], "files": {PATH: "i", OTHER: "j"},
+    "known": True, "looks": False, "scratch": OTHER, "pairs": [(PATH, OTHER)], "files": {PATH: "i", OTHER: "j"},
 }  # fmt: skip
 """Something else than the default for each parameter of a method."""
 
 COUNTED_AS = {
-    "delete_files_if": "delete_files",
     "put_described": "put",
     "replace_file": "put",
-    "rename_version": "rename_file",
-    "rename_counted_files": "rename_files",
-    "rename_known_directory": "rename_directory",
 }
 """What a method is to what wraps the store, where that is another one."""
 
@@ -175,7 +172,7 @@ class Gone(Protocol):
 
 
 def test_an_ability_that_is_not_passed_on_is_not_had() -> None:
-    flies: Ability[Gone] = Ability(Gone, "wings", lambda can: can.metadata)
+    flies: Ability[Gone] = Ability(Gone, "wings", lambda can: can.hard_links)
     committer.stores.abilities._ABILITIES.remove(flies)
 
     class Bird(Able):
@@ -188,14 +185,40 @@ def test_an_ability_that_is_not_passed_on_is_not_had() -> None:
     assert (caught.value.operation, caught.value.path) == ("fly", str(PATH))
 
 
+def test_what_is_declared_and_not_implemented_is_named() -> None:
+    class Older(MemoryStore):
+        capabilities = msgspec.structs.replace(Capabilities(), multipart=True, block_lists=True)  # type: ignore[assignment]
+        put_described = list_parts = None  # type: ignore[assignment]
+
+    assert BLOCK_LISTS.of(Noting(Older("any"))) is not None
+    for store in (Older("any"), Noting(FaultyStore(Older("any")))):
+        with pytest.raises(UnsupportedError, match="declares uploads, and its class lacks list_parts, put_described"):
+            UPLOADS.required(store, "create_upload", PATH)
+
+
 async def test_what_is_not_declared_is_not_had_behind_any_number_of_wrappers() -> None:
     bare, able = MemoryStore.space("bare", "s3").store(), MemoryStore.space("able", "local").store()
     for store, has in ((bare, False), (able, True)):
         for wrapped in (store, Noting(store), Noting(FaultyStore(Noting(store)))):
             assert (HARD_LINKS.of(wrapped) is wrapped) is has
-            assert METADATA.of(wrapped) is None
+            assert LOCAL_PATHS.of(wrapped) is None
     with pytest.raises(UnsupportedError, match="has no hard links"):
         await Noting(bare).link_file(PATH, OTHER)
+
+
+def test_a_store_of_an_older_contract_is_refused_before_any_call() -> None:
+    class Older(MemoryStore):
+        async def rename_file(  # type: ignore[override]
+            self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        ) -> None: ...
+
+    class TakesAll(Older):
+        async def rename_file(self, *paths: StorePath, **named: Any) -> None: ...
+
+    Noting(TakesAll("any"))
+    for wrap in (Noting, FaultyStore):
+        with pytest.raises(UnsupportedError, match=r"the store Older .*: its rename_file takes no 'version'"):
+            wrap(Older("any"))
 
 
 async def test_a_writer_goes_through_its_store(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_it_can_what_the_simulator_s_profile_can(emulator: GcsEmulator) -> None:
     """The simulator proves commits with the profile; what may differ says nothing about them."""
     found, profile = store_on(emulator).capabilities, PROFILES["gcs"]
     differing = {name for name in profile.__struct_fields__ if getattr(found, name) != getattr(profile, name)}
-    assert differing == {"metadata", "examination", "default_io_rate"}
+    assert differing == {"examination", "default_io_rate"}
 
 
 # --- What goes over the wire --------------------------------------------------------------------------------------
@@ -79,9 +79,6 @@ async def test_each_file_has_a_stamp_of_its_own_that_names_its_attempt(store: Gc
     assert len({one.identity for one in stamped}) == 3
     kept = [one.metadata for one in emulator.namespace.buckets["data"].objects.values()]
     assert all(str((one or {}).get("committer-attempt")).startswith("attempt_1/") for one in kept)
-    described = await store.put_described(ROOT / "described", b"", metadata={"job": "j"})
-    assert (emulator.namespace.buckets["data"].objects["test/root/described"].metadata or {})["job"] == "j"
-    assert described.identity == (await store.status(ROOT / "described")).identity
 
 
 async def test_what_others_wrote_is_known_by_its_checksum(store: GcsStore, channel: BucketChannel) -> None:

@@ -115,14 +115,16 @@ async def test_a_token_that_ends_in_a_batch_is_got_anew(emulator: GcsEmulator, t
             Fault("error", operation="delete", status=401, code="authError", skip=2, count=2)
         )
     emulator.conduct.log.clear()
-    assert await store.delete_files(paths) == {}
+    assert await store.delete_files(dict.fromkeys(paths)) == {}
     assert emulator.access.given_out == 2
     assert emulator.namespace.buckets["data"].objects == {}
     # What was done is not sent again.
     assert len(requests(emulator, "delete")) == (10 if ended == "before" else 7)
     # Once: what is refused with the new token, too, is told.
     emulator.conduct.faults.append(Fault("error", operation="delete", status=401, code="authError"))
-    assert {type(error) for error in (await store.delete_files(paths[:2])).values()} == {StorePermissionError}
+    assert {type(error) for error in (await store.delete_files(dict.fromkeys(paths[:2]))).values()} == {
+        StorePermissionError
+    }
     assert emulator.access.given_out == 3
     await store.close()
 

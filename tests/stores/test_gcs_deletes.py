@@ -53,14 +53,14 @@ async def test_a_directory_goes_by_the_hundred(store: GcsStore, channel: BucketC
 async def test_each_delete_of_a_batch_has_a_token_of_its_own(
     store: GcsStore, emulator: GcsEmulator, channel: BucketChannel
 ) -> None:
-    await store.delete_files(await filled(channel, 5))
+    await store.delete_files(dict.fromkeys(await filled(channel, 5)))
     tokens = {one.client_request_id for one in emulator.conduct.log if one.operation == "delete"}
     assert len(tokens - {""}) == 5
 
 
 async def test_the_project_that_pays_is_named_in_each(emulator: GcsEmulator, channel: BucketChannel) -> None:
     store = store_on(emulator, user_project="p")
-    assert not await store.delete_files(await filled(channel, 3))
+    assert not await store.delete_files(dict.fromkeys(await filled(channel, 3)))
     assert await channel.files() == {}
     await store.close()
 
@@ -78,7 +78,7 @@ async def test_what_was_refused_alone_is_told(store: GcsStore, emulator: GcsEmul
                 retry_after="7",
             )
         )
-    failed = await store.delete_files([*paths, ROOT / "missing"])
+    failed = await store.delete_files(dict.fromkeys([*paths, ROOT / "missing"]))
     assert {path: type(error) for path, error in failed.items()} == {
         paths[0]: StoreThrottledError,
         paths[1]: StorePermissionError,
@@ -96,16 +96,16 @@ async def test_a_batch_whose_answer_was_lost_is_unknown(
     paths = await filled(channel, 4)
     emulator.conduct.faults.append(Fault("reset-after", operation="delete", skip=2, count=1))
     with pytest.raises(StoreOutcomeUnknownError):
-        await store.delete_files(paths)
+        await store.delete_files(dict.fromkeys(paths))
     assert len(await channel.files()) == 1
-    assert not await store.delete_files(paths)
+    assert not await store.delete_files(dict.fromkeys(paths))
     # An answer that ends early.
     from committer_testing.emulators.gcs import batch
 
     joined = batch.joined
     monkeypatch.setattr(batch, "joined", lambda answers: joined(answers[:2]))
     with pytest.raises(StoreOutcomeUnknownError, match="not whole"):
-        await store.delete_files(paths)
+        await store.delete_files(dict.fromkeys(paths))
 
 
 async def test_a_server_without_batches_gets_a_call_for_each(
@@ -118,7 +118,7 @@ async def test_a_server_without_batches_gets_a_call_for_each(
 
     monkeypatch.setattr(emulator, "_batch", not_known)
     for name in ("a", "b"):
-        assert not await store.delete_files(await filled(channel, 3, name))
+        assert not await store.delete_files(dict.fromkeys(await filled(channel, 3, name)))
     assert await channel.files() == {}
     # Asked once, remembered.
     assert (sent.count("POST batch"), sent.count("DELETE")) == (1, 6)
@@ -126,7 +126,7 @@ async def test_a_server_without_batches_gets_a_call_for_each(
 
 async def test_a_bucket_that_is_gone(store: GcsStore, emulator: GcsEmulator) -> None:
     emulator.namespace.buckets.clear()
-    failed = await store.delete_files([ROOT / "a", ROOT / "b"])
+    failed = await store.delete_files(dict.fromkeys([ROOT / "a", ROOT / "b"]))
     assert {type(error) for error in failed.values()} == {DestinationNotFoundError}
 
 

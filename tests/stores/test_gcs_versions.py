@@ -32,7 +32,7 @@ emulator, store, _channel = bucket_fixtures()
 
 async def publish(store: GcsStore, status: FileStatus) -> None:
     assert status.version is not None
-    await store.rename_version(SOURCE, TARGET, version=status.version, identity=status.identity)
+    await store.rename_file(SOURCE, TARGET, version=status.version, identity=status.identity)
 
 
 def object_at(emulator: GcsEmulator, name: str) -> bytes | None:
@@ -111,21 +111,21 @@ async def test_without_an_identity_only_the_version_proves_the_source(
     if place == "file":
         await store.put(SOURCE, b"else")
         with pytest.raises(StorePreconditionError):
-            await store.rename_version(SOURCE, TARGET, version=status.version, identity=None)
+            await store.rename_file(SOURCE, TARGET, version=status.version, identity=None)
         assert object_at(emulator, "source") == b"else"
     elif place == "metadata":
         objects["test/root/source"].metageneration += 1
-        await store.rename_version(SOURCE, TARGET, version=status.version, identity=None)
+        await store.rename_file(SOURCE, TARGET, version=status.version, identity=None)
         assert object_at(emulator, "target") == b"data"
     else:
         await store.delete_file(SOURCE)
         with pytest.raises(StoreNotFoundError):
-            await store.rename_version(SOURCE, TARGET, version=status.version, identity=None)
+            await store.rename_file(SOURCE, TARGET, version=status.version, identity=None)
     for odd in ("no version", ""):
         objects.clear()
         await store.put(SOURCE, b"data")
         with pytest.raises(StorePreconditionError):
-            await store.rename_version(SOURCE, TARGET, version=odd, identity=None)
+            await store.rename_file(SOURCE, TARGET, version=odd, identity=None)
     assert set(objects) == {"test/root/source"}
 
 
@@ -147,7 +147,7 @@ async def test_without_an_identity_the_source_can_change_after_the_look(
     monkeypatch.setattr(store._wire, "send", between)
     assert status.version is not None
     with pytest.raises(StorePreconditionError):
-        await store.rename_version(SOURCE, TARGET, version=status.version, identity=None)
+        await store.rename_file(SOURCE, TARGET, version=status.version, identity=None)
     assert (object_at(emulator, "source"), object_at(emulator, "target")) == (b"else", None)
 
 

@@ -195,7 +195,7 @@ async def test_names_of_a_batch_that_were_refused_are_sent_again_alone(bench: Be
     for path in paths:
         bench.space.write(path.path, b"")
     with use_runtime(bench.runtime):
-        assert await store.delete_files(paths) == {paths[0]: forbidden}
+        assert await store.delete_files(dict.fromkeys(paths)) == {paths[0]: forbidden}
     assert inner.asked == [["w", "x", "y", "z"], ["x", "y"], ["y"]]
     assert [path.name for path in paths if path.path in bench.space.files()] == ["w"]
     assert bench.statistics.snapshot().counters == {
@@ -216,8 +216,8 @@ async def test_names_of_a_conditional_batch_that_were_refused_are_sent_again_alo
     files = {bench.path(name): (await bench.space.store().status(bench.path(name))).identity or "" for name in "wxyz"}
     bench.space.write("/z", b"another job's")
     with use_runtime(bench.runtime):
-        found = await store.delete_files_if(files)
-        assert await store.delete_files_if({}) == {}
+        found = await store.delete_files(files)
+        assert await store.delete_files({}) == {}
     assert {path.name: type(error) for path, error in found.items()} == {
         "w": StorePermissionError,
         "z": StorePreconditionError,
@@ -238,9 +238,7 @@ async def test_a_conditional_batch_is_sent_again_after_a_lost_answer_and_meets_n
     deep = bench.space.tree.file(bench.path("d/sub/deep"), "read").identity or ""
     with use_runtime(bench.runtime):
         bench.fail("lost")
-        found = await bench.store.delete_files_if(
-            {bench.path("d/file"): bench.identity, bench.path("d/sub/deep"): deep}
-        )
+        found = await bench.store.delete_files({bench.path("d/file"): bench.identity, bench.path("d/sub/deep"): deep})
     assert bench.faulty.count("delete_files") == 2
     # What stands there is spared. Whether the file that was meant was deleted only the lost answer said.
     assert [(path.name, type(error), error.outcome) for path, error in found.items()] == [
@@ -255,9 +253,9 @@ async def test_names_of_a_batch_that_stay_refused_are_told(bench: Bench) -> None
     slow = StoreThrottledError("slow down", operation="delete_files")
     inner.answers = [{"a": slow}] * 3
     with use_runtime(bench.runtime):
-        assert await store.delete_files([bench.path("a"), bench.path("b")]) == {bench.path("a"): slow}
+        assert await store.delete_files(dict.fromkeys([bench.path("a"), bench.path("b")])) == {bench.path("a"): slow}
         assert len(inner.asked) == 3
-        assert await store.delete_files([]) == {}
+        assert await store.delete_files({}) == {}
     assert len(inner.asked) == 3
 
 

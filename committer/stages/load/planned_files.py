@@ -21,7 +21,7 @@ from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
 from committer.stages.facts import FactList, Facts
-from committer.stores.abilities import LINKS
+from committer.stores.abilities import LOCAL_PATHS
 
 
 class PlannedFile(msgspec.Struct, gc=False):
@@ -136,7 +136,7 @@ class LinkedSources:
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
-        self._able = LINKS.of(context.store)
+        self._able = LOCAL_PATHS.of(context.store)
         self._records: dict[str, str] = {}
 
     async def add(self, record: str, sources: Iterable[str]) -> None:

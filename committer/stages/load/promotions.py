@@ -11,7 +11,7 @@ from typing import Final
 from committer.flow.workers import portions
 from committer.stages.base import StageContext
 from committer.stages.load.planned_files import PlannedFile
-from committer.stores.directory_abilities import DIRECTORY_RIGHTS
+from committer.stores.abilities import LOCAL_PATHS
 
 # Entries of a tree that a store lists in one call, about. (Azure Data Lake Storage: 5,000.)
 LISTED_IN_A_CALL: Final = 4_000
@@ -48,7 +48,8 @@ def may_promote(context: StageContext) -> bool:
     # store must be able to tell that the result is the same.
     store, layout, wanted = context.store, context.layout, context.config.promote_directories
     can_rename = store.capabilities.atomic_directory_rename and (layout.can_be_sealed or layout.is_out_of_reach)
-    able = wanted or (wanted is None and DIRECTORY_RIGHTS.of(store) is not None)
+    can_compare = store.capabilities.directory_rights and LOCAL_PATHS.of(store) is not None
+    able = wanted or (wanted is None and can_compare)
     return can_rename and able and not context.forms.visible_early
 
 

@@ -33,9 +33,8 @@ from committer.stages.decide.commit_state import aside_is_gone, looking_again
 from committer.stages.durability import run_together
 from committer.stages.facts import Facts
 from committer.stages.identity import is_recorded
-from committer.stores.abilities import BATCH_RENAME
+from committer.stores.abilities import BATCH_DELETE, BATCH_RENAME, SupportsBatchDelete
 from committer.stores.base import Store
-from committer.stores.conditions import CONDITIONAL_BATCH_DELETE, SupportsConditionalBatchDelete
 from committer.stores.helpers import create_exclusively, delete_seen, move_file, status_or_none
 
 # Batch calls at a time. Each costs as much of the endpoint's rate as it has files, and delays other jobs of the
@@ -281,14 +280,15 @@ class DeleteSuperseded(Stage[Facts, None]):
 
     async def execute(self, value: Facts) -> None:
         """Deletes all, many concurrently."""
-        able = CONDITIONAL_BATCH_DELETE.of(self.context.store)
+        store = self.context.store
+        able = BATCH_DELETE.of(store) if store.capabilities.conditional_batch_delete else None
         async for facts in value.batches():
             if able is None:
                 await self._delete_each(facts)
             else:
                 await self._delete_in_groups(facts, able)
 
-    async def _delete_in_groups(self, facts: list[Fact], able: SupportsConditionalBatchDelete) -> None:
+    async def _delete_in_groups(self, facts: list[Fact], able: SupportsBatchDelete) -> None:
         most = self.context.store.capabilities.max_batch_delete or len(facts)
 
         async def delete(first: int) -> None:
@@ -299,17 +299,17 @@ class DeleteSuperseded(Stage[Facts, None]):
 
         await run_workers(range(0, len(facts), most), delete, workers=_CALLS_AT_ONCE, operation=self.name)
 
-    async def _delete_together(self, facts: Sequence[Fact], able: SupportsConditionalBatchDelete) -> Sequence[Fact]:
+    async def _delete_together(self, facts: Sequence[Fact], able: SupportsBatchDelete) -> Sequence[Fact]:
         """Deletes files in one call; returns those that still exist, or may."""
         # A refusal is not interpreted here: some services answer for a missing file as for a changed one.
-        identities: dict[StorePath, str] = {}
+        identities: dict[StorePath, str | None] = {}
         by_path: dict[StorePath, Fact] = {}
         for fact in facts:
             if fact.identity is not None and not fact.is_directory:
                 path = self.context.layout.target(fact.path)
                 identities[path], by_path[path] = fact.identity, fact
         try:
-            refused = await able.delete_files_if(identities)
+            refused = await able.delete_files(identities)
         except CommitterError:
             return facts
         return [by_path[path] for path in refused]

@@ -11,8 +11,9 @@ from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import is_file_of, stands_as_directory
 from committer.stages.load.promotions import Promotion
+from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus
-from committer.stores.directory_abilities import DIRECTORY_RIGHTS, TREE_LISTING, rename_known_directory
+from committer.stores.directory_abilities import TREE_LISTING
 from committer.stores.helpers import walk
 
 # Directories that are compared in one call.
@@ -84,7 +85,7 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
     async def _alike(self, promotions: list[Promotion]) -> list[Promotion]:
         """Returns the promotions whose directories are all as this driver would create them."""
         layout = self.context.layout
-        able = DIRECTORY_RIGHTS.required(self.context.store, self.name)
+        able = LOCAL_PATHS.required(self.context.store, self.name)
         asked = [
             (number, layout.tasks / f"{promotion.owner}/{directory}", layout.target(promotion.directory).parent)
             for number, promotion in enumerate(promotions)
@@ -104,7 +105,7 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
         try:
             source, target = layout.tasks / promotion.source, layout.destination / promotion.directory
             # The listing showed files in it.
-            await rename_known_directory(self.context.store, source, target)
+            await self.context.store.rename_directory(source, target, known=True)
         except StoreError:
             return False
         return True

@@ -41,7 +41,7 @@ from committer.stages.identity import (
 )
 from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.create_directories import make_missing, remove_made
-from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, VERSIONS, SupportsBatchRename
+from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, SupportsBatchRename
 from committer.stores.base import FileStatus
 from committer.stores.directory_abilities import TREE_COUNTS, SupportsTreeCounts, TreeCounts
 
@@ -198,7 +198,6 @@ class PublishFiles(Stage[CommitState, Published]):
         layout, store, published = self.context.layout, self.context.store, self._published
         promote = value.promote
         rename_file, advance, ends = store.rename_file, self.context.progress.advance, self._ends
-        versions = VERSIONS.of(store)
 
         async def publish(file: PlannedFile) -> None:
             if file.stood is not None:
@@ -206,10 +205,7 @@ class PublishFiles(Stage[CommitState, Published]):
             else:
                 source, target = ends(file)
                 try:
-                    if versions is None or file.version is None:
-                        await rename_file(source, target, identity=file.identity)
-                    else:
-                        await versions.rename_version(source, target, version=file.version, identity=file.identity)
+                    await rename_file(source, target, identity=file.identity, version=file.version)
                 except StoreError as error:
                     await self._settle(file, source, target, error)
             advance(1, file.size)
@@ -236,9 +232,8 @@ class PublishFiles(Stage[CommitState, Published]):
         counting = TREE_COUNTS.of(self.context.store)
         if counting is None:
             return await self._publish_together(rename, files)
-        counted = counting.rename_counted_files
         known, rest = await counted_files(self.context, counting, files, operation=self.name)
-        done = await self._publish_together(lambda _some, renames: counted(renames), known)
+        done = await self._publish_together(lambda _some, renames: store.rename_files(renames, looks=False), known)
         return done + await self._publish_together(rename, rest)
 
     async def _publish_together(self, rename: _RenameTogether, files: list[PlannedFile]) -> int:

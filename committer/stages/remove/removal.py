@@ -221,7 +221,7 @@ async def _delete(context: StageContext, children: Iterable[FileStatus]) -> None
         if able is not None:
             most = store.capabilities.max_batch_delete or len(files)
             for first in range(0, len(files), most):
-                failures.extend((await able.delete_files(files[first : first + most])).values())
+                failures.extend((await able.delete_files(dict.fromkeys(files[first : first + most]))).values())
 
     await both_in_full(in_batches(), delete_each(context, alone, failures))
     raise_failures(failures)

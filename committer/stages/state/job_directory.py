@@ -16,7 +16,7 @@ from committer.errors import (
 )
 from committer.layout import INTENT, RECORDS, REMOVED, WORK, DirectoryName, JobLayout
 from committer.paths import StorePath
-from committer.stores.abilities import LINKS
+from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import CORRECT_THE_PATH, check_destination, status_or_none
 
@@ -168,7 +168,7 @@ def no_own_job(found: JobDirectory) -> JobNotFoundError:
 async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> None:
     """Raises `StoreLinkError` if a link is in the place of a directory or a record of the job: at most one call."""
     # The store follows no such link; callers use this to know before they change anything.
-    if not store.capabilities.links:
+    if not store.capabilities.local_paths:
         return
     for child in found.children.values():
         if child.is_link:
@@ -178,7 +178,7 @@ async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> 
     drivers = [WORK] if WORK in found.children else []
     if attempts or drivers:
         inside = [f"{place}/{name}" for place in (*attempts, *drivers) for name in layout.of_attempts]
-        link = await LINKS.required(store, "find_link").find_link(layout.job_directory, inside)
+        link = await LOCAL_PATHS.required(store, "find_link").find_link(layout.job_directory, inside)
         if link is not None:
             raise StoreLinkError.at(layout.job_directory / link, operation=operation)
 

@@ -9,7 +9,6 @@ from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, looking_again
 from committer.stages.durability import sync_directories
-from committer.stores.directory_abilities import rename_known_directory
 
 
 class SealTasks(Stage[CommitState, None]):
@@ -62,7 +61,7 @@ async def _rename(context: StageContext, source: StorePath, sealed: StorePath) -
     async def rename() -> None:
         try:
             # What is at the place of a task attempt's directory does not matter: it is moved out of the way.
-            await rename_known_directory(context.store, source, sealed)
+            await context.store.rename_directory(source, sealed, known=True)
         except (StoreNotFoundError, StoreExistsError):
             return
 

@@ -66,7 +66,7 @@ class Renames:
             replaces=replace,
         )
 
-    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool) -> None:
         """Renames a directory; see `Store.rename_directory`. Two calls (one if `known`), one more a continuation."""
         operation = "rename_directory"
         if not known and not (await self._store.status(source)).is_directory:

@@ -42,7 +42,6 @@ _CAPABILITIES: Final = Capabilities(
     conditional_replace=True,
     examination=True,
     tree_listing=True,
-    known_directories=True,
     forbids_trailing_period=True,
     max_path_bytes=MAX_NAME_BYTES,
     # As Hadoop's fs.azure.io.rate.limit; an account's own default limit is 20,000 ("Scalability targets").
@@ -135,7 +134,7 @@ class AdlsStore(HttpStore):
         """
         await probe(self, self._wire, self._container.checked(directory))
 
-    async def findings(self, directory: StorePath) -> list[Finding]:
+    async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> list[Finding]:
         """See `SupportsExamination.findings`; asks Azure's SDK, if it is installed."""
         return await self._sdk.findings(self._container.checked(directory))
 
@@ -234,23 +233,24 @@ class AdlsStore(HttpStore):
         raise error_of(answer, "make_directory", path)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """Renames a file; one call where `identity` is given, else two."""
         self._container.existing(source, "rename_file")
         self._container.new(destination)
         await self._renames.rename_file(source, destination, replace=replace, identity=identity)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        """Renames a directory; two calls."""
-        self._container.new(destination)
-        await self._renames.rename_directory(source, destination)
-
-    async def rename_known_directory(self, source: StorePath, destination: StorePath) -> None:
-        """See `SupportsKnownDirectories.rename_known_directory`; one call."""
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
+        """Renames a directory; two calls, one if `known`."""
         self._container.existing(source, "rename_directory")
         self._container.new(destination)
-        await self._renames.rename_directory(source, destination, known=True)
+        await self._renames.rename_directory(source, destination, known=known)
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; two calls."""

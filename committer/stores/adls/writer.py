@@ -71,34 +71,17 @@ class AdlsWriter(SendingWriter):
         self._buffer = bytearray()
         self._broken = False
 
-    async def close(self) -> FileStatus:
-        """Sends the buffer and flushes; an empty file needs no call."""
-        self._check_usable("close")
-        self._check_same(None, "close")
-        length = self._sent + len(self._buffer)
-        status = self._created
-        if length:
-            self._broken = True
-            try:
-                status = await self._finished(length)
-            except (StoreThrottledError, StoreUnavailableError):
-                self._broken = False
-                raise
-        self._open = False
-        return status
-
-    async def abort(self) -> None:
-        """Deletes the file unless closed."""
-        if not self._open:
-            return
+    async def _abandon(self) -> None:
         answer = await self._wire.send("abort", "DELETE", self._path, (("recursive", "false"),))
         if answer.status >= 300 and answer.status != 404:
             raise error_of(answer, "abort", self._path)
-        self._open = False
-        self._buffer = bytearray()
 
-    async def _finished(self, length: int) -> FileStatus:
+    async def _finished(self) -> FileStatus:
         """Sends the last bytes with a flush, or a flush alone; if the response is lost, checks the file."""
+        self._check_same(None, "close")
+        length = self._sent + len(self._buffer)
+        if not length:
+            return self._created
         data = bytes(self._buffer)
         if data:
             query = (("action", "append"), ("flush", "true"), ("position", str(self._sent)))

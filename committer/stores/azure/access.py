@@ -5,14 +5,12 @@ Every process reads a secret that is given as a reference when it first needs it
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hashlib
 import hmac
 import inspect
 import time
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from email.utils import formatdate
@@ -28,7 +26,7 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.options.references import Held, Secret
-from committer.stores.http import redact
+from committer.stores.http import Renewed, redact
 
 SCOPE: Final = "https://storage.azure.com/.default"
 _EARLY_S: Final = 300.0
@@ -186,7 +184,7 @@ class SharedAccessSignature(Access):
         return AzureSasCredential(self.signature)
 
 
-class Token(Access):
+class Token(Renewed, Access):  # type: ignore[override]
     """Access that sends an OAuth token, cached until shortly before it expires, and never without TLS.
 
     Args:
@@ -196,12 +194,11 @@ class Token(Access):
     needs_tls = True
 
     def __init__(self, credential: Held | None = None) -> None:
+        super().__init__()
         self._given = credential
         self._credential: Any = None
         self._token = ""
-        self._fresh_until = 0.0
         self._valid_until = 0.0
-        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"Token({self._given or 'DefaultAzureCredential'})"
@@ -209,29 +206,21 @@ class Token(Access):
     def __reduce__(self) -> tuple[object, ...]:
         return Token, (self._given,)
 
-    async def prepare(self) -> None:
-        """Fetches a token if there is none or it expires within five minutes; concurrent callers share one fetch."""
-        loop = asyncio.get_running_loop()
-        lock = self._locks.get(loop)
-        if lock is None:
-            lock = self._locks[loop] = asyncio.Lock()
+    async def _renew(self) -> None:
         monotonic = current_runtime().monotonic
-        async with lock:
-            if monotonic() < self._fresh_until:
+        try:
+            token, expires = await self._fetch()
+        except (StorePermissionError, StoreUnavailableError):
+            if monotonic() < self._valid_until:
+                # The next try waits: otherwise every request until then would wait for the failure.
+                self._fresh_until = min(self._valid_until, monotonic() + _AGAIN_S)
                 return
-            try:
-                token, expires = await self._fetch()
-            except (StorePermissionError, StoreUnavailableError):
-                if monotonic() < self._valid_until:
-                    # The next try waits: otherwise every request until then would wait for the failure.
-                    self._fresh_until = min(self._valid_until, monotonic() + _AGAIN_S)
-                    return
-                raise
-            left = expires - current_runtime().now().timestamp()
-            self._token = token
-            self._valid_until = monotonic() + left
-            # A token that lives for less than twice the margin is kept for half its life.
-            self._fresh_until = self._valid_until - min(_EARLY_S, max(0.0, left) / 2)
+            raise
+        left = expires - current_runtime().now().timestamp()
+        self._token = token
+        self._valid_until = monotonic() + left
+        # A token that lives for less than twice the margin is kept for half its life.
+        self._fresh_until = self._valid_until - min(_EARLY_S, max(0.0, left) / 2)
 
     def authorise(self, method: str, path: str, query: Query, headers: dict[str, str], length: int) -> None:
         """Adds the token."""
@@ -247,11 +236,6 @@ class Token(Access):
             await self.prepare()
         left = self._valid_until - current_runtime().monotonic()
         return _GotToken(self._token, int(current_runtime().now().timestamp() + left))
-
-    @property
-    def ready(self) -> bool:  # type: ignore[override]
-        """True if the token is not about to expire."""
-        return current_runtime().monotonic() < self._fresh_until
 
     def refused(self) -> bool:
         """Discards the token."""

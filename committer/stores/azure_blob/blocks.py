@@ -127,11 +127,6 @@ class BlobWriter(PartsWriter[str]):
         self._store = store
         self._blocks = BLOCK_LISTS.required(store, "open_writer", path)
 
-    async def abort(self) -> None:
-        """Abandons the blocks sent so far; a closed file stays. No call."""
-        self._open = False
-        self._buffer = bytearray()
-
     def _has_begun(self) -> bool:
         return bool(self._parts)
 

@@ -209,7 +209,7 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         await refuse_hierarchical(self._wire, self._container.checked(directory))
         await probe(self, self, directory)
 
-    async def findings(self, directory: StorePath) -> list[Finding]:
+    async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> list[Finding]:
         """See `SupportsExamination.findings`."""
         return await findings_of(self._wire, self._container.checked(directory))
 

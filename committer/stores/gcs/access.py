@@ -10,7 +10,7 @@ from typing import Any, Final
 from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.options.references import Secret
-from committer.stores.http import redact
+from committer.stores.http import Renewed, redact
 
 SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"
 # Longest use of a token before asking again: gcloud-aio fetches the next one at half the life of the current one.
@@ -86,16 +86,15 @@ class GivenToken(Access):
         self.ready = True
 
 
-class GotTokens(Access):
+class GotTokens(Renewed, Access):  # type: ignore[override]
     """Access that fetches tokens with gcloud-aio-auth: by a `service_file` or application default credentials."""
 
     sends_token = True
 
     def __init__(self, service_file: str | None = None) -> None:
+        super().__init__()
         self._service_file = service_file
-        self._fresh_until = 0.0
         self._sources: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
-        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self._asked: set[asyncio.Task[Any]] = set()
 
     def __repr__(self) -> str:
@@ -104,23 +103,10 @@ class GotTokens(Access):
     def __reduce__(self) -> tuple[object, ...]:
         return GotTokens, (self._service_file,)
 
-    @property
-    def ready(self) -> bool:  # type: ignore[override]
-        """True if the token is not about to expire."""
-        return current_runtime().monotonic() < self._fresh_until
-
-    async def prepare(self) -> None:
-        """Fetches a token; concurrent callers share one fetch."""
-        loop = asyncio.get_running_loop()
-        lock = self._locks.get(loop)
-        if lock is None:
-            lock = self._locks[loop] = asyncio.Lock()
-        async with lock:
-            if self.ready:
-                return
-            source = await self._source(loop)
-            self.token: str = await self._get(source)
-            self._fresh_until = current_runtime().monotonic() + min(_KEPT_S, source.access_token_duration / 4)
+    async def _renew(self) -> None:
+        source = await self._source(asyncio.get_running_loop())
+        self.token: str = await self._get(source)
+        self._fresh_until = current_runtime().monotonic() + min(_KEPT_S, source.access_token_duration / 4)
 
     def refused(self) -> bool:
         """Discards the token."""

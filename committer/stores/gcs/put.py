@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from committer.errors import StoreExistsError, StoreOutcomeUnknownError, StorePreconditionError
@@ -83,9 +83,9 @@ class Inserts:
         mark = f"{self._prefix}-{os.getpid():x}-{next(self._numbers):x}"
         return f"{attempt[:200]}/{mark}" if attempt else mark
 
-    def resource(self, path: StorePath, stamp: str, metadata: Mapping[str, str] | None = None) -> dict[str, object]:
+    def resource(self, path: StorePath, stamp: str) -> dict[str, object]:
         """Builds an object's resource, which is sent beside its data."""
-        return {"name": path.path[1:], "contentType": _TYPE, "metadata": {**(metadata or {}), STAMP: stamp}}
+        return {"name": path.path[1:], "contentType": _TYPE, "metadata": {STAMP: stamp}}
 
     async def put(
         self,
@@ -96,7 +96,6 @@ class Inserts:
         exclusive: bool = False,
         generation: str = "",
         stamp: str | None = None,
-        metadata: Mapping[str, str] | None = None,
     ) -> FileStatus:
         """Makes an object: if none exists (`exclusive`), over that of a `generation`, or over any."""
         stamp = stamp or self.stamp()
@@ -105,7 +104,7 @@ class Inserts:
             checksum.update(data)
         else:
             await current_runtime().run_blocking(lambda: checksum.update(data))
-        resource = self.resource(path, stamp, metadata) | {checksum.field: checksum.text()}
+        resource = self.resource(path, stamp) | {checksum.field: checksum.text()}
         boundary = _boundary_for(data)
         head = (
             f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(resource)}\r\n"

@@ -258,7 +258,7 @@ class Renames:
     async def rename_version(
         self, source: StorePath, destination: StorePath, version: str, identity: str | None
     ) -> None:
-        """Renames an object of a known generation, replacing nothing; see `SupportsVersions.rename_version`.
+        """Renames an object of a known generation, replacing nothing; see `Store.rename_file`.
 
         The writer got the generation with the identity, and an object at its first metageneration has its
         original metadata: the conditions of this one request prove, at the moment of the move, what reading the

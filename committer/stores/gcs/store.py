@@ -15,9 +15,11 @@ from committer.errors import (
     StoreError,
     StoreIsADirectoryError,
     StorePreconditionError,
+    UnsupportedError,
 )
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
+from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.gcs.access import Access
@@ -46,7 +48,6 @@ _CAPABILITIES: Final = Capabilities(
     conditional_replace=True,
     batch_delete=True,
     max_batch_delete=BATCH,
-    metadata=True,
     examination=True,
     # A name lacks the path's leading slash.
     max_path_bytes=1 + _MAX_NAME_BYTES,
@@ -119,7 +120,7 @@ class GcsStore(HttpStore, ObjectStore):
         """
         await probe(self, self._renames, self._checked(directory))
 
-    async def findings(self, directory: StorePath) -> list[Finding]:
+    async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> list[Finding]:
         """See `SupportsExamination.findings`."""
         return await examine(self._wire, self._renames, self._checked(directory))
 
@@ -145,11 +146,6 @@ class GcsStore(HttpStore, ObjectStore):
         self._check_file("put", self._checked(path))
         return await self._inserts.put("put", path, data, exclusive=exclusive)
 
-    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-        """See `SupportsMetadata.put_described`."""
-        self._check_file("put", self._checked(path))
-        return await self._inserts.put("put", path, data, exclusive=False, metadata=metadata)
-
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
     ) -> FileStatus:
@@ -169,23 +165,24 @@ class GcsStore(HttpStore, ObjectStore):
         return GcsWriter(self, self._wire, self._inserts, path)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
-        """Moves an object; one call, and one more with `identity`.
+        """Moves an object; one call, and one more with `identity` if no `version` proves the object.
 
         Without moves three: read, copy and delete, each on the condition that the object is the one read.
         """
         self._check_file("rename_file", self._checked(source))
         self._check_file("rename_file", self._checked(destination))
-        await self._renames.rename(source, destination, replace=replace, identity=identity)
-
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
-    ) -> None:
-        """See `SupportsVersions.rename_version`; one call, and those of `rename_file` if it is refused."""
-        self._check_file("rename_file", self._checked(source))
-        self._check_file("rename_file", self._checked(destination))
-        await self._renames.rename_version(source, destination, version, identity)
+        if version is None or replace:
+            await self._renames.rename(source, destination, replace=replace, identity=identity)
+        else:
+            await self._renames.rename_version(source, destination, version, identity)
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; one call."""
@@ -195,10 +192,12 @@ class GcsStore(HttpStore, ObjectStore):
         """See `SupportsConditionalDelete.delete_file_if`; two calls, a third if the file was changed meanwhile."""
         return self._checked(path).path != "/" and await self._deletes.delete_if(path, identity)
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; a server without batches gets a call for each path."""
+        if has_conditions(files):
+            raise UnsupportedError("a call for many files takes no conditions", operation="delete_files")
         return await self._deletes.delete_many(
-            "delete_files", [path for path in paths if self._checked(path).path != "/"]
+            "delete_files", [path for path in files if self._checked(path).path != "/"]
         )
 
     async def close(self) -> None:

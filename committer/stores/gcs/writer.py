@@ -79,32 +79,11 @@ class GcsWriter(SendingWriter):
         self._begun = None
         self._broken = False
 
-    async def close(self) -> FileStatus:
-        """Sends the buffer and makes the file visible; raises `StoreExistsError` if another file exists by now."""
-        self._check_usable("close")
-        self._broken = True
-        try:
-            if self._session:
-                status = await self._finished()
-            else:
-                status = await self._inserts.put_new(self._path, bytes(self._buffer), self._stamp)
-        except (StoreThrottledError, StoreUnavailableError):
-            self._broken = False
-            raise
-        self._open = False
-        self._buffer = bytearray()
-        return status
-
-    async def abort(self) -> None:
-        """Cancels the upload; a closed file stays."""
-        if not self._open:
-            return
+    async def _abandon(self) -> None:
         if self._session:
             answer = await self._wire.resend("abort", "DELETE", self._path, self._session, {})
             if answer.status >= 300 and answer.status not in _CANCELLED:
                 raise error_of(answer, "abort", self._path)
-        self._open = False
-        self._buffer = bytearray()
 
     async def _start(self, operation: str) -> None:
         resource = self._inserts.resource(self._path, self._stamp)
@@ -146,6 +125,8 @@ class GcsWriter(SendingWriter):
         self._buffer = bytearray()
 
     async def _finished(self) -> FileStatus:
+        if not self._session:
+            return await self._inserts.put_new(self._path, bytes(self._buffer), self._stamp)
         data = bytes(self._buffer)
         size = self._sent + len(data)
         try:

@@ -32,8 +32,8 @@ def identity_of(found: FileStatus) -> str:
 class Renames:
     """Batch of file renames that replace nothing, while it runs.
 
-    The NameNode renames a directory as it does a file, so each source is looked at first, except if it `looks` is
-    False. `seen` gives the identity and length that each source must have.
+    The NameNode renames a directory as it does a file, so each source is looked at first, unless `looks` is False and
+    `seen` is None. `seen` gives the identity and length that each source must have.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Renames:
     ) -> None:
         self._renames = renames
         self._seen = seen
-        self._looks = looks
+        self._looks = looks or seen is not None
         self._left = deque(range(len(renames)))
         self._ended: set[int] = set()
         self._errors: dict[int, StoreError] = {}

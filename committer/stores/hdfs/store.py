@@ -246,7 +246,13 @@ class HdfsStore(Store):
         return True
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """Renames a file; two calls."""
         if (await self.status(source)).is_directory:
@@ -259,19 +265,15 @@ class HdfsStore(Store):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
-        """Renames many files in a few threads, replacing nothing; two calls each."""
+        """Renames many files in a few threads, replacing nothing; two calls each, one without `looks`."""
         if not renames:
             return {}
-        batch = Renames([(_checked(source), _checked(destination)) for source, destination in renames], seen)
+        batch = Renames(
+            [(_checked(source), _checked(destination)) for source, destination in renames], seen, looks=looks
+        )
         return await rename_together(self._connection, batch)
-
-    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """Renames many files that are known to be no directories; one call each."""
-        if not renames:
-            return {}
-        pairs = [(_checked(source), _checked(destination)) for source, destination in renames]
-        return await rename_together(self._connection, Renames(pairs, None, looks=False))
 
     async def count_tree(self, directory: StorePath) -> TreeCounts:
         """Counts the content of a directory, with snapshots, as ``hdfs dfs -count`` does."""
@@ -281,7 +283,7 @@ class HdfsStore(Store):
         )
         return TreeCounts(found.file_count, found.directory_count, found.length)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Renames a directory; two calls."""
         if not (await self.status(source)).is_directory:
             raise StoreNotADirectoryError("a file is there", operation="rename_directory", path=source)

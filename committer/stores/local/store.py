@@ -179,7 +179,13 @@ class LocalStore(Store):
         return await self._batches.run(self._disk.make_directory, _checked(path), parents, weight=2)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """Renames a file; `identity` only tells an intended link from one that took a file's place."""
         self._disk.token = self._disk.token or current_runtime().nonce()
@@ -191,6 +197,7 @@ class LocalStore(Store):
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
         identities: Sequence[str | None] | None = None,
+        looks: bool = True,
     ) -> dict[int, StoreError]:
         """Renames many files in one hop to a thread."""
         for source, destination in renames:
@@ -201,7 +208,7 @@ class LocalStore(Store):
                 _checked(destination)
         return await self._batches.run(self._disk.rename_files, renames, seen, identities, weight=MANY)
 
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Renames a directory if `Capabilities.atomic_directory_rename` holds."""
         await self._batches.run(self._disk.rename_directory, _checked(source), _checked(destination))
 
@@ -253,7 +260,6 @@ class LocalStore(Store):
         return Capabilities(
             atomic_directory_rename=self._disk.exclusive_rename,
             hard_links=self._disk.hard_links,
-            links=True,
             checksum_sidecars=True,
             local_paths=True,
             batch_rename=True,

@@ -19,6 +19,7 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
+from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import bytes_of, check_options, too_long
 from committer.stores.memory.tree import Blocks, File, Tree, Uploads, describe
@@ -345,27 +346,28 @@ class MemoryStore(Store):
         return (await self._turn(path)).make_directory(path, parents=parents)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
         """Renames a file if `Capabilities.atomic_file_rename` holds."""
         tree = await self._turn(source, destination)
         able = tree.capabilities.replacing_rename if replace else tree.capabilities.no_replace_rename
         if not (able and tree.capabilities.atomic_file_rename):
             raise UnsupportedError("this space does not rename files so", operation="rename_file", path=source)
+        file = tree.find(source, "rename_file") if version is not None and not replace else None
+        if file is not None and tree.capabilities.versions:
+            if file.version == version:
+                identity = None
+            elif identity is None:
+                raise StorePreconditionError("the source is another file", operation="rename_file", path=source)
         tree.rename_file(source, destination, replace=replace, identity=identity)
 
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
-    ) -> None:
-        """See `SupportsVersions.rename_version`; raises `UnsupportedError` without `Capabilities.versions`."""
-        tree = (await self._turn_if("versions", "rename_file", source, destination)).tree
-        file = tree.find(source, "rename_file")
-        met = file is not None and file.version == version
-        if file is not None and not met and identity is None:
-            raise StorePreconditionError("the source is another file", operation="rename_file", path=source)
-        tree.rename_file(source, destination, replace=False, identity=None if met else identity)
-
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+    async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Renames a directory if `Capabilities.atomic_directory_rename` holds."""
         tree = await self._turn(source, destination)
         if not tree.capabilities.atomic_directory_rename:
@@ -405,17 +407,19 @@ class MemoryStore(Store):
         tree.replace(path, file, seen.identity)
         return describe(path, file)
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; raises `UnsupportedError` without the capability."""
-        if not paths:
-            return {}
-        return (await self._turn_if("batch_delete", "delete_files", *paths)).tree.delete_files(dict.fromkeys(paths))
-
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; raises `UnsupportedError` without the capability."""
         if not files:
             return {}
-        return (await self._turn_if("conditional_batch_delete", "delete_files", *files)).tree.delete_files(files)
+        needed = "conditional_batch_delete" if has_conditions(files) else "batch_delete"
+        return (await self._turn_if(needed, "delete_files", *files)).tree.delete_files(files)
+
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """Writes a file and drops its metadata."""
+        tree = (await self._turn_if("multipart", "put", path)).tree
+        file = tree.new_file(bytes(data))
+        tree.put(path, file, "put", replace=True)
+        return describe(path, file)
 
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
         """See `SupportsUploads.create_upload`; upload calls raise `UnsupportedError` without the capability."""

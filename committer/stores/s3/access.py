@@ -7,18 +7,16 @@ reference).
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import inspect
 import time
-import weakref
 from typing import Any, Final
 
 from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.options.references import Held, Secret
-from committer.stores.http import redact
+from committer.stores.http import Renewed, redact
 
 NOTHING_SHA256: Final = hashlib.sha256(b"").hexdigest()
 
@@ -27,7 +25,7 @@ _KEPT_S: Final = 60.0
 _UNREACHABLE: Final = frozenset({"ConnectTimeoutError", "EndpointConnectionError", "ReadTimeoutError"})
 
 
-class S3Access:
+class S3Access(Renewed):
     """Keys and region, and the signatures made with them.
 
     Args:
@@ -48,6 +46,7 @@ class S3Access:
         session: Held | None = None,
         region: str | None = None,
     ) -> None:
+        super().__init__()
         self._given = (access_key_id, secret_access_key, session_token)
         self._profile = profile
         self._session = session
@@ -58,14 +57,12 @@ class S3Access:
         self._chain: Any = None
         self._region_found = ""
         self._keys: tuple[str, str, str] = ("", "", "")
-        self._fresh_until = -1.0
         self._fetched_at = 0.0
         self._second = 0
         self._moment = ""
         # Scope and key of signatures, valid for one day and region.
         self._scope = ""
         self._signing = hmac.new(b"", digestmod=hashlib.sha256)
-        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
         if self._given[0] is not None:
@@ -78,28 +75,16 @@ class S3Access:
         # Without a region that was learnt and keys that were found: each process looks for its own.
         return _make, (*self._given, self._profile, self._session, self._given_region)
 
-    @property
-    def ready(self) -> bool:
-        """True if `prepare` has nothing to wait for."""
-        return current_runtime().monotonic() < self._fresh_until
-
-    async def prepare(self) -> None:
-        """Fetches keys and region; called before a request unless `ready`. Concurrent callers share one fetch."""
-        loop = asyncio.get_running_loop()
-        lock = self._locks.get(loop)
-        if lock is None:
-            lock = self._locks[loop] = asyncio.Lock()
-        async with lock:
-            if self.ready:
-                return
-            keys, region, end = await current_runtime().run_blocking(self._fetch)
-            self.region = self.region or region
-            if keys != self._keys:
-                self._keys = keys
-                self._scope = ""
-                self.generation += 1
-            self._fetched_at = current_runtime().monotonic()
-            self._fresh_until = self._fetched_at + (_KEPT_S if end else float("inf"))
+    async def _renew(self) -> None:
+        """Fetches keys and region."""
+        keys, region, end = await current_runtime().run_blocking(self._fetch)
+        self.region = self.region or region
+        if keys != self._keys:
+            self._keys = keys
+            self._scope = ""
+            self.generation += 1
+        self._fetched_at = current_runtime().monotonic()
+        self._fresh_until = self._fetched_at + (_KEPT_S if end else float("inf"))
 
     def refused(self) -> bool:
         """Discards temporary keys that the service refused; returns True if a retry after `prepare` may succeed."""
@@ -107,7 +92,7 @@ class S3Access:
         if self._fresh_until == float("inf") or now < self._fetched_at + 1.0:
             return False
         self._chain = None
-        self._fresh_until = -1.0
+        self._fresh_until = 0.0
         return True
 
     def moved(self, region: str) -> None:

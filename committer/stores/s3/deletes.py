@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from committer.errors import (
@@ -15,6 +15,7 @@ from committer.errors import (
 )
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
+from committer.stores.abilities import has_conditions
 from committer.stores.http_answers import parsed
 from committer.stores.s3.errors import code_of, error_of, error_of_code
 from committer.stores.s3.listing import object_at, status_in
@@ -77,24 +78,15 @@ class Deletes:
                 raise error_of(answer, operation, path)
         raise StorePreconditionError("another file is there", operation=operation, path=path)
 
-    async def delete_many(self, paths: Sequence[StorePath]) -> dict[StorePath, StoreError]:
+    async def delete_many(self, etags: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
         """Deletes objects in one call; see `SupportsBatchDelete.delete_files`.
 
         A name that XML cannot hold gets its own call, and so does every name if the service lacks the batch call.
         """
-        if len(paths) > BATCH:
-            raise _too_many(len(paths))
-        return await self._delete_all(dict.fromkeys(paths))
-
-    async def delete_many_if(self, files: Mapping[StorePath, str]) -> dict[StorePath, StoreError]:
-        """As `delete_many`, for given etags; see `SupportsConditionalBatchDelete.delete_files_if`."""
-        if len(files) > BATCH:
-            raise _too_many(len(files))
-        return await self._delete_all(files)
-
-    async def _delete_all(self, etags: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
+        if len(etags) > BATCH:
+            raise ConfigurationError(f"{len(etags)} names: a call takes {BATCH}", operation="delete_files")
         together: dict[StorePath, str | None] = {}
-        conditional = any(etag is not None for etag in etags.values())
+        conditional = has_conditions(etags)
         if not (self._one_by_one or (conditional and self.ignores_conditions)):
             together = {path: etag for path, etag in etags.items() if _fits(path, etag)}
         failed: dict[StorePath, StoreError] = {}
@@ -142,8 +134,7 @@ class Deletes:
         headers = {"content-md5": md5_of(body), "content-type": "application/xml"}
         at = next(iter(keys.values()))
         answer = await self._wire.send(operation, "POST", at, (("delete", ""),), headers, data=body, key="")
-        conditional = any(etag is not None for etag in etags.values())
-        if answer.status in _NOT_THERE or (conditional and code_of(answer) == _NOT_KNOWN):
+        if answer.status in _NOT_THERE or (has_conditions(etags) and code_of(answer) == _NOT_KNOWN):
             raise UnsupportedError(
                 "the service deletes one file a call", operation=operation, path=at, next_step="delete them one by one"
             )
@@ -167,7 +158,3 @@ class Deletes:
 
 def _fits(path: StorePath, etag: str | None) -> bool:
     return can_be_text(path.path) and (etag is None or is_etag(etag))
-
-
-def _too_many(names: int) -> ConfigurationError:
-    return ConfigurationError(f"{names} names: a call takes {BATCH}", operation="delete_files")

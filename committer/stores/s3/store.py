@@ -21,6 +21,7 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
+from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.http import HttpClient, HttpStore, check_name
@@ -51,8 +52,7 @@ _CAPABILITIES: Final = Capabilities(
     conditional_replace=True,
     multipart=True,
     batch_delete=True,
-    metadata=True,
-    trials=True,
+    examination=True,
     # A key lacks the path's leading slash.
     max_path_bytes=1 + _MAX_KEY_BYTES,
     max_parts=10_000,
@@ -146,9 +146,9 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
             self._capabilities, conditional_delete=spares, conditional_batch_delete=spares and found.spares_of_many
         )
 
-    async def trials(self, directory: StorePath) -> Sequence[Finding]:
-        """See `SupportsTrials.trials`; some 100 calls."""
-        return await Trials(self, self._wire, self._checked(directory)).run()
+    async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> Sequence[Finding]:
+        """See `SupportsExamination.findings`; some 100 calls, none without `scratch`."""
+        return [] if scratch is None else await Trials(self, self._wire, self._checked(scratch)).run()
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
@@ -170,7 +170,7 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         return await self._put("put", self._checked(path), data, headers, exclusive=exclusive)
 
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-        """See `SupportsMetadata.put_described`; names and values must be valid in HTTP headers."""
+        """See `SupportsUploads.put_described`; names and values must be valid in HTTP headers."""
         headers = await self._objects.headers_with(data, stored=False)
         headers.update((f"x-amz-meta-{name}", text) for name, text in metadata.items())
         return await self._put("put", self._checked(path), data, headers, exclusive=False)
@@ -207,19 +207,15 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
             raise UnsupportedError("this service deletes whatever is there", operation="delete_file_if", path=path)
         return await self._deletes.delete_if(self._checked(path), identity)
 
-    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; a name that XML cannot hold gets a call of its own."""
-        return await self._deletes.delete_many([self._checked(path) for path in paths])
-
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsConditionalBatchDelete.delete_files_if`; a name that XML cannot hold gets a call of its own."""
-        if not self.capabilities.conditional_batch_delete:
+        if has_conditions(files) and not self.capabilities.conditional_batch_delete:
             raise UnsupportedError(
                 "this service may delete whatever is there",
                 operation="delete_files",
                 next_step="probe the store, then ask its capabilities",
             )
-        return await self._deletes.delete_many_if({self._checked(path): etag for path, etag in files.items()})
+        return await self._deletes.delete_many({self._checked(path): etag for path, etag in files.items()})
 
     async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
         """Puts a writer's buffer as a new file; if the response is lost, looks for the file."""
@@ -256,7 +252,7 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         return await object_at(self._wire, operation, path)
 
     async def _delete_objects(self, operation: str, paths: Sequence[StorePath]) -> None:
-        failed = await self.delete_files(paths)
+        failed = await self.delete_files(dict.fromkeys(paths))
         for error in failed.values():
             raise error
 

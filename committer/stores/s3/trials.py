@@ -34,8 +34,8 @@ NO_ETAG: Final = '"00000000000000000000000000000000"'
 """Quoted etag that no file has."""
 
 
-class TrialBench:
-    """Store and an empty directory for trials; the caller removes the directory."""
+class Trials:
+    """Trials of one service in an empty directory, which the caller removes; each object runs once."""
 
     def __init__(self, store: Store, wire: S3Wire, directory: StorePath) -> None:
         self.store = store
@@ -57,59 +57,6 @@ class TrialBench:
         for path, upload_id in self._begun:
             with suppress(StoreError):
                 await self.uploads.abort_upload(path, upload_id)
-
-
-async def deletes_on_condition(bench: TrialBench) -> str:
-    """Tries whether a conditional delete deletes only the file that meets its condition."""
-    path = bench.directory / "deleted"
-    identity = (await bench.store.put(path, b"data")).identity
-    answer = await bench.wire.send("trials", "DELETE", path, (), {"if-match": NO_ETAG})
-    if await status_or_none(bench.store, path) is None:
-        return "a delete deletes what it was told to spare"
-    if answer.status != 412:
-        return f"a delete on a condition is answered with {answer.status}"
-    await bench.wire.done("trials", "DELETE", path, (), {"if-match": f'"{identity}"'})
-    return "" if await status_or_none(bench.store, path) is None else "a file that meets the condition is not deleted"
-
-
-async def deletes_many(bench: TrialBench) -> str:
-    """Tries whether one call deletes many files."""
-    paths = [bench.directory / "many" / str(number) for number in range(2)]
-    for path in paths:
-        await bench.store.put(path, b"")
-    failed = await Deletes(bench.wire).delete_at_once(dict.fromkeys(paths))
-    for error in failed.values():
-        raise error
-    with suppress(StoreNotFoundError):
-        _left = [one async for one in bench.store.list(paths[0].parent)]
-        return "files that were said to be deleted stand" if _left else ""
-    return ""
-
-
-async def deletes_many_on_condition(bench: TrialBench) -> str:
-    """Tries whether a call for many files deletes only those that meet their conditions."""
-    spared, meant = (bench.directory / "many-on-condition" / name for name in ("spared", "meant"))
-    identities = [str((await bench.store.put(path, path.name.encode())).identity) for path in (spared, meant)]
-    deletes = Deletes(bench.wire)
-    refused = await deletes.delete_at_once({spared: identities[1], meant: identities[1]})
-    if await status_or_none(bench.store, spared) is None:
-        deletes.saw_condition_ignored()
-        return "a call for many files deletes what it was told to spare"
-    if not isinstance(refused.get(spared), StorePreconditionError):
-        return "a call for many files says not that it spared one"
-    left = await status_or_none(bench.store, meant)
-    return "" if left is None and meant not in refused else "a file that meets the condition is not deleted"
-
-
-REFUSED: Final = "every job is refused when it is set up"
-_AT_ONCE: Final = 8
-_LEFT: Final = (
-    "an upload that a killed task began stays pending where no record names it: that costs storage, and no data"
-)
-
-
-class Trials(TrialBench):
-    """Runs the trials of one service; each object runs once."""
 
     async def run(self) -> list[Finding]:
         """Tries everything that the service was not declared to lack, some 100 calls, and aborts all uploads."""
@@ -137,7 +84,56 @@ class Trials(TrialBench):
         return Finding(trial.name, trial.verdict, f"{said}: {trial.without}", step)
 
 
-Call: TypeAlias = Callable[[TrialBench], Awaitable[str]]
+async def deletes_on_condition(trials: Trials) -> str:
+    """Tries whether a conditional delete deletes only the file that meets its condition."""
+    path = trials.directory / "deleted"
+    identity = (await trials.store.put(path, b"data")).identity
+    answer = await trials.wire.send("trials", "DELETE", path, (), {"if-match": NO_ETAG})
+    if await status_or_none(trials.store, path) is None:
+        return "a delete deletes what it was told to spare"
+    if answer.status != 412:
+        return f"a delete on a condition is answered with {answer.status}"
+    await trials.wire.done("trials", "DELETE", path, (), {"if-match": f'"{identity}"'})
+    return "" if await status_or_none(trials.store, path) is None else "a file that meets the condition is not deleted"
+
+
+async def deletes_many(trials: Trials) -> str:
+    """Tries whether one call deletes many files."""
+    paths = [trials.directory / "many" / str(number) for number in range(2)]
+    for path in paths:
+        await trials.store.put(path, b"")
+    failed = await Deletes(trials.wire).delete_at_once(dict.fromkeys(paths))
+    for error in failed.values():
+        raise error
+    with suppress(StoreNotFoundError):
+        _left = [one async for one in trials.store.list(paths[0].parent)]
+        return "files that were said to be deleted stand" if _left else ""
+    return ""
+
+
+async def deletes_many_on_condition(trials: Trials) -> str:
+    """Tries whether a call for many files deletes only those that meet their conditions."""
+    spared, meant = (trials.directory / "many-on-condition" / name for name in ("spared", "meant"))
+    identities = [str((await trials.store.put(path, path.name.encode())).identity) for path in (spared, meant)]
+    deletes = Deletes(trials.wire)
+    refused = await deletes.delete_at_once({spared: identities[1], meant: identities[1]})
+    if await status_or_none(trials.store, spared) is None:
+        deletes.saw_condition_ignored()
+        return "a call for many files deletes what it was told to spare"
+    if not isinstance(refused.get(spared), StorePreconditionError):
+        return "a call for many files says not that it spared one"
+    left = await status_or_none(trials.store, meant)
+    return "" if left is None and meant not in refused else "a file that meets the condition is not deleted"
+
+
+REFUSED: Final = "every job is refused when it is set up"
+_AT_ONCE: Final = 8
+_LEFT: Final = (
+    "an upload that a killed task began stays pending where no record names it: that costs storage, and no data"
+)
+
+
+Call: TypeAlias = Callable[[Trials], Awaitable[str]]
 """Trial of one ability; returns what is wrong, or an empty text."""
 
 
@@ -160,48 +156,48 @@ class Trial(NamedTuple):
     steady: bool = True
 
 
-async def _puts_on_condition(bench: TrialBench) -> str:
-    path = bench.directory / "put"
-    await bench.store.put(path, b"first", exclusive=True)
+async def _puts_on_condition(trials: Trials) -> str:
+    path = trials.directory / "put"
+    await trials.store.put(path, b"first", exclusive=True)
     with suppress(StoreExistsError):
-        await bench.store.put(path, b"second", exclusive=True)
+        await trials.store.put(path, b"second", exclusive=True)
         return "a put replaces what it was told to spare"
-    return "" if await bench.store.read(path, limit=9) == b"first" else "a put that is refused replaces the file"
+    return "" if await trials.store.read(path, limit=9) == b"first" else "a put that is refused replaces the file"
 
 
-async def _completes_on_condition(bench: TrialBench) -> str:
-    path = bench.directory / "completed"
-    await bench.store.put(path, b"first")
-    upload_id = await bench.begin(path)
-    part = await bench.uploads.put_part(path, upload_id, 1, b"second")
+async def _completes_on_condition(trials: Trials) -> str:
+    path = trials.directory / "completed"
+    await trials.store.put(path, b"first")
+    upload_id = await trials.begin(path)
+    part = await trials.uploads.put_part(path, upload_id, 1, b"second")
     with suppress(StoreExistsError):
-        await bench.uploads.complete_upload(path, upload_id, [part], exclusive=True)
+        await trials.uploads.complete_upload(path, upload_id, [part], exclusive=True)
         return "a completion replaces what it was told to spare"
-    if await bench.store.read(path, limit=9) != b"first":
+    if await trials.store.read(path, limit=9) != b"first":
         return "a completion that is refused replaces the file"
-    await bench.uploads.complete_upload(path, upload_id, [part])
-    return "" if await bench.store.read(path, limit=9) == b"second" else "a refused completion spoils the upload"
+    await trials.uploads.complete_upload(path, upload_id, [part])
+    return "" if await trials.store.read(path, limit=9) == b"second" else "a refused completion spoils the upload"
 
 
-async def _puts_at_once(bench: TrialBench) -> str:
-    path = bench.directory / "put-at-once"
+async def _puts_at_once(trials: Trials) -> str:
+    path = trials.directory / "put-at-once"
 
     async def put(number: int) -> None:
-        await bench.store.put(path, b"%d" % number, exclusive=True)
+        await trials.store.put(path, b"%d" % number, exclusive=True)
 
     return _said(await _winners(put), "puts")
 
 
-async def _completes_at_once(bench: TrialBench) -> str:
-    path = bench.directory / "completed-at-once"
+async def _completes_at_once(trials: Trials) -> str:
+    path = trials.directory / "completed-at-once"
     begun: list[tuple[str, UploadPart]] = []
     for number in range(_AT_ONCE):
-        upload_id = await bench.begin(path)
-        begun.append((upload_id, await bench.uploads.put_part(path, upload_id, 1, b"%d" % number)))
+        upload_id = await trials.begin(path)
+        begun.append((upload_id, await trials.uploads.put_part(path, upload_id, 1, b"%d" % number)))
 
     async def complete(number: int) -> None:
         upload_id, part = begun[number]
-        await bench.uploads.complete_upload(path, upload_id, [part], exclusive=True)
+        await trials.uploads.complete_upload(path, upload_id, [part], exclusive=True)
 
     return _said(await _winners(complete), "completions")
 
@@ -224,69 +220,67 @@ def _said(won: int, what: str) -> str:
     return "" if won == 1 else f"{won} of {_AT_ONCE} {what} of one name at the same moment succeed"
 
 
-async def _keeps_stamps(bench: TrialBench) -> str:
-    path = bench.directory / "stamped"
-    upload_id = await bench.begin(path)
-    await bench.uploads.complete_upload(path, upload_id, [await bench.uploads.put_part(path, upload_id, 1, b"data")])
-    return "" if (await bench.store.status(path)).stamp == STAMP else "metadata of an upload's beginning is lost"
+async def _keeps_stamps(trials: Trials) -> str:
+    path = trials.directory / "stamped"
+    upload_id = await trials.begin(path)
+    await trials.uploads.complete_upload(path, upload_id, [await trials.uploads.put_part(path, upload_id, 1, b"data")])
+    return "" if (await trials.store.status(path)).stamp == STAMP else "metadata of an upload's beginning is lost"
 
 
-async def _replaces_on_condition(bench: TrialBench) -> str:
-    path = bench.directory / "replaced"
-    identity = (await bench.store.put(path, b"first")).identity
-    answer = await bench.wire.send("trials", "PUT", path, (), {"if-match": NO_ETAG}, data=b"second")
-    if await bench.store.read(path, limit=9) != b"first":
+async def _replaces_on_condition(trials: Trials) -> str:
+    path = trials.directory / "replaced"
+    identity = (await trials.store.put(path, b"first")).identity
+    answer = await trials.wire.send("trials", "PUT", path, (), {"if-match": NO_ETAG}, data=b"second")
+    if await trials.store.read(path, limit=9) != b"first":
         return "a put replaces what it was told to spare"
     if answer.status != 412:
         return f"a put on the condition of an etag is answered with {answer.status}"
-    await bench.wire.done("trials", "PUT", path, (), {"if-match": f'"{identity}"'}, data=b"third")
-    return "" if await bench.store.read(path, limit=9) == b"third" else "a file that meets the condition stays"
+    await trials.wire.done("trials", "PUT", path, (), {"if-match": f'"{identity}"'}, data=b"third")
+    return "" if await trials.store.read(path, limit=9) == b"third" else "a file that meets the condition stays"
 
 
-async def _ends_uploads(bench: TrialBench) -> str:
-    path = bench.directory / "aborted"
-    upload_id = await bench.begin(path)
-    part = await bench.uploads.put_part(path, upload_id, 1, b"data")
-    await bench.uploads.abort_upload(path, upload_id)
+async def _ends_uploads(trials: Trials) -> str:
+    path = trials.directory / "aborted"
+    upload_id = await trials.begin(path)
+    part = await trials.uploads.put_part(path, upload_id, 1, b"data")
+    await trials.uploads.abort_upload(path, upload_id)
     with suppress(CommitterError):
-        await bench.uploads.complete_upload(path, upload_id, [part])
-    return "" if await status_or_none(bench.store, path) is None else "an upload that was aborted can be completed"
+        await trials.uploads.complete_upload(path, upload_id, [part])
+    return "" if await status_or_none(trials.store, path) is None else "an upload that was aborted can be completed"
 
 
-async def _lists_uploads(bench: TrialBench) -> str:
-    path = bench.directory / "listed" / "file"
-    upload_id = await bench.begin(path)
-    found = {one.upload_id: one.path async for one in bench.uploads.list_uploads(path.parent)}
+async def _lists_uploads(trials: Trials) -> str:
+    path = trials.directory / "listed" / "file"
+    upload_id = await trials.begin(path)
+    found = {one.upload_id: one.path async for one in trials.uploads.list_uploads(path.parent)}
     return "" if found == {upload_id: path} else "an upload that is pending is not listed"
 
 
-async def _lists_below_a_prefix(bench: TrialBench) -> str:
-    inside, beside = bench.directory / "prefix" / "file", bench.directory / "prefix10" / "file"
-    await bench.begin(inside)
-    await bench.begin(beside)
-    keys, _next = await _page(bench, inside.parent, {})
+async def _lists_below_a_prefix(trials: Trials) -> str:
+    inside, beside = trials.directory / "prefix" / "file", trials.directory / "prefix10" / "file"
+    await trials.begin(inside)
+    await trials.begin(beside)
+    keys, _next = await _page(trials, inside.parent, {})
     return "" if keys == [inside.path[1:]] else "uploads elsewhere are listed, too"
 
 
-async def _lists_by_pages(bench: TrialBench) -> str:
-    directory = bench.directory / "pages"
+async def _lists_by_pages(trials: Trials) -> str:
+    directory = trials.directory / "pages"
     names = [directory / str(number) for number in range(3)]
     for path in names:
-        await bench.begin(path)
+        await trials.begin(path)
     markers: dict[str, str] | None = {}
     seen: list[str] = []
     while markers is not None and len(seen) <= len(names):
-        keys, markers = await _page(bench, directory, {"max-uploads": "2", **markers})
+        keys, markers = await _page(trials, directory, {"max-uploads": "2", **markers})
         seen += keys
     return "" if seen == [path.path[1:] for path in names] else "a listing of uploads by pages shows others than all"
 
 
-async def _page(
-    bench: TrialBench, directory: StorePath, query: dict[str, str]
-) -> tuple[list[str], dict[str, str] | None]:
+async def _page(trials: Trials, directory: StorePath, query: dict[str, str]) -> tuple[list[str], dict[str, str] | None]:
     """Reads one page of the uploads below a directory: keys, and markers of the next page."""
     asked = sorted({"uploads": "", "prefix": f"{directory.path[1:]}/", **query}.items())
-    answer = await bench.wire.done("trials", "GET", directory, asked, changes=False, key="")
+    answer = await trials.wire.done("trials", "GET", directory, asked, changes=False, key="")
     page_ = parsed(answer.body, "ListMultipartUploadsResult", "trials", directory)
     encoding = page_.text("EncodingType")
     keys = [key_in(entry.text("Key"), encoding) for entry in page_.each("Upload")]
@@ -296,21 +290,21 @@ async def _page(
     return keys, {"key-marker": after[0], "upload-id-marker": after[1]}
 
 
-async def _checks_bodies(bench: TrialBench) -> str:
-    path = bench.directory / "signed"
-    upload_id = await bench.begin(path)
+async def _checks_bodies(trials: Trials) -> str:
+    path = trials.directory / "signed"
+    upload_id = await trials.begin(path)
     query = (("partNumber", "1"), ("uploadId", upload_id))
     other = hashlib.sha256(b"what was meant").hexdigest()
-    answer = await bench.wire.send("trials", "PUT", path, query, data=b"what arrived", digest=other)
+    answer = await trials.wire.send("trials", "PUT", path, query, data=b"what arrived", digest=other)
     return "" if answer.status >= 400 else "a part that is not what was signed is taken"
 
 
-async def _checks_checksums(bench: TrialBench) -> str:
-    path = bench.directory / "proved"
-    upload_id = await bench.begin(path, {"x-amz-checksum-algorithm": "CRC32"})
+async def _checks_checksums(trials: Trials) -> str:
+    path = trials.directory / "proved"
+    upload_id = await trials.begin(path, {"x-amz-checksum-algorithm": "CRC32"})
     query = (("partNumber", "1"), ("uploadId", upload_id))
     proof = {header_of("CRC32"): checksum("CRC32", b"what was meant")}
-    answer = await bench.wire.send("trials", "PUT", path, query, proof, data=b"what arrived")
+    answer = await trials.wire.send("trials", "PUT", path, query, proof, data=b"what arrived")
     return "" if answer.status >= 400 else "a part whose checksum is another one is taken"
 
 

@@ -256,14 +256,9 @@ class S3Writer(PartsWriter[UploadPart]):
         self._uploads = UPLOADS.required(store, "open_writer", path)
         self._upload_id = ""
 
-    async def abort(self) -> None:
-        """Aborts the upload; a closed file stays."""
-        if not self._open:
-            return
+    async def _abandon(self) -> None:
         if self._upload_id:
             await self._uploads.abort_upload(self._path, self._upload_id)
-        self._open = False
-        self._buffer = bytearray()
 
     def _has_begun(self) -> bool:
         return bool(self._upload_id)

@@ -118,12 +118,12 @@ class Process(FaultyStore):
             if self._run.scenario.kind != "minio" or upload.path == directory:
                 yield upload
 
-    async def delete_files_if(self, files: Mapping[StorePath, str]) -> Mapping[StorePath, StoreError]:
+    async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """One call; the rules see each of its files."""
         if self._rules is not None:
             for path in files:
-                self._rules.sends("delete_files_if", path, None, None)
-        return await super().delete_files_if(files)
+                self._rules.sends("delete_files", path, None, None)
+        return await super().delete_files(files)
 
     async def run(
         self,
@@ -163,39 +163,38 @@ class Process(FaultyStore):
             self._rules.listed(path, names)
 
     async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool = False,
+        identity: str | None = None,
+        version: str | None = None,
     ) -> None:
-        """One call, bound to the generation of its source where there is one, however late it arrives."""
+        """One call, bound to the version, or else to the generation of its source, however late it arrives.
+
+        Where the store refuses a version, it looks: a call of its own, which a first one that arrives late does not
+        bring.
+        """
         world = self._run.world
+        if replace or not self.capabilities.versions:
+            version = None
         bound = world.generation(source)
 
         async def effect() -> None:
             now = world.generation(source)
-            if bound is not None and now is not None and now is not bound:
-                raise StorePreconditionError("the source is another generation", operation="rename_file", path=source)
-            await self.inner.rename_file(source, destination, replace=replace, identity=identity)
-
-        await self.run("rename_file", effect, source, destination)
-
-    async def rename_version(
-        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
-    ) -> None:
-        """A call that is bound to the version; where the store refuses that, another one, to what is seen then.
-
-        The second is a call of its own, which a first one that arrives late does not bring.
-        """
-        world = self._run.world
-
-        async def effect() -> None:
-            now = world.generation(source)
-            if now is not None and now.version != version:
+            if version is not None and now is not None and now.version != version:
                 raise StorePreconditionError("the source has another version", operation="rename_file", path=source)
-            await self.inner.rename_file(source, destination)
+            if version is None and bound is not None and now is not None and now is not bound:
+                raise StorePreconditionError("the source is another generation", operation="rename_file", path=source)
+            # A version that is met proves the file.
+            proof = identity if version is None else None
+            await self.inner.rename_file(source, destination, replace=replace, identity=proof)
 
         try:
             await self.run("rename_file", effect, source, destination)
         except (StorePreconditionError, StoreExistsError):
-            if identity is None:
+            if version is None or identity is None:
                 # Nothing but the version proves the file.
                 raise
             await self.rename_file(source, destination, identity=identity)

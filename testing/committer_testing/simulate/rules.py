@@ -30,7 +30,7 @@ _DECIDES_AGAINST: Final = frozenset({Step.DECIDE_AGAINST, Step.REMOVE_REST})
 _MOVES_OLD: Final = frozenset({Step.PUBLISH, Step.UNDO})
 _DELETES: Final = frozenset({Step.PUBLISH, Step.UNDO, Step.FINISH})
 _REMOVES: Final = frozenset({Step.FINISH, Step.CLEAN_UP_ABORTED, Step.CLEAN_UP_UNDONE, Step.REMOVE_REST})
-_DELETE_CALLS: Final = frozenset({"delete_file", "delete_files", "delete_file_if", "delete_files_if"})
+_DELETE_CALLS: Final = frozenset({"delete_file", "delete_files", "delete_file_if"})
 # What the driver that brought a job there knows of it beside its records.
 _ALSO: Final = {Standing.DECIDED: Standing.REFUSED, Standing.ROLLED_BACK: Standing.UNDONE}
 
