@@ -14,7 +14,7 @@ SMOKE: Final[dict[str, str]] = {
     "tests/processes/test_killed_setup.py::test_what_a_killed_setup_left_is_cleaned_up[by name]": "a setup killed at a system call, then cleaned up",
     "tests/processes/test_killed_then_settled.py::test_a_job_that_is_run_again_says_that_its_driver_is_dead_and_its_advice_works": "a dead driver's job run again, by the advice of the error",
     "tests/processes/test_overtaken_drivers.py::test_two_recoverers_of_one_mind[False-local-append]": "two recoverers in two processes",
-    "tests/processes/test_stopped_before_success.py::test_a_stopped_driver_writes_no_success_over_a_later_one": "`_SUCCESS` of a driver that was stopped before it",
+    "tests/processes/test_stopped_in_a_rename.py::test_marker_of_a_job_that_ended_meanwhile[without the flag-replace]": "`_SUCCESS` of a driver that was stopped before it",
     "tests/processes/test_kill_series.py::test_killed_then_ended[adls-manifest]": "ADLS Gen2 (emulator): a killed driver, then recovered",
     "tests/processes/test_kill_series.py::test_killed_then_ended[gcs-manifest]": "Google Cloud Storage (emulator): a killed driver, then recovered",
     "tests/processes/test_kill_series.py::test_killed_then_ended[local-file-v1]": "`file-v1`: a killed driver, then recovered",
