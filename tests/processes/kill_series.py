@@ -151,7 +151,7 @@ async def _act_on(kind: str, uri: str, store: FaultyStore, choices: Choices) -> 
             before_commit = len(store.calls)
             await job.commit(tasks=TASKS)
     elif kind == "recoverer":
-        await committer.recover(uri, JOB, rollback=choices.rollback, force=choices.forced, **own)
+        await committer.recover(uri, JOB, rollback=choices.rollback, force=choices.rollback and choices.forced, **own)
     elif choices.rollback:
         async with committer.attach_job(uri, job_id=JOB, **own) as job:
             await job.abort()
@@ -239,15 +239,15 @@ async def run(place: Place, seed: int, kind: str, name: str) -> tuple[bool, str]
     if kind != "driver":
         most = calls - before_commit if kind == "recoverer" else CLEANUP_CALLS
         died = await place.dies(kind, uri, replace(choices, dies_at=draw.randrange(1, most)))
-    return died, "; ".join(await _ended(place, root, choices, rollback=choices.rollback and kind != "cleanup"))
+    return died, "; ".join(await _ended(place, root, choices, kind))
 
 
-async def _ended(place: Place, root: StorePath, choices: Choices, *, rollback: bool) -> list[str]:
+async def _ended(place: Place, root: StorePath, choices: Choices, kind: str) -> list[str]:
     """Ends the job in this process; what is wrong then."""
     channel, uri = place.channel(root), root.uri
     options = {"config": choices.config, "storage_options": place.options}
     states = {job.state for job in await committer.list_jobs(uri, **options)}
-    told = await _end(uri, options, choices, rollback=rollback)
+    told = await _end(uri, options, choices, rollback=choices.rollback and kind != "cleanup")
     for _look in range(3):
         left = await committer.cleanup(uri, older_than=0.01, **options)
         if not left.kept:
@@ -281,7 +281,8 @@ async def _ended(place: Place, root: StorePath, choices: Choices, *, rollback: b
         f"left {directories}": any("_temporary" in name for name in directories),
         f"uploads are pending: {pending}": bool(pending),
         f"blocks wait: {waiting}": bool(waiting) and (committed or "committing" in states),
-        f"on this machine: {on_disk}": bool(on_disk),
+        # A cleanup that died may have deleted the records that say which files on a disk are the job's.
+        f"on this machine: {on_disk}": bool(on_disk) and (kind == "driver" or "committing" in states),
     }
     async with committer.open_job(uri, job_id=JOB, storage_options=place.options) as job, job.task_attempt(0) as task:
         async with task.open("again") as file:
