@@ -65,7 +65,7 @@ SMOKE: Final[dict[str, str]] = {
     "tests/spark/test_streaming.py::test_batches_arrive_once_and_the_last_two_keep_their_outcomes[format]": "a stream by the data source",
     "tests/spark/test_streaming.py::test_a_query_started_again_goes_on[foreach_batch]": "a stream by `foreach_batch`, started again",
     "tests/spark/test_releases.py::test_the_oldest_release": "the oldest release of Spark: own writers, `foreach_partition`",
-    "tests/spark/test_s3.py::test_a_write_commits_by_uploads_and_an_overwrite_replaces[s3a]": "Spark and S3",
+    "tests/spark/test_buckets.py::test_a_write_commits_and_an_overwrite_replaces[s3a-s3a-magic]": "Spark and S3",
     "tests/spark/test_connect.py::test_connect": "Spark Connect",
     "benchmarks/test_task_commit.py::test_task_commit[local-listing]": "the benchmarks run",
 }
