@@ -30,7 +30,7 @@ declare -A parts=(
     [model]="the model of the commit protocol, every scenario without faults and with one, to 2 million states"
     [model-mutants]="planted bugs of the model"
     [disk]="at every system call of the local store: an error, a death, a stop, a planted link"
-    [kills]="500 killed drivers, recoverers and cleanups on every store"
+    [kills]="800 killed drivers, recoverers and cleanups on every store, of each committer"
     [spark]="every feature on every release of Spark from 3.5 on, and the wheel and sdist as installed"
     [suites]="Spark's own published test suites"
 )
@@ -61,7 +61,7 @@ run() {
     model) in_project python -m tests.protocol_model ;;
     model-mutants) in_project python -m tests.protocol_model --mutant all ;;
     disk) in_project python -m tests.disk_sweep ;;
-    kills) in_project python -m tests.processes.kill_series --runs 500 ;;
+    kills) in_project python -m tests.processes.kill_series --runs 800 ;;
     spark) in_project pytest -q -m '' tests/spark/test_releases.py ;;
     suites) in_project pytest -q -m '' tests/spark/test_published_suites.py ;;
     esac

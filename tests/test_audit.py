@@ -1,12 +1,9 @@
-"""The audit context: set for a block, seen in everything started inside it."""
+"""The audit context: set for a block. tests/api/test_observing.py sees it in every worker, and jobs apart."""
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from committer.flow.workers import run_workers
 from committer.logs import audit, current_audit
 
 
@@ -34,20 +31,3 @@ def test_what_is_given_out_is_a_copy() -> None:
     with audit(ji="job"):
         current_audit()["ji"] = "other"
         assert current_audit() == {"ji": "job"}
-
-
-async def test_it_reaches_every_worker_and_two_jobs_do_not_mix() -> None:
-    seen: set[tuple[str, str, int]] = set()
-
-    async def stage(job: str) -> None:
-        async def work(item: int) -> None:
-            with audit(ta=f"task-{item}"):
-                await asyncio.sleep(0)
-                assert current_audit() == {"ji": job, "st": "rename", "ta": f"task-{item}"}
-            seen.add((current_audit()["ji"], current_audit()["st"], item))
-
-        with audit(ji=job, st="rename"):
-            await run_workers(range(30), work, workers=5)
-
-    await asyncio.gather(stage("a"), stage("b"))
-    assert seen == {(job, "rename", item) for job in "ab" for item in range(30)}

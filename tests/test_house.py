@@ -1,4 +1,4 @@
-"""The figures of size, and their table in docs/architecture.md."""
+"""The figures of size and their table, the length of files, and what the workflows name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,3 +30,31 @@ def test_the_page_has_the_rows_of_the_script_and_no_figure_has_grown() -> None:
     assert page.keys() == measured.keys()
     pairs = [(name, old, new) for name in page for old, new in zip(page[name], measured[name], strict=True)]
     assert not [pair for pair in pairs if pair[2] > pair[1] + max(2, pair[1] // 20)], "run scripts/house.py --write"
+
+
+LONGEST = 700
+
+
+@pytest.mark.parametrize("package", ["committer", "pyspark_committer", "testing"])
+def test_no_file_has_more_lines_than_a_reader_keeps_in_mind(package: str) -> None:
+    sizes = {path: len(path.read_bytes().splitlines()) for path in (ROOT / package).rglob("*.py")}
+    assert sizes
+    too_long = {str(path.relative_to(ROOT)): size for path, size in sizes.items() if size > LONGEST}
+    assert not too_long, "split each by meaning"
+
+
+WORKFLOWS = ROOT / ".github" / "workflows"
+
+
+def test_the_nightly_workflow_runs_every_part_of_the_script() -> None:
+    parts = re.search(r"^order=\((.*)\)$", (ROOT / "scripts" / "nightly.sh").read_text(), re.MULTILINE)
+    matrix = re.search(r"part:\s*\[(.*?)\]", (WORKFLOWS / "nightly.yml").read_text(), re.DOTALL)
+    assert parts is not None
+    assert matrix is not None
+    assert sorted(matrix[1].replace(",", " ").split()) == sorted(parts[1].split())
+
+
+def test_the_documentation_is_uploaded_from_where_it_is_built() -> None:
+    built = re.search(r"^site_dir: (\S+)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert built is not None
+    assert f"path: {built[1]}\n" in (WORKFLOWS / "docs.yml").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -88,17 +89,62 @@ def after_the_decision() -> Fault:
     return Fault(kind="crash_before", operation="rename_file", path="part-1")
 
 
-async def test_an_abort_of_a_decided_job(table: Table) -> None:
-    for way, files in ((0, set(THREE)), (1, set())):
-        await table.die(after_the_decision(), config={"io_concurrency": 1})
-        async with committer.attach_job(table.path, job_id="j") as job:
-            with pytest.raises(CommitterError) as caught:
-                await job.abort()
-        await follow(calls_in(caught.value)[way])
-        assert table.files() == files
-        assert await table.states() == {}
-        for path in table.path.glob("**/part-*"):
-            path.unlink()
+async def decided(table: Table) -> None:
+    await table.die(after_the_decision(), config={"io_concurrency": 1})
+
+
+async def kept(table: Table) -> None:
+    await (await table.open(config={"outcome_kept": True})).commit(tasks=3)
+
+
+async def unfinished(table: Table) -> None:
+    await table.die(Fault(kind="crash_before", operation="put", path="_SUCCESS"))
+
+
+async def aborted(table: Table) -> None:
+    job = await table.open(config={"cleanup_skipped": True})
+    await job.abort()
+    await job.close()
+
+
+async def abort(path: Path, job_id: str) -> None:
+    async with committer.attach_job(path, job_id=job_id) as job:
+        await job.abort()
+
+
+async def clean_up(path: Path, job_id: str) -> None:
+    await committer.cleanup(path, job_id=job_id)
+
+
+async def roll_back(path: Path, job_id: str) -> None:
+    await committer.recover(path, job_id, rollback=True)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "refused", "way", "files"),
+    [
+        (decided, abort, 0, set(THREE)),
+        (decided, abort, 1, set()),
+        (decided, clean_up, 0, set(THREE)),
+        (decided, clean_up, 1, set()),
+        (decided, clean_up, 2, {"a=1/part-0"}),
+        (kept, clean_up, 0, set(THREE)),
+        (unfinished, roll_back, 0, set(THREE)),
+        (aborted, committer.recover, 0, set()),
+    ],
+)
+async def test_an_end_that_the_state_of_the_job_refuses(
+    table: Table,
+    prepare: Callable[[Table], Awaitable[None]],
+    refused: Callable[[Path, str], Awaitable[object]],
+    way: int,
+    files: set[str],
+) -> None:
+    await prepare(table)
+    with pytest.raises(CommitterError) as caught:
+        await refused(table.path, "j")
+    await follow(calls_in(caught.value)[way])
+    assert (table.files(), await table.states()) == (files, {})
 
 
 async def test_a_recovery_of_a_job_that_no_driver_began_to_commit(table: Table) -> None:
@@ -124,44 +170,6 @@ async def test_a_commit_without_messages(table: Table) -> None:
             await job.commit()
         await follow(calls_in(caught.value)[1], job=job, N=3)
     assert table.files() == set(THREE)
-
-
-async def test_a_cleanup_of_a_decided_job(table: Table) -> None:
-    for way, files in ((0, 3), (1, 0), (2, 1)):
-        await table.die(after_the_decision(), config={"io_concurrency": 1})
-        with pytest.raises(CommitterError) as caught:
-            await committer.cleanup(table.path, job_id="j")
-        await follow(calls_in(caught.value)[way])
-        assert (len(table.files()), await table.states()) == (files, {})
-        for path in table.path.glob("**/part-*"):
-            path.unlink()
-
-
-async def test_a_cleanup_of_an_outcome_that_is_kept(table: Table) -> None:
-    await (await table.open(config={"outcome_kept": True})).commit(tasks=3)
-    with pytest.raises(CommitterError) as caught:
-        await committer.cleanup(table.path, job_id="j")
-    [forced] = calls_in(caught.value)
-    await follow(forced)
-    assert (table.files(), await table.states()) == (set(THREE), {})
-
-
-async def test_a_rollback_of_a_committed_job(table: Table) -> None:
-    await table.die(Fault(kind="crash_before", operation="put", path="_SUCCESS"))
-    with pytest.raises(CommitterError) as caught:
-        await committer.recover(table.path, "j", rollback=True)
-    await follow(calls_in(caught.value)[0])
-    assert (table.files(), await table.states()) == (set(THREE), {})
-
-
-async def test_a_recovery_of_an_aborted_job(table: Table) -> None:
-    job = await table.open(config={"cleanup_skipped": True})
-    await job.abort()
-    await job.close()
-    with pytest.raises(CommitterError) as caught:
-        await committer.recover(table.path, "j")
-    await follow(calls_in(caught.value)[0])
-    assert (table.files(), await table.states()) == (set(), {})
 
 
 async def test_a_file_that_is_nowhere(table: Table) -> None:

@@ -192,17 +192,6 @@ async def test_a_blocking_file_is_closed_by_its_block(place: Place, library: str
     close()
 
 
-async def test_a_blocking_file_whose_block_fails_fails_the_attempt(place: Place) -> None:
-    with pytest.raises(TaskError, match="not written: 1 file, the first: part-0"):
-        async with place.open_job() as job, job.task_attempt(task=0) as task:
-            with suppress(ZeroDivisionError):
-                async with task.open_blocking("part-0") as file:
-                    await asyncio.to_thread(file.write, b"x")
-                    raise ZeroDivisionError
-    assert file.closed
-    assert place.files() == {}
-
-
 async def test_a_blocking_file_whose_last_part_fails_is_given_up(place: Place) -> None:
     with pytest.raises(CommitterError, match="injected"):
         async with place.open_job() as job, job.task_attempt(task=0) as task:
@@ -347,23 +336,6 @@ async def test_tasks_that_were_created_and_never_awaited_keep_the_job_from_being
         assert not place.store.capabilities.refuses_late_writes
         await committer.cleanup(place.dest, job_id=job_id, storage_options=place.options)
     assert await place.states() == {}
-
-
-async def test_a_task_that_comes_while_its_job_is_committed_or_later_is_refused(place: Place) -> None:
-    async def late() -> None:
-        while "open in this process" in repr(job):
-            await asyncio.sleep(0)
-        async with job.task_attempt(task=1):
-            pass
-
-    async with place.open_job() as job:
-        await place.run_task(job, 0, {"part-0": b"x"})
-        during, _ = await asyncio.gather(late(), job.commit(), return_exceptions=True)
-        assert isinstance(during, JobStateError)
-        assert "is being committed" in during.message
-        with pytest.raises(JobStateError, match=r"task 1 of job .* came too late: .* job is committed"):
-            await late()
-    assert place.files() == {"part-0": b"x"}
 
 
 async def test_a_task_whose_opening_failed_does_not_keep_the_job_from_being_committed(place: Place) -> None:

@@ -158,6 +158,15 @@ async def an_exception_swallowed_around_a_blocking_file(place: Place, job: Job) 
         await asyncio.to_thread(write_half)
 
 
+async def an_exception_swallowed_around_a_blocking_file_on_the_loop(place: Place, job: Job) -> None:
+    async with job.task_attempt(0) as task:
+        with suppress(ValueError):
+            async with task.open_blocking("part-0") as file:
+                await asyncio.to_thread(file.write, b"half")
+                raise ValueError
+        assert file.closed
+
+
 # -- attempts and the job's end -----------------------------------------------------------------------------------------
 
 
@@ -191,6 +200,11 @@ async def a_task_opened_while_the_job_commits(place: Place, job: Job) -> None:
         await run(job, 1, "part-1")
     finally:
         await commit
+
+
+async def a_task_opened_after_the_commit(place: Place, job: Job) -> None:
+    await job.commit([await run(job, 0, "part-0")])
+    await run(job, 1, "part-1")
 
 
 async def a_task_opened_elsewhere_after_the_commit(place: Place, job: Job) -> None:
@@ -299,10 +313,12 @@ SLIPS = (
     Row(a_file_written_by_a_coroutine_that_was_not_awaited, TaskError, "still open: 1 file"),
     Row(an_exception_swallowed_around_a_file, TaskError, "not written: 1 file, the first: part-0"),
     Row(an_exception_swallowed_around_a_blocking_file, TaskError, "not written: 1 file, the first: part-0"),
+    Row(an_exception_swallowed_around_a_blocking_file_on_the_loop, TaskError, "not written: 1 file, the first: part-0"),
     Row(an_attempt_never_ended, JobStateError, "still open in this process"),
     Row(a_task_commit_never_awaited, JobStateError, "still open in this process"),
     Row(a_task_that_was_not_awaited, JobStateError, "still open in this process"),
-    Row(a_task_opened_while_the_job_commits, JobStateError, "came too late"),
+    Row(a_task_opened_while_the_job_commits, JobStateError, "came too late: .* is being committed"),
+    Row(a_task_opened_after_the_commit, JobStateError, "came too late: .* is committed"),
     Row(a_task_opened_elsewhere_after_the_commit, JobNotFoundError, "there is no job"),
     Row(an_attempt_elsewhere_that_ends_after_the_commit, JobNotFoundError, "job"),
     Row(a_message_left_out, TaskMissingError, MISSING),

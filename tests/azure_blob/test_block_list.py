@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import JobUndecidedError, OutcomeUnknownError, PreflightError, TargetExistsError
+from committer.errors import OutcomeUnknownError, PreflightError, TargetExistsError
 from committer.paths import StorePath
 from committer.stores.azure_blob import AzureBlobStore
 from committer.testing.faults import Call, FaultyStore
-from tests.azure_blob import block_driver
-from tests.azure_blob.azurite import Azurite
 from tests.azure_blob.container import ContainerChannel, write_task
-from tests.processes.harness import TIMEOUT_S, environment
 
-FILES = 40
-MOMENTS = 20
 TRAPS = ["a b=1/p q.csv", "100%/p.csv", "a+b/c+d", "é/ü-Ω.csv", "t=12:30:00/p", "x=%20/%2F", "'q'&<>/p"]
 
 
@@ -156,68 +147,4 @@ async def test_an_aborted_job_leaves_no_file_and_blocks_that_nothing_shows(
     # The service drops them after a week, or with the next file of that name.
     assert await channel.waiting() == {"x": 1}
     assert (await commit(root, options, {"x": b"again"})).files_committed == 1
-    assert await channel.waiting() == {}
-
-
-# -- drivers that die ------------------------------------------------------------------------------------------------
-
-
-async def killed(root: StorePath, server: Azurite, call: int, *more: str) -> bool:
-    """Whether a driver died before a call of its commit."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(Path(block_driver.__file__)),
-        root.uri,
-        server.endpoint,
-        "J",
-        str(FILES),
-        str(call),
-        *more,
-        env=environment(),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(TIMEOUT_S):
-        _out, said = await process.communicate()
-    assert process.returncode in (0, -9), said.decode()
-    return process.returncode == -9
-
-
-async def finish(root: StorePath, options: dict[str, object]) -> committer.JobReport:
-    try:
-        return await committer.recover(root, "J", storage_options=options)
-    except JobUndecidedError:
-        async with committer.attach_job(root, job_id="J", storage_options=options) as job:
-            tasks = FILES // block_driver.FILES_A_TASK
-            return await job.commit([await job.recover_task(task, 0) for task in range(tasks)], tasks=tasks)
-
-
-@pytest.mark.parametrize("moment", range(MOMENTS))
-async def test_killed_then_recovered(
-    moment: int, root: StorePath, server: Azurite, channel: ContainerChannel, options: dict[str, object]
-) -> None:
-    replaces = moment % 3 == 0
-    if replaces:
-        await commit(root, options, {"p=0/old": b"old", "other/kept": b"kept"}, job_id="earlier")
-    call = random.Random(moment).randrange(1, FILES + 30)
-    assert await killed(root, server, call, *(["--replace"] if replaces else []))
-    report = await finish(root, options)
-    assert (report.success, report.files_committed) == (True, FILES)
-    found = await channel.files()
-    assert json.loads(found.pop("_SUCCESS"))["jobId"] == "J"
-    new = {block_driver.name(number): block_driver.content(number) for number in range(FILES)}
-    assert found == {**new, **({"other/kept": b"kept"} if replaces else {})}
-    assert await channel.waiting() == {}
-
-
-@pytest.mark.parametrize("moment", range(3))
-async def test_killed_then_taken_back(
-    moment: int, root: StorePath, server: Azurite, channel: ContainerChannel, options: dict[str, object]
-) -> None:
-    """No word is needed that the driver is dead: the blocks are used up, so nothing can come of a late request."""
-    await commit(root, options, {"p=0/old": b"old"}, job_id="earlier")
-    before = await channel.files()
-    assert await killed(root, server, 36 + 10 * moment)
-    report = await committer.recover(root, "J", rollback=True, storage_options=options)
-    assert not report.success
-    assert await channel.files() == before
     assert await channel.waiting() == {}

@@ -13,6 +13,7 @@ from committer.cli.text import as_commands, commands_of, pieces_of, reach_by, se
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.cli.conftest import Lake, Run, typed
+from tests.job_paths import has_in_job
 from tests.spoiled import SPOILED, visible
 
 
@@ -91,8 +92,11 @@ def test_what_stands_before_a_command_is_said_too(run: Run, tmp_path: Path, name
 def test_every_command_names_the_destination_as_it_was_typed(run: Run, tmp_path: Path) -> None:
     for place in (tmp_path / "table", f"{tmp_path}/./table", f"file:{tmp_path}/table"):
         asyncio.run(SPOILED["one source gone"].spoil(tmp_path / "table"))
-        commands = run("recover", place, "j", "--yes", "--output", "json").json["error"]["commands"]
+        refused = run("recover", place, "j", "--yes", "--output", "json")
+        assert (refused.code, refused.json["error"]["outcome"]) == (3, "unknown")
+        commands = refused.json["error"]["commands"]
         assert commands == [f"committer recover {place} j", f"committer recover {place} j --rollback"]
+        assert has_in_job(tmp_path / "table", "j", "decision"), "nothing is deleted"
         assert run(*typed(commands[-1]), "--yes").code == 0
 
 

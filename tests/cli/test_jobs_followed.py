@@ -145,16 +145,6 @@ def test_what_another_committer_left_may_be_alive(run: Run, lake: Lake, name: st
 # -- the other end ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", ["begun", "decided"])
-def test_the_other_end_is_shown_too(run: Run, lake: Lake, state: str) -> None:
-    getattr(lake, state)("j")
-    row = rows(run, lake.path)["j"]
-    assert row["next_step"] == f"committer recover {lake.path} j"
-    assert f"with nothing of it published:\n  {row['otherwise']}\n" in run("jobs", lake.path).out
-    assert run(*typed(row["otherwise"]), "--yes").code == 0
-    assert (lake.files(), rows(run, lake.path)) == ([], {})
-
-
 @pytest.mark.parametrize("old", [False, True], ids=["new", "replaces"])
 def test_a_job_that_can_only_go_forward_shows_one_end(run: Run, old: bool) -> None:
     place = MemoryPlace("s3")

@@ -81,6 +81,7 @@ def test_the_command_ends_the_job(run: Run, tmp_path: Path, state: str, number: 
     prepare, files = STATES[state]
     prepare(lake)
     [row] = run("jobs", lake.path, "--output", "json").json["jobs"]
+    said = run("jobs", lake.path).out
     assert row["state"] == (re.findall(r"^`([a-z-]+)`", state) or ["open"])[0]
     typed = rows()[state][number].replace("/data/flights", shlex.quote(str(lake.path)))
     words = [{"JOB": "j", "N": "3"}.get(word, word) for word in shlex.split(typed)[1:]]
@@ -88,6 +89,9 @@ def test_the_command_ends_the_job(run: Run, tmp_path: Path, state: str, number: 
     assert len(lake.files()) == files[number]
     assert run("jobs", lake.path, "--output", "json").json["jobs"] == []
     advised = [row["next_step"], row["otherwise"], *row["if_dead"]]
+    if row["otherwise"]:
+        assert shlex.join(["committer", *words]) == advised[number]
+        assert f"or, to end it with nothing of it published:\n  {row['otherwise']}\n" in said
     if "kept" not in state:
         # What the page says is what `jobs` itself shows.
         assert shlex.join(["committer", *words]).replace("--tasks 3", "--tasks N") in advised

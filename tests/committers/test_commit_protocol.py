@@ -312,8 +312,13 @@ async def test_only_the_committers_that_suit_the_store_are_there(place: Place, n
         assert job.spec.committer == name
         await job.abort()
     else:
-        with pytest.raises(UnsupportedError):
+        with pytest.raises(UnsupportedError) as caught:
             await place.open_job(committer=name)
+        assert caught.value.outcome == "unchanged"
+        if name == "manifest":
+            assert place.store.calls == []
+            for reason in ("rename a file atomically", "rename without replacing", "write to another store"):
+                assert reason in str(caught.value)
     assert place.temporary() == set()
 
 

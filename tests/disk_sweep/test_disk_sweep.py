@@ -1,4 +1,4 @@
-"""A share of the sweep by default; all of it behind `slow`.
+"""A share of the sweep; scripts/nightly.sh runs all of it, but what needs a mount, which is marked `slow` here.
 
 A run that ends as it must not is named; `python -m tests.disk_sweep --case NAME` runs it again.
 """
@@ -103,13 +103,6 @@ def _on_an_overlay(tmp_path: Path, namespace: tuple[str, ...], *options: str) ->
 def no_time_limit() -> None:
     """A whole sweep takes longer than the time after which pytest takes a test for one that hangs."""
     faulthandler.cancel_dump_traceback_later()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_time_limit")
-@pytest.mark.parametrize("kind", ["errors", "exits", "stops", "links"])
-def test_whole(kind: str) -> None:
-    sweep("--kind", kind)
 
 
 @pytest.mark.slow

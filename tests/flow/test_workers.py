@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from committer.errors import CommitterError, MultipleError, StoreOutcomeUnknownError
-from committer.flow.workers import run_workers
+from committer.flow.workers import portions, run_workers
 
 pytestmark = pytest.mark.every_loop
 
@@ -366,3 +366,25 @@ async def test_too_few_workers(workers: int) -> None:
 
     with pytest.raises(ValueError, match="workers"):
         await run_workers([1], work, workers=workers)
+
+
+@pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 2500])
+async def test_all_items_come_once_and_others_run_between_portions(count: int) -> None:
+    turns = 0
+    ended = False
+
+    async def other() -> None:
+        nonlocal turns
+        while not ended:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(other())
+    seen: list[int] = []
+    async for some in portions(range(count)):
+        assert 0 < len(some) <= 1000
+        seen += some
+    at_the_end, ended = turns, True
+    await running
+    assert seen == list(range(count))
+    assert at_the_end >= -(-count // 1000)

@@ -12,7 +12,8 @@ import pytest
 
 import committer
 from committer.errors import UnsupportedError
-from tests.guarantees.cluster import Cluster
+from committer.stages.publish.publish import PublishFiles
+from tests.guarantees.cluster import Cluster, Plan
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import drive, end
 from tests.guarantees.sweeps import FAULTS, SITUATIONS, SMALL, disk, memory, plan_of, sweep
@@ -75,3 +76,22 @@ async def test_a_store_that_renames_nothing_is_refused_to_a_committer_that_does(
 async def test_every_trouble_on_a_local_disk(situation: str, delivery: str, tmp_path: Path, tally: Tally) -> None:
     plan = plan_of(situation, delivery=delivery)
     await sweep(disk(tmp_path), plan, (*FAULTS, "permanent", "cancel"), then_recovered, tally)
+
+
+def plant_blind_retry(patch: pytest.MonkeyPatch) -> None:
+    """A rename whose answer was lost is sent again without looking; that its source is gone by now is an error."""
+
+    async def settle(self, file, source, target, error):
+        await self.context.store.rename_file(source, target, identity=file.identity)
+
+    patch.setattr(PublishFiles, "_settle", settle)
+
+
+async def test_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, quiet: None) -> None:
+    async def sweep_all() -> None:
+        await sweep(memory("local"), Plan(), ("lost",), then_recovered, Tally(), commit_only=True)
+
+    await sweep_all()
+    plant_blind_retry(monkeypatch)
+    with pytest.raises(AssertionError, match="nothing is there"):
+        await sweep_all()

@@ -14,6 +14,7 @@ import committer
 from committer.errors import (
     ConfigurationError,
     InvalidPathError,
+    RecordError,
     StoreError,
     StoreOutcomeUnknownError,
     StorePermissionError,
@@ -24,6 +25,7 @@ from committer.stores.hdfs import HdfsStore
 from committer.stores.hdfs.connection import read_configuration
 from committer.stores.hdfs.errors import error_of
 from tests.hdfs.cluster import Cluster
+from tests.interop.jvm import Jvm
 
 WITHOUT_RIGHTS = """
 import asyncio, sys
@@ -293,3 +295,25 @@ def test_a_server_that_cannot_be_reached(operation: str, server: str) -> None:
     error = error_of(OSError("Connection refused (os error 111)"), operation, StorePath.of("hdfs://nn:8020/x"))
     assert isinstance(error, StoreUnavailableError)
     assert f"no {server} can be reached" in error.message
+
+
+DATA = b"x" * 700
+
+
+async def test_a_file_whose_last_block_no_data_node_reported_yet(jvm: Jvm, tmp_path: Path) -> None:
+    """A NameNode that closes files before that (num-committed-allowed) tells readers a length without that block."""
+    cluster = await asyncio.to_thread(
+        Cluster, jvm, tmp_path, {"dfs.blockreport.incremental.intervalMsec": "1000", "dfs.heartbeat.interval": "1"}
+    )
+    root = StorePath("hdfs", cluster.authority, "/")
+    store = HdfsStore.open_for(root, {})
+    try:
+        for number in range(3):
+            await store.put(root / f"{number}", DATA)
+            assert await store.read(root / f"{number}", limit=1000) == DATA
+        await store.put(root / "long", DATA)
+        with pytest.raises(RecordError):
+            await store.read(root / "long", limit=100)
+    finally:
+        await store.close()
+        await asyncio.to_thread(cluster.close)

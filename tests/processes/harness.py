@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -12,6 +13,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import committer
 from committer.errors import JobUndecidedError
@@ -34,11 +38,24 @@ def may_mount() -> bool:
     return tried is not None and tried.returncode == 0
 
 
+def run_apart(script: str, *arguments: object, mounts: bool = True) -> dict[str, Any]:
+    """Runs a script, and returns the JSON that it prints; with `mounts` in a mount namespace of its own, or skips the test."""
+    command = [sys.executable, script, *map(str, arguments)]
+    if mounts:
+        if not may_mount():
+            pytest.skip("nothing can be mounted here")
+        command = ["unshare", "-m", "--propagation", "private", *command]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
 @contextmanager
-def driver(destination: Path, job_id: str, files: int, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """A driver that is about to commit; dead when the block ends."""
+def script(path: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that is told what to do line by line; dead when the block ends."""
     process = subprocess.Popen(
-        [sys.executable, str(DRIVER), str(destination), job_id, str(files), *options],
+        [sys.executable, path, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -46,8 +63,6 @@ def driver(destination: Path, job_id: str, files: int, *options: str) -> Iterato
         env=environment(),
     )
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n", process.stderr and process.stderr.read()
         yield process
     finally:
         if process.poll() is None:
@@ -57,6 +72,15 @@ def driver(destination: Path, job_id: str, files: int, *options: str) -> Iterato
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+
+
+@contextmanager
+def driver(destination: Path, job_id: str, files: int, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A driver that is about to commit; dead when the block ends."""
+    with script(str(DRIVER), str(destination), job_id, str(files), *options) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.stderr and process.stderr.read()
+        yield process
 
 
 def visible(destination: Path) -> dict[str, bytes]:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,29 +13,9 @@ import committer
 from committer import Job, JobSpec, TaskCommit
 from tests.processes import executor as executor_module
 from tests.processes import recoverer as recoverer_module
-from tests.processes.harness import TIMEOUT_S, driver, environment, expected, published, visible
+from tests.processes.harness import TIMEOUT_S, driver, expected, published, script, visible
 
 pytestmark = pytest.mark.xdist_group("processes")
-
-
-@contextmanager
-def script(path: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that is told what to do line by line; dead when the block ends."""
-    process = subprocess.Popen(
-        [sys.executable, path, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-        process.communicate(timeout=TIMEOUT_S)
 
 
 def executor(spec: JobSpec, task: int, attempt: int, how: str):

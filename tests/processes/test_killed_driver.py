@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer.errors import CommitterError, JobRolledBackError
 from tests.processes.harness import TIMEOUT_S, driver, expected, finish, visible, wait_for
 
 FILES = 2000
@@ -47,22 +46,6 @@ def test_killed_at_a_random_moment_then_recovered(tmp_path: Path, moment: int) -
     assert report.files_committed == FILES
     assert visible(destination) == expected(FILES)
     assert b'"jobId" : "J"' in (destination / "_SUCCESS").read_bytes()
-    assert not (destination / "_temporary").exists()
-
-
-def test_two_recoverers_at_once(tmp_path: Path) -> None:
-    destination = tmp_path / "table"
-    with driver(destination, "J", FILES) as process:
-        wait_for(destination, 200)
-        process.send_signal(signal.SIGKILL)
-        process.wait(TIMEOUT_S)
-
-    async def both() -> list[committer.JobReport]:
-        return list(await asyncio.gather(committer.recover(destination, "J"), committer.recover(destination, "J")))
-
-    reports = asyncio.run(both())
-    assert [report.success for report in reports] == [True, True]
-    assert visible(destination) == expected(FILES)
     assert not (destination / "_temporary").exists()
 
 
@@ -102,16 +85,3 @@ def test_rolled_back_while_the_old_driver_is_stopped(tmp_path: Path, replace: bo
     assert visible(destination) == old
     assert (destination / "_SUCCESS").read_bytes() == b"{}"
     assert not (destination / "_temporary").exists()
-
-
-def test_error_of_an_overtaken_driver_is_one_of_the_library(tmp_path: Path) -> None:
-    destination = tmp_path / "table"
-    with driver(destination, "J", FILES) as process:
-        wait_for(destination, 200)
-        process.send_signal(signal.SIGKILL)
-        process.wait(TIMEOUT_S)
-    asyncio.run(committer.recover(destination, "J", rollback=True))
-    with pytest.raises(CommitterError):
-        asyncio.run(committer.recover(destination, "J"))
-    assert issubclass(JobRolledBackError, CommitterError)
-    assert visible(destination) == {}

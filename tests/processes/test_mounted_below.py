@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.processes import mounted_below
-from tests.processes.harness import environment, may_mount
+from tests.processes.harness import run_apart
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 
 
 def run(*arguments: object) -> dict[str, Any]:
-    if not may_mount():
-        pytest.skip("nothing can be mounted here")
-    done = subprocess.run(
-        ["unshare", "-m", "--propagation", "private", sys.executable, mounted_below.__file__, *map(str, arguments)],
-        capture_output=True, text=True, env=environment(), check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return run_apart(mounted_below.__file__, *arguments)
 
 
 DEEP = "d/" + "/".join(["deep"] * 40)

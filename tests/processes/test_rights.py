@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.processes import rights
-from tests.processes.harness import environment, may_mount
+from tests.processes.harness import run_apart
 
 Run = Callable[[str], dict[str, Any]]
 
@@ -29,15 +26,7 @@ def run() -> Iterator[Run]:
     os.chmod(directory, 0o777)
 
     def run(scenario: str) -> dict[str, Any]:
-        command = [sys.executable, rights.__file__, scenario, directory]
-        if not rights.SCENARIOS[scenario][3]:
-            if not may_mount():
-                pytest.skip("nothing can be mounted here")
-            command = ["unshare", "-m", "--propagation", "private", *command]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
-        assert done.returncode == 0, done.stderr
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer
+        return run_apart(rights.__file__, scenario, directory, mounts=not rights.SCENARIOS[scenario][3])
 
     yield run
     shutil.rmtree(directory)

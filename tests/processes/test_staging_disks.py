@@ -6,31 +6,20 @@ attempt kept on a disk that it may no longer write to does not keep it from comm
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.processes import staging_disks
-from tests.processes.harness import environment, may_mount
+from tests.processes.harness import run_apart
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 
 
 def run(case: str, directory: Path) -> dict[str, Any]:
-    if not may_mount():
-        pytest.skip("nothing can be mounted here")
-    done = subprocess.run(
-        ["unshare", "-m", "--propagation", "private", sys.executable, staging_disks.__file__, case, str(directory)],
-        capture_output=True, text=True, env=environment(), check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return run_apart(staging_disks.__file__, case, directory)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -110,14 +110,24 @@ async def test_old_file_that_moves_aside(drivers: tuple[Driver, Driver], tmp_pat
         assert visible(table) == {"p=1/new": b"new", "p=1/old": b"k"}
 
 
-async def test_marker_of_a_job_that_ended_meanwhile(drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool) -> None:
+@pytest.mark.parametrize("later", ["append", "replace"])
+async def test_marker_of_a_job_that_ended_meanwhile(
+    drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool, later: Literal["append", "replace"]
+) -> None:
+    before = {"p=1/old": b"old", "p=1/new": b"new"} if later == "append" else {}
     async for table, driver in stops(drivers, tmp_path, flag, name="_SUCCESS"):
         await committer.recover(table, "a")
-        await commit(table, "k", {"p=1/k": "k"})
+        # A third job is under way when the driver goes on.
+        under_way = await committer.open_job(table, job_id="under-way")
+        await commit(table, "k", {"p=1/k": "k"}, conflict_mode=later, superseded_scope="destination")
         assert driver.tell("go on") == "ended 0"
-        assert visible(table) == {"p=1/old": b"old", "p=1/new": b"new", "p=1/k": b"k"}
+        assert visible(table) == {**before, "p=1/k": b"k"}
         marker = decode_success((table / "_SUCCESS").read_bytes(), source="_SUCCESS")
         assert marker.jobId == "k"
+        assert (await committer.validate(table)).missing == []
+        await under_way.abort()
+        await under_way.close()
+        assert not (table / "_temporary").exists()
 
 
 @pytest.mark.parametrize("files", [1, 5])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.protocol_model.mutants import MUTANTS, hunt
-from tests.protocol_model.runs import QUICK, QUICK_MUTANTS, Run, all_runs
+from tests.protocol_model.mutants import hunt
+from tests.protocol_model.runs import QUICK, QUICK_MUTANTS, Run
 from tests.protocol_model.table import ACTIONS, classify, combinations
 
 
@@ -20,22 +20,6 @@ def test_no_interleaving_breaks_the_protocol(run: Run) -> None:
 @pytest.mark.parametrize("name", QUICK_MUTANTS)
 def test_a_planted_fault_is_found(name: str) -> None:
     assert hunt(name).violations
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(MUTANTS) - set(QUICK_MUTANTS)))
-def test_every_other_planted_fault_is_found(name: str) -> None:
-    assert hunt(name).violations
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "run",
-    [run for run in all_runs(whole=False) if run not in QUICK],
-    ids=lambda run: f"{run.kind}-{run.scenario}-{run.faults}",
-)
-def test_no_interleaving_of_any_scenario_breaks_the_protocol(run: Run) -> None:
-    assert not run.search(limit=300_000).violations
 
 
 def test_the_table_has_an_action_for_all_that_can_stand() -> None:

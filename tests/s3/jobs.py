@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
 
 import committer
 from committer import CommitterConfig
 from committer.paths import StorePath
-from tests.processes.harness import TIMEOUT_S, environment
-from tests.s3 import killed_driver
 from tests.s3.bucket import BucketChannel, options_for
-from tests.s3.killed_driver import Orders
 from tests.s3.servers import Server
-
-_commit_calls: dict[tuple[str, str], int] = {}
 
 
 class Jobs(NamedTuple):
@@ -81,35 +73,3 @@ class Jobs(NamedTuple):
     def kept(self) -> list[str]:
         """The files that lie on this machine's disk."""
         return sorted(path.name for path in self.disk.rglob("*") if path.is_file())
-
-    async def commit_calls(self, orders: Orders) -> int:
-        """How many store calls the commit of such a job makes where nothing disturbs it; counted once for a committer and config."""
-        key = (self.kind, str(orders.config))
-        if key not in _commit_calls:
-            undisturbed = self._replace(root=self.root.parent / "undisturbed")
-            status, said = await undisturbed._run(msgspec.structs.replace(orders, dies_at=sys.maxsize))
-            assert status == 0
-            _commit_calls[key] = int(said)
-        return _commit_calls[key]
-
-    async def killed(self, orders: Orders) -> bool:
-        """Whether a process that runs a job died before the store call of its orders, or ended."""
-        status, _said = await self._run(orders)
-        return status == -9
-
-    async def _run(self, orders: Orders) -> tuple[int | None, bytes]:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(Path(killed_driver.__file__)),
-            self.root.uri,
-            self.server.url,
-            self.kind,
-            msgspec.json.encode(orders).decode(),
-            env=environment(),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        async with asyncio.timeout(TIMEOUT_S):
-            out, said = await process.communicate()
-        assert process.returncode in (0, -9), said.decode()
-        return process.returncode, out

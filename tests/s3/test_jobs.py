@@ -6,15 +6,12 @@ import json
 import random
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import committer
-from committer.errors import JobUndecidedError, StoreNotADirectoryError, TargetExistsError
+from committer.errors import StoreNotADirectoryError, TargetExistsError
 from committer.paths import StorePath
-from committer_testing.simulate.markers import is_same_marker
 from tests.s3.jobs import Jobs
-from tests.s3.killed_driver import JOB, Orders
 from tests.s3.servers import Server
 
 KINDS = ["magic", "directory"]
@@ -67,70 +64,6 @@ async def test_nothing_is_seen_before_the_commit_and_losers_are_ended(jobs: Jobs
     del found["_SUCCESS"]
     assert found == {"x": b"attempt 1"}
     assert (await jobs.channel.uploads(), jobs.kept()) == ([], [])
-
-
-# -- processes that die ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("moment", range(20))
-async def test_killed_in_its_commit_then_finished(moment: int, jobs: Jobs) -> None:
-    # What `magic` replaces is a directory that it wrote into; `directory` would replace the whole destination.
-    replaces = moment % 3 == 0 and jobs.kind == "magic"
-    if replaces:
-        await jobs.commit({"p=0/old": b"old", "other/kept": b"kept"}, job_id="earlier")
-    config = jobs.config(io_concurrency=4, conflict_mode="replace" if replaces else "append")
-    orders = Orders(4, 10, 0, counts_from_commit=True, config=config)
-    calls = await jobs.commit_calls(orders)
-    assert await jobs.killed(msgspec.structs.replace(orders, dies_at=random.Random(moment).randrange(1, calls)))
-    try:
-        report = await committer.recover(jobs.root, JOB, config=config, storage_options=jobs.options)
-    except JobUndecidedError:
-        async with committer.attach_job(jobs.root, job_id=JOB, config=config, storage_options=jobs.options) as job:
-            report = await job.commit([await job.recover_task(task, 0) for task in range(4)], tasks=4)
-    assert (report.success, report.files_committed) == (True, 40)
-    found = await jobs.channel.files()
-    assert json.loads(found.pop("_SUCCESS"))["jobId"] == JOB
-    assert found == {**orders.content(), **({"other/kept": b"kept"} if replaces else {})}
-    assert (await jobs.channel.uploads(), jobs.kept()) == ([], [])
-
-
-@pytest.mark.parametrize("moment", range(3))
-async def test_killed_in_its_commit_then_taken_back(moment: int, jobs: Jobs) -> None:
-    await jobs.commit({"p=0/old": b"old"}, job_id="earlier")
-    before = await jobs.channel.files()
-    config = jobs.config(io_concurrency=4, conflict_mode="append")
-    assert await jobs.killed(Orders(4, 10, 20 + 12 * moment, counts_from_commit=True, config=config))
-    report = await committer.recover(jobs.root, JOB, rollback=True, config=config, storage_options=jobs.options)
-    assert not report.success
-    found = await jobs.channel.files()
-    # A rollback writes the old marker with a blank more: its etag changes.
-    assert is_same_marker(found.pop("_SUCCESS"), before.pop("_SUCCESS"))
-    assert found == before
-    assert (await jobs.channel.uploads(), jobs.kept()) == ([], [])
-
-
-@pytest.mark.parametrize("moment", range(20))
-async def test_killed_at_any_call_then_ended_by_another_process(moment: int, jobs: Jobs) -> None:
-    """Where it was decided the job is finished, else it is removed; no part of an upload and no local file is left."""
-    await jobs.channel.write("old", b"old")
-    config = jobs.config(io_concurrency=4, conflict_mode="append")
-    orders = Orders(3, 5, random.Random(moment).randrange(8, 120), counts_from_commit=False, config=config)
-    if not await jobs.killed(orders):
-        assert jobs.kept() == []
-    found = await committer.list_jobs(jobs.root, storage_options=jobs.options)
-    committed = not found
-    for job in found:
-        if job.state in ("committing", "committed"):
-            report = await committer.recover(jobs.root, job.job_id, config=config, storage_options=jobs.options)
-            committed = report.success
-        else:
-            await committer.cleanup(jobs.root, job_id=job.job_id, config=config, storage_options=jobs.options)
-    left = await jobs.channel.files()
-    assert left.pop("_SUCCESS", None) is not None or not committed
-    assert left == {"old": b"old", **(orders.content() if committed else {})}
-    # What was begun and not listed yet has no part, and costs nothing.
-    assert [upload for upload in await jobs.channel.uploads() if await jobs.channel.parts(*upload)] == []
-    assert jobs.kept() == []
 
 
 async def test_a_destination_that_is_an_object_is_refused(jobs: Jobs) -> None:

@@ -146,31 +146,6 @@ async def test_without_botocore(server: Server, root: StorePath, monkeypatch: py
     await works(S3Store.open_for(root, without_region), root)
 
 
-def test_hadoop_s_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = S3Store.open_for(
-        StorePath.of("s3a://bucket/x"),
-        {
-            "fs.s3a.access.key": KEY_ID,
-            "spark.hadoop.fs.s3a.secret.key": KEY,
-            "fs.s3a.endpoint": "minio:9000",
-            "fs.s3a.connection.ssl.enabled": "false",
-            "fs.s3a.path.style.access": "true",
-            "fs.s3a.bucket.other.endpoint": "elsewhere",
-            "fs.s3a.bucket.bucket.endpoint.region": "eu-north-1",
-            "fs.s3a.endpoint.region": "eu-south-1",
-            "fs.s3a.create.storage.class": "intelligent_tiering",
-            "fs.s3a.encryption.algorithm": "SSE-KMS",
-            "fs.s3a.encryption.key": "alias/lake",
-            "fs.s3a.create.checksum.algorithm": "crc32",
-        },
-    )
-    assert store.endpoint == "http://minio:9000/bucket"
-    options = store._options
-    assert (options.addressing_style, options.region) == ("path", "eu-north-1")
-    assert (options.storage_class, options.checksum_algorithm) == ("INTELLIGENT_TIERING", "CRC32")
-    assert (options.server_side_encryption, options.kms_key_id) == ("aws:kms", "alias/lake")
-
-
 @pytest.mark.parametrize(
     ("options", "endpoint"),
     [

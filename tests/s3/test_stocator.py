@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import sys
@@ -15,10 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import committer
-from committer.errors import JobUndecidedError
 from committer.paths import StorePath
 from tests.s3.jobs import Jobs
-from tests.s3.killed_driver import JOB, Orders
 from tests.s3.proxy import Proxy
 from tests.s3.servers import BUCKET, KEY, KEY_ID, Server
 from tests.s3.test_jobs import TRAPS
@@ -90,35 +87,6 @@ async def test_a_file_costs_four_requests_and_a_job_commit_none_for_it(jobs: Job
     few, many = await requests(5), await requests(25)
     assert (many[0] - few[0]) / 20 == 4
     assert many[1] == few[1]
-
-
-@pytest.mark.parametrize("moment", range(20))
-async def test_killed_at_any_call_then_ended_by_another_process(moment: int, jobs: Jobs) -> None:
-    """Whatever the process was about to do: in the end all of the job counts, or none of it is there."""
-    await jobs.channel.write("old", b"old")
-    config = jobs.config(io_concurrency=4).replace(staging_directories=())
-    from_commit = bool(moment % 2)
-    most = 30 if from_commit else 90
-    orders = Orders(3, 5, random.Random(moment).randrange(1, most), counts_from_commit=from_commit, config=config)
-    await jobs.killed(orders)
-    committed = False
-    found = await committer.list_jobs(jobs.root, storage_options=jobs.options)
-    for job in found:
-        if job.state in ("committing", "committed"):
-            try:
-                committed = (await committer.recover(jobs.root, JOB, storage_options=jobs.options)).success
-            except JobUndecidedError:
-                async with committer.attach_job(jobs.root, job_id=JOB, storage_options=jobs.options) as attached:
-                    committed = (await attached.commit(tasks=3)).success
-        else:
-            await committer.cleanup(jobs.root, job_id=job.job_id, storage_options=jobs.options)
-    left = await jobs.channel.files()
-    if "_SUCCESS" not in left:
-        assert not committed
-        assert left == {"old": b"old"}
-        return
-    assert json.loads(left["_SUCCESS"])["jobId"] == JOB
-    assert await _read(jobs) == (orders.content(), {"old": b"old"})
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its S3 client is not built there")

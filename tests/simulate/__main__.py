@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from committer_testing.simulate.command import CLEAN, USAGE, VIOLATION, build_parser, check, quiet, save, say, search
 from committer_testing.simulate.report import Report
 from tests.simulate.hunt import MOST_SEEDS, Find, hunt
-from tests.simulate.models import simulate_any
-from tests.simulate.mutants import IN_FINDINGS, MUTANTS, READ_OTHERWISE, UNSAFE, WITH_WORKERS, apply, committer_of
+from tests.simulate.mutants import IN_FINDINGS, MUTANTS, READ_OTHERWISE, WITH_WORKERS, apply, committer_of
 
 PROGRAM = "python -m tests.simulate"
 
@@ -27,21 +26,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE if stop.code else CLEAN
     with quiet():
         if given.mutant == "all":
-            return _hunt([name for name in (*MUTANTS, *UNSAFE) if name not in IN_FINDINGS], given)
+            return _hunt([name for name in MUTANTS if name not in IN_FINDINGS], given)
         if _is_read_otherwise(given.mutant):
             return _hunt([given.mutant], given)
         given.committer = committer_of(given.mutant, given.committer or "manifest")
         given.workers = given.workers or given.mutant in WITH_WORKERS
-        report = Report(
-            f" --mutant {given.mutant}", history=given.replay is not None, command=PROGRAM, run_one=simulate_any
-        )
+        report = Report(f" --mutant {given.mutant}", history=given.replay is not None, command=PROGRAM)
         with apply(given.mutant):
             return search(given, report)
 
 
 def _check_mutant(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
-    if given.mutant not in {"all", *MUTANTS, *UNSAFE}:
-        parser.error(f"no mutant {given.mutant!r}; there are: all, {', '.join([*MUTANTS, *UNSAFE])}")
+    if given.mutant not in {"all", *MUTANTS}:
+        parser.error(f"no mutant {given.mutant!r}; there are: all, {', '.join(MUTANTS)}")
     if given.mutant == "all" and (given.exhaustive or given.replay is not None or given.coverage):
         parser.error("--mutant all goes with --seeds, --start and --json only")
     if _is_read_otherwise(given.mutant) and (given.exhaustive or given.replay is not None or given.coverage):
@@ -49,7 +46,7 @@ def _check_mutant(parser: argparse.ArgumentParser, given: argparse.Namespace) ->
 
 
 def _is_read_otherwise(mutant: str) -> bool:
-    return mutant in MUTANTS and committer_of(mutant) in READ_OTHERWISE
+    return committer_of(mutant) in READ_OTHERWISE
 
 
 def _hunt(names: Sequence[str], given: argparse.Namespace) -> int:

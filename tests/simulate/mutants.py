@@ -1,4 +1,4 @@
-"""Bugs to plant into the engine, and unsafe committers, each of which the search must find.
+"""Bugs to plant into the engine, each of which the search must find.
 
 A mutant changes public stages and functions where it can: it stays the same bug when the engine's inside changes.
 """
@@ -62,28 +62,21 @@ WITH_WORKERS = frozenset(map(_name, OF_WORKERS))
 IN_FINDINGS = ("success-put-back-as-it-was", "success-written-over")
 """Bugs that few seeds show: `test_findings.py` has a schedule of its own for each."""
 
-UNSAFE = ("file-v2", "direct")
-"""Committers that break guarantees by design."""
-
 READ_OTHERWISE = ("file-v1", "file-v2", "stocator")
 """Committers with schedules, or readers, of their own: `tests.simulate.hunt` knows which."""
 
 
 def committer_of(mutant: str, default: str = "manifest") -> str:
     """The committer that a mutant is planted into."""
-    if mutant in _PLANTED_INTO:
-        return _PLANTED_INTO[mutant]
-    return mutant if mutant in UNSAFE else default
+    return _PLANTED_INTO.get(mutant, default)
 
 
 @contextmanager
 def apply(mutant: str) -> Iterator[None]:
-    """Plants a bug for a block; nothing for an unsafe committer, which needs none."""
+    """Plants a bug for a block."""
     patches = Patches()
     try:
-        plant = MUTANTS.get(mutant)
-        if plant is not None:
-            plant(patches)
+        MUTANTS[mutant](patches)
         yield
     finally:
         patches.undo()

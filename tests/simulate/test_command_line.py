@@ -9,6 +9,7 @@ import pytest
 
 from committer_testing.simulate.command import main
 from tests.simulate import __main__ as planting
+from tests.simulate import mutants
 
 
 def test_clean_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,12 +25,11 @@ def test_clean_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_violation_names_its_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "result.json"
-    assert planting.main(["--seeds", "1", "--mutant", "file-v2", "--json", str(path)]) == 1
+    assert planting.main(["--seeds", "1", "--mutant", "decided-after-publishing", "--json", str(path)]) == 1
     shown = capsys.readouterr().out
-    assert "again: python -m tests.simulate --replay 0 --mutant file-v2" in shown
-    (violation, *_) = json.loads(path.read_text())["violations"]
+    assert "again: python -m tests.simulate --replay 0 --mutant decided-after-publishing" in shown
+    violation = next(one for one in json.loads(path.read_text())["violations"] if one["guarantee"] == "G6")
     assert violation["seed"] == 0
-    assert violation["guarantee"] == "G6"
     assert violation["message"] in shown
     assert any("rename_file" in line for line in violation["history"])
 
@@ -52,13 +52,16 @@ def test_start_moves_the_seeds(capsys: pytest.CaptureFixture[str]) -> None:
 def test_all_mutants_when_one_survives(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    harmless = {"harmless": lambda patches: None}
-    monkeypatch.setattr(planting, "MUTANTS", harmless)
+    known = "decided-after-publishing"
+    monkeypatch.setattr(
+        mutants, "MUTANTS", planted := {"harmless": lambda patches: None, known: mutants.MUTANTS[known]}
+    )
+    monkeypatch.setattr(planting, "MUTANTS", planted)
     path = tmp_path / "mutants.json"
     assert planting.main(["--mutant", "all", "--seeds", "3", "--json", str(path)]) == 1
     assert "SURVIVED" in capsys.readouterr().out
     found = {find["mutant"]: find["seeds"] for find in json.loads(path.read_text())["mutants"]}
-    assert found == {"harmless": None, "file-v2": 1, "direct": 1}
+    assert found == {"harmless": None, known: 1}
 
 
 def test_coverage_says_what_was_never_reached(capsys: pytest.CaptureFixture[str]) -> None:

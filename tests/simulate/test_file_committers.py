@@ -68,13 +68,15 @@ def test_file_v2_mixes_two_attempts_of_a_task() -> None:
 
 def test_file_v2_leaves_files_when_a_job_is_aborted() -> None:
     result = _run("file-v2", event=Event(0, "cancel", "j0", True, 0.0))
+    assert result.fates == {"j0": "untouched"}
     assert "the jobs are over, and yet missing [], extra ['day=0/" in found(result)
 
 
-def test_file_v1_is_clean_under_the_same_troubles() -> None:
-    assert found(_run("file-v1")) == ""
+@pytest.mark.parametrize("committer", ["file-v1", "manifest"])
+def test_others_are_clean_under_the_same_troubles(committer: str) -> None:
+    assert found(_run(committer)) == ""
     for crash in range(1, 16):
-        result = _run("file-v1", crash=crash)
+        result = _run(committer, crash=crash)
         assert result.fates == {"j0": "committed"}
         assert found(result) == ""
-    assert found(_run("file-v1", event=Event(0, "cancel", "j0", True, 0.0))) == ""
+    assert found(_run(committer, event=Event(0, "cancel", "j0", True, 0.0))) == ""

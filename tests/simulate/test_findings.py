@@ -196,20 +196,26 @@ def test_file_below_a_target_whose_move_had_no_answer_is_not_missed() -> None:
 
 
 @pytest.mark.parametrize("kind", ["gcs", "gcs-no-identity", "no-identity", "adls"])
-@pytest.mark.parametrize("delivery", ["listing", "message"])
-@pytest.mark.parametrize("first", ["/setup", "/00", "/00/manifests"])
+@pytest.mark.parametrize(
+    ("delivery", "first"),
+    [
+        ("listing", "/setup"),
+        ("listing", "/00"),
+        ("listing", "/00/manifests"),
+        ("message", "/setup"),
+        ("message", "/00"),
+    ],
+)
 def test_decision_that_arrives_after_the_cleanup_beside_what_else_came_late(
     kind: str, delivery: Delivery, first: str
 ) -> None:
     plan = JobPlan("j0", delivery=delivery, tasks=1, files=1)
     before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS}
-    quiet = simulate(Scenario(0, kind, (plan,), before=before, forced={}))
-    made = numbers(quiet, "j0.driver", "put" if first.endswith("setup") else "make_directory", f"{first}:")[:1]
-    for number in made:
-        late = ("j0.driver", number)
-        shifted = simulate(Scenario(0, kind, (plan,), before=before, forced={late: "late"}))
-        decided = ("j0.driver", numbers(shifted, "j0.driver", "put", "/decision")[0])
-        clean(simulate(Scenario(0, kind, (plan,), before=before, forced={late: "late", decided: "late"})))
+    operation = "put" if first == "/setup" else "make_directory"
+    late = call_of(Scenario(0, kind, (plan,), before=before, forced={}), "j0.driver", operation, first)
+    shifted = simulate(Scenario(0, kind, (plan,), before=before, forced={late: "late"}))
+    decided = ("j0.driver", numbers(shifted, "j0.driver", "put", "/decision")[0])
+    clean(simulate(Scenario(0, kind, (plan,), before=before, forced={late: "late", decided: "late"})))
 
 
 @pytest.mark.parametrize("kind", ["hdfs", "local"])
@@ -309,22 +315,25 @@ def test_place_for_old_files_that_others_leave_to_a_job_that_is_being_set_up(sha
 @pytest.mark.parametrize("kind", ["adls", "gcs"])
 def test_outcome_that_is_kept_while_a_late_recoverer_looks_again(kind: str, share: Share) -> None:
     plan = JobPlan("j0", config=CommitterConfig(outcome_kept=True), tasks=1, files=1)
-    for at in share.of(range(20, 60)):
+    # It lists and reads beside a driver that decides, publishes and keeps the outcome.
+    for at in share.of(range(40)):
         events = (Event(0, "roll_back", "j0", True, at * 0.01),)
-        for slow in range(4, 8):
+        for slow in range(1, 8):
             clean(simulate(Scenario(at, kind, (plan,), events, forced={("op0", slow): "slow"})))
 
 
-@pytest.mark.parametrize("kind", ["adls", "local"])
+@pytest.mark.parametrize("kind", ["adls", "gcs", "local"])
 @pytest.mark.parametrize("what", ["abort", "roll_back"])
 def test_job_that_is_ended_while_it_is_set_up_is_not_taken_for_hadoops(
     kind: str, what: EventKind, share: Share
 ) -> None:
     plan = JobPlan("j0", tasks=1, files=1)
     for at in share.of(range(30)):
-        events = (Event(0, what, "j0", False, at * 0.003),)
-        # The setup record stands, and the directories for the tasks are a while in coming.
-        clean(simulate(Scenario(at, kind, (plan,), events, forced={("j0.driver", 5): "slow"})))
+        # On GCS the setup record has its name already, and the directories for the tasks are a while in coming.
+        made = call_of(Scenario(at, kind, (plan,), forced={}), "j0.driver", "make_directory", "/00/tasks")
+        for later in (0, 0.06):
+            events = (Event(0, what, "j0", False, at * 0.003 + later),)
+            clean(simulate(Scenario(at, kind, (plan,), events, forced={made: "slow"})))
 
 
 def test_operator_who_claims_the_id_that_a_driver_is_about_to_set_up() -> None:

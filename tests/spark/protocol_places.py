@@ -112,8 +112,8 @@ class _Bucket(RemoteBucket):
 
 
 @contextmanager
-def google(_scratch: Path) -> Iterator[Place]:
-    """An emulated bucket."""
+def google(_scratch: Path, *, client: bool = True) -> Iterator[Place]:
+    """An emulated bucket; Hadoop's client of it is looked for only if `client`."""
     with bucket_process() as served:
         bucket = _Bucket(served.url)
         hadoop = {
@@ -133,7 +133,7 @@ def google(_scratch: Path) -> Iterator[Place]:
             # The connector calls a method that this Hadoop has not.
             "parquet.hadoop.vectored.io.enabled": "false",
         }
-        yield Place("gs", "gs://data", google_jars(), hadoop, {"endpoint": bucket.url}, bucket)
+        yield Place("gs", "gs://data", google_jars() if client else [], hadoop, {"endpoint": bucket.url}, bucket)
 
 
 class _Objects:
@@ -154,8 +154,8 @@ class _Objects:
 
 
 @contextmanager
-def amazon(scratch: Path) -> Iterator[Place]:
-    """A server that speaks S3."""
+def amazon(scratch: Path, *, client: bool = True) -> Iterator[Place]:
+    """A server that speaks S3; Hadoop's client of it is looked for only if `client`."""
     with seaweedfs(scratch) as server:
         hadoop = {
             "fs.s3a.endpoint": server.url,
@@ -173,7 +173,7 @@ def amazon(scratch: Path) -> Iterator[Place]:
             "access_key_id": KEY_ID,
             "secret_access_key": KEY,
         }
-        yield Place("s3a", f"s3a://{BUCKET}", amazon_jars(), hadoop, python, _Objects(server))
+        yield Place("s3a", f"s3a://{BUCKET}", amazon_jars() if client else [], hadoop, python, _Objects(server))
 
 
 class _Files:
@@ -208,7 +208,7 @@ PLACES: Mapping[str, Callable[..., AbstractContextManager[Place]]] = {
 
 
 @contextmanager
-def place_of(name: str, scratch: Path, **how: str) -> Iterator[Place]:
+def place_of(name: str, scratch: Path, **how: Any) -> Iterator[Place]:
     """The store of a scheme; skips the test where its client's jars are not to be had."""
     scratch.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:

@@ -14,13 +14,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import committer.spark
-from committer import CommitterConfig, sync
+from committer import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, TargetExistsError, UnsupportedError
 from committer.events import JobEvent
-from committer.records.job_state import Decision
 from committer.spark import write
 
 from .conftest import SPARKS_OWN
+from .test_configured_choices import decided_at
 from .trees import data_files, everything, names_without_uuid, rows_by_directory
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -116,14 +116,6 @@ def test_what_spark_cannot_do_python_does_and_says_why(
     assert said.levelno == logging.INFO
 
 
-def decided_config(root: Path) -> CommitterConfig:
-    """The choices that the one job at a destination was decided with, and that it left behind."""
-    (decision,) = root.rglob("decision")
-    record = sync.load_record(decision)
-    assert isinstance(record, Decision)
-    return record.config
-
-
 @pytest.mark.parametrize("choice", [{"durability": "fsync"}, {"unique_names": True}])
 def test_what_configure_chose_for_all_jobs_is_never_dropped(
     committing: SparkSession, tmp_path: Path, choice: dict[str, Any]
@@ -141,8 +133,8 @@ def test_what_configure_chose_for_all_jobs_is_never_dropped(
         root = tmp_path / str(len(list(tmp_path.iterdir())))
         report = write(frame, root, **more)
         assert report.statistics.counters["committer_rows_written"] == 2
-        assert getattr(decided_config(root), field) == value
-        assert decided_config(root).io_concurrency == (4 if more else CommitterConfig().io_concurrency)
+        assert getattr(decided_at(root), field) == value
+        assert decided_at(root).io_concurrency == (4 if more else CommitterConfig().io_concurrency)
     assert not data_files(tmp_path / "refused")
     for config in {field: getattr(CommitterConfig(), field)}, CommitterConfig():
         root = tmp_path / str(len(list(tmp_path.iterdir())))
@@ -150,14 +142,13 @@ def test_what_configure_chose_for_all_jobs_is_never_dropped(
         assert bool(list(root.rglob("decision"))) == isinstance(config, dict)
 
 
-@pytest.mark.parametrize("writer", ["spark", "python"])
-def test_what_configure_chose_holds_for_either_writer(committing: SparkSession, tmp_path: Path, writer: str) -> None:
+def test_what_configure_chose_holds_for_either_writer(committing: SparkSession, tmp_path: Path) -> None:
     committer.spark.configure(committing, config={"validate_output": True, "cleanup_skipped": True})
-    write(committing.range(2), tmp_path / "on", writer=writer)
-    assert decided_config(tmp_path / "on").validate_output
+    write(committing.range(2), tmp_path / "on", writer="spark")
+    assert decided_at(tmp_path / "on").validate_output
     committing.conf.set(KEY, SPARKS_OWN)
     write(committing.range(2), tmp_path / "off")
-    assert decided_config(tmp_path / "off").validate_output
+    assert decided_at(tmp_path / "off").validate_output
 
 
 def test_without_the_adaptor_python_writes(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import pytest
 
+import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, TaskError
 from committer.flow.runtime import use_runtime
+from committer.records.manifest import TaskManifest
 from committer.records.task_commit import digest_of
 from committer.testing.faults import Fault
 from committer.testing.virtual_time import VirtualRuntime
@@ -47,6 +49,26 @@ async def test_empty_directory_commits(memory: MemoryPlace) -> None:
         await memory.run_task(job, 0)
         report = await job.commit(tasks=1)
     assert report.filenames == []
+
+
+async def test_the_record_names_the_attempt_that_committed_last(place: Place) -> None:
+    job = await place.open_job(job_id="job_202601010000_0001")
+    first, again = [await place.open_task(job.spec, 0, 0) for _ in range(2)]
+    assert again.directory != first.directory
+    assert first.directory.name.startswith("attempt_202601010000_0001_m_000000_0-")
+    await again.abort()
+    with pytest.raises(TaskError):
+        await again.commit()
+    await first.commit()
+    await place.run_task(job, 0, attempt=1)
+    await job.abort_task(0, 2)
+    record = await committer.load_record(str(job.spec.layout.manifest(0)), storage_options=place.options)
+    assert isinstance(record, TaskManifest)
+    assert record.taskAttemptID == "attempt_202601010000_0001_m_000000_1"
+    assert record.taskID == "task_202601010000_0001_m_000000"
+    assert (record.jobId, record.jobAttemptNumber) == (job.spec.unique_id, 0)
+    plan = await job.plan()
+    assert (plan.tasks, plan.files, plan.conflicts) == (1, 0, [])
 
 
 @pytest.mark.parametrize("kind", ["unavailable", "throttled", "unanswered", "lost"])

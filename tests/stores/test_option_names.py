@@ -30,7 +30,7 @@ def s3(options: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(store, S3Store)
     given = store._options
     names = ("endpoint_url", "region", "addressing_style", "profile", "server_side_encryption", "kms_key_id")
-    found = {name: getattr(given, name) for name in (*names, "storage_class")}
+    found = {name: getattr(given, name) for name in (*names, "storage_class", "checksum_algorithm")}
     secrets = ("access_key_id", "secret_access_key", "session_token")
     found |= {name: getattr(given, name).reveal() for name in secrets if getattr(given, name) is not None}
     return {name: value for name, value in found.items() if value not in (None, "auto")}
@@ -93,9 +93,24 @@ KEYS = {"access_key_id": "AKIA", "secret_access_key": CANARY}
                 "fs.s3a.path.style.access": "true",
                 "fs.s3a.bucket.lake.endpoint.region": "r",
                 "fs.s3a.bucket.other.endpoint.region": "s",
+                "fs.s3a.bucket.other.endpoint": "elsewhere",
+                "fs.s3a.endpoint.region": "t",
+                "fs.s3a.create.storage.class": "intelligent_tiering",
+                "fs.s3a.encryption.algorithm": "SSE-KMS",
+                "fs.s3a.encryption.key": "alias/lake",
+                "fs.s3a.create.checksum.algorithm": "crc32",
                 "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
             },
-            {**KEYS, "endpoint_url": "http://h:1", "addressing_style": "path", "region": "r"},
+            {
+                **KEYS,
+                "endpoint_url": "http://h:1",
+                "addressing_style": "path",
+                "region": "r",
+                "storage_class": "INTELLIGENT_TIERING",
+                "checksum_algorithm": "CRC32",
+                "server_side_encryption": "aws:kms",
+                "kms_key_id": "alias/lake",
+            },
         ),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from committer_testing.simulate.result import Result
@@ -12,7 +12,7 @@ from committer_testing.simulate.simulation import simulate
 _MOST_RUNS = 400
 
 
-def minimise(result: Result, run: Callable[[Scenario], Result] = simulate) -> Result:
+def minimise(result: Result) -> Result:
     """Leaves out one thing after the other while the run still breaks the same guarantee.
 
     Events, faults and whole jobs are left out, then what the jobs are is made simpler. What is left in meets the same
@@ -20,7 +20,6 @@ def minimise(result: Result, run: Callable[[Scenario], Result] = simulate) -> Re
 
     Args:
         result: A run that broke a guarantee.
-        run: Runs a scenario.
 
     Returns:
         The smallest run found; at most 400 are tried.
@@ -31,7 +30,7 @@ def minimise(result: Result, run: Callable[[Scenario], Result] = simulate) -> Re
         shrinking = False
         for smaller in _smaller(smallest):
             tried += 1
-            found = run(smaller)
+            found = simulate(smaller)
             if any(violation.guarantee == guarantee for violation in found.violations):
                 smallest, shrinking = found, True
                 break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from committer_testing.simulate.minimise import minimise
@@ -23,7 +23,6 @@ class Report:
         options: What to add to a replay command.
         history: Whether to tell the history of every run.
         command: What a replay command begins with.
-        run_one: Runs a scenario.
         schedules: Runs.
         calls: Store calls in all.
         faults: Faults that were met, in all.
@@ -35,7 +34,6 @@ class Report:
     options: str = ""
     history: bool = False
     command: str = "python -m committer_testing.simulate"
-    run_one: Callable[[Scenario], Result] = simulate
     schedules: int = 0
     calls: int = 0
     faults: int = 0
@@ -49,7 +47,7 @@ class Report:
         began = time.perf_counter()
         for scenario in scenarios:
             try:
-                result = self.run_one(scenario)
+                result = simulate(scenario)
             except Exception as error:
                 error.add_note(f"again: {self._replay(scenario)}")
                 raise
@@ -65,7 +63,7 @@ class Report:
             self._histories += ["", *describe(result.scenario), *result.history()]
         if not result.violations:
             return
-        smallest = minimise(result, self.run_one) if len(self.violations) < _MOST_MINIMISED else None
+        smallest = minimise(result) if len(self.violations) < _MOST_MINIMISED else None
         shown, history = (smallest, smallest.history()) if smallest is not None else (result, [])
         for violation in result.violations:
             self.violations.append(

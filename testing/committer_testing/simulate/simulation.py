@@ -31,7 +31,7 @@ class Simulation(Run):
 
     def __init__(self, scenario: Scenario, committers: Mapping[str, DrivenCommitter] = ENGINE_COMMITTERS) -> None:
         super().__init__(scenario)
-        # A committer whose tasks write at the destination has other rules, and so has a model.
+        # A committer whose tasks write at the destination has other rules.
         self.by_the_rules: bool = all(
             committers[plan.committer] is ENGINE_COMMITTERS.get(plan.committer) for plan in scenario.jobs
         )

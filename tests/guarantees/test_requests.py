@@ -1,4 +1,4 @@
-"""A fault at every request that a job makes to an emulated bucket, one run after the other; then `recover` ends it right.
+"""A fault at every request that a job makes to an emulated service, one run after the other; then `recover` ends it right.
 
 What test_faults.py does at the store's calls, at the requests that they are made of.
 """
@@ -6,20 +6,41 @@ What test_faults.py does at the store's calls, at the requests that they are mad
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
 from committer import CommitterConfig
-from committer_testing.emulators.gcs import Fault, Settings, serve
+from committer_testing.emulators import adls, gcs
+from committer_testing.emulators.faults import Fault
+from tests.guarantees.account import AccountWorld
 from tests.guarantees.bucket import BucketWorld
 from tests.guarantees.conftest import Tally
 from tests.guarantees.requests import Served, sweep
 from tests.guarantees.sweeps import SITUATIONS, SMALL, plan_of
 
-TROUBLES: dict[str, Callable[[], Fault]] = {
+Troubles = dict[str, Callable[[], Fault]]
+
+OF_BOTH: Troubles = {
     "answer lost": lambda: Fault("reset-after", count=1),
     "answers lost": lambda: Fault("reset-after", count=3),
     "reset": lambda: Fault("reset", count=1),
+}
+OF_ADLS: Troubles = {
+    **OF_BOTH,
+    "busy": lambda: Fault("error", count=1, status=503, code="ServerBusy", retry_after="0"),
+    "busy after success": lambda: Fault("error-after", count=1, status=503, code="OperationTimedOut"),
+    # What a front end makes of a rename or delete that it sent twice. The service does not say that what is there is not.
+    "404 after success": lambda: Fault("error-after", count=1, status=404, code="SourcePathNotFound"),
+    # The same, of a service that looks at the target first.
+    "409 after success": lambda: Fault("error-after", count=1, status=409, code="PathAlreadyExists"),
+}
+SENT_TWICE_TO_ADLS = {
+    "404 after success": {"rename", "delete"},
+    "409 after success": {"rename", "create-directory", "create-file", "put-blob"},
+}
+OF_GCS: Troubles = {
+    **OF_BOTH,
     "busy": lambda: Fault("error", count=1, status=429, retry_after="0"),
     "busy after success": lambda: Fault("error-after", count=1, status=503),
     # What a server makes of a move or delete that something on the way sent twice, where it knows no idempotency tokens.
@@ -27,7 +48,7 @@ TROUBLES: dict[str, Callable[[], Fault]] = {
     # The same, of one that looks at the target first.
     "412 after success": lambda: Fault("error-after", count=1, status=412, code="conditionNotMet"),
 }
-SENT_TWICE = {
+SENT_TWICE_TO_GCS = {
     "404 after success": {"move", "delete"},
     "412 after success": {"move", "insert"},
 }
@@ -38,36 +59,55 @@ SENT_TWICE_OF_COPIES = {
 DELIVERIES = ["listing", "message"]
 
 
-@pytest.fixture
-async def served() -> AsyncIterator[Served]:
+@asynccontextmanager
+async def on_adls() -> AsyncIterator[Served]:
+    async with adls.serve() as emulator:
+        yield Served(emulator.conduct, lambda: AccountWorld(emulator), ("rename", 201), OF_ADLS, SENT_TWICE_TO_ADLS)
+
+
+@asynccontextmanager
+async def on_gcs() -> AsyncIterator[Served]:
     # Every run draws the same nonces, so that its requests would be known by their tokens from the run before.
-    async with serve(Settings(idempotency_tokens=False)) as emulator:
-        yield Served(emulator.conduct, lambda: BucketWorld(emulator), ("move", 200), TROUBLES, SENT_TWICE)
+    async with gcs.serve(gcs.Settings(idempotency_tokens=False)) as emulator:
+        yield Served(emulator.conduct, lambda: BucketWorld(emulator), ("move", 200), OF_GCS, SENT_TWICE_TO_GCS)
 
 
 @pytest.fixture
 async def copying() -> AsyncIterator[Served]:
-    async with serve(Settings(has_move=False, rewrite_bytes=64, idempotency_tokens=False)) as emulator:
+    async with gcs.serve(gcs.Settings(has_move=False, rewrite_bytes=64, idempotency_tokens=False)) as emulator:
         world = lambda: BucketWorld(emulator)  # noqa: E731
-        yield Served(emulator.conduct, world, ("rewrite", 200), TROUBLES, SENT_TWICE_OF_COPIES, guarded=True)
+        yield Served(emulator.conduct, world, ("rewrite", 200), OF_GCS, SENT_TWICE_OF_COPIES, guarded=True)
+
+
+Serve = Callable[[], AbstractAsyncContextManager[Served]]
+
+
+def on_each(*left_out: str) -> list[tuple[Serve, str]]:
+    """Each service with each of its troubles."""
+    services = ((on_adls, OF_ADLS), (on_gcs, OF_GCS))
+    return [(serve, trouble) for serve, troubles in services for trouble in troubles if trouble not in left_out]
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize("trouble", [trouble for trouble in TROUBLES if trouble != "answers lost"])
-async def test_trouble_at_every_request(served: Served, trouble: str, delivery: str, tally: Tally) -> None:
+@pytest.mark.parametrize(("serve", "trouble"), on_each("answers lost"))
+async def test_trouble_at_every_request(serve: Serve, trouble: str, delivery: str, tally: Tally) -> None:
     # After a busy answer a rate would let requests out one by one.
-    plan = plan_of("fresh", delivery=delivery, config=CommitterConfig(io_rate=0), **{**SMALL, "files": 2})
-    await sweep(served, plan, trouble, tally)
+    unpaced = CommitterConfig(azure_io_rate=0, io_rate=0)
+    plan = plan_of("fresh", delivery=delivery, config=unpaced, **{**SMALL, "files": 2})
+    async with serve() as served:
+        await sweep(served, plan, trouble, tally)
 
 
+@pytest.mark.parametrize("serve", [on_adls, on_gcs])
 @pytest.mark.parametrize(
     ("trouble", "delivery", "situation"),
     [("answer lost", "listing", "replace"), ("404 after success", "message", "replace-same-names")],
 )
 async def test_trouble_at_every_request_of_a_commit_that_replaces(
-    served: Served, trouble: str, delivery: str, situation: str, tally: Tally
+    serve: Serve, trouble: str, delivery: str, situation: str, tally: Tally
 ) -> None:
-    await sweep(served, plan_of(situation, delivery=delivery, **SMALL), trouble, tally, commit_only=True)
+    async with serve() as served:
+        await sweep(served, plan_of(situation, delivery=delivery, **SMALL), trouble, tally, commit_only=True)
 
 
 @pytest.mark.parametrize(
@@ -93,18 +133,19 @@ async def test_trouble_at_every_request_of_a_commit_without_moves(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("situation", SITUATIONS)
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize(("serve", "trouble"), on_each())
 @pytest.mark.parametrize("delivery", DELIVERIES)
 async def test_trouble_in_every_situation(
-    served: Served, situation: str, trouble: str, delivery: str, tally: Tally
+    serve: Serve, situation: str, trouble: str, delivery: str, tally: Tally
 ) -> None:
     plan = plan_of(situation, delivery=delivery)
-    await sweep(served, plan, trouble, tally, commit_only=situation != "fresh")
+    async with serve() as served:
+        await sweep(served, plan, trouble, tally, commit_only=situation != "fresh")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("situation", SITUATIONS)
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("trouble", OF_GCS)
 async def test_trouble_in_every_situation_without_moves(
     copying: Served, situation: str, trouble: str, tally: Tally
 ) -> None:
