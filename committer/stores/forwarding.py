@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from committer.errors import StoreError, UnsupportedError
+from committer.errors import StoreError
 from committer.events import names
 from committer.flow.pacing import Kind
 from committer.paths import StorePath
@@ -94,23 +94,19 @@ LIST_BLOCKS: Final = Operation("list_uncommitted_blocks", names.OBJECT_MULTIPART
 T = TypeVar("T")
 
 
+_HINTS: Final = {"rename_file": "version", "rename_files": "looks", "rename_directory": "known", "findings": "scratch"}
+"""Keywords that only spare calls, by method. A store that was written before one of them existed works without it."""
+
+
 @functools.cache
-def check_parameters(kind: type[Store]) -> None:
-    """Refuses a class of stores by `UnsupportedError` if a method of it lacks a keyword that the contract has."""
-    for name in vars(ForwardingStore):
-        method = getattr(kind, name, None)
-        if name.startswith("_") or not inspect.isfunction(method):
-            continue
-        taken = inspect.signature(method).parameters.values()
-        if any(one.kind is one.VAR_KEYWORD for one in taken):
-            continue
-        for one in inspect.signature(getattr(ForwardingStore, name)).parameters.values():
-            if one.kind is one.KEYWORD_ONLY and one.name not in {known.name for known in taken}:
-                raise UnsupportedError(
-                    f"the store {kind.__name__} was made for another release: its {name} takes no {one.name!r}",
-                    operation="open_store",
-                    next_step="install the release of its package for this one, or add the parameter",
-                )
+def _hints_of(kind: type[Store]) -> frozenset[str]:
+    """Returns the hints that the methods of a class of stores take."""
+    taken = set()
+    for name, hint in _HINTS.items():
+        found = inspect.signature(getattr(kind, name, _hints_of)).parameters
+        if hint in found or any(one.kind is one.VAR_KEYWORD for one in found.values()):
+            taken.add(hint)
+    return frozenset(taken)
 
 
 class ForwardingStore(Wrapper, Store):
@@ -121,8 +117,12 @@ class ForwardingStore(Wrapper, Store):
     """
 
     def __init__(self, inner: Store) -> None:
-        check_parameters(type(inner))
         self.inner: Store = inner
+        self._hints = _hints_of(type(inner))
+
+    def hints(self, **given: Any) -> dict[str, Any]:
+        """Returns those of the given hints (`version`, `looks`, `known`, `scratch`) that `inner` takes."""
+        return {name: value for name, value in given.items() if name in self._hints}
 
     async def call(
         self,
@@ -208,7 +208,9 @@ class ForwardingStore(Wrapper, Store):
         """See `Store.rename_file`."""
         await self.call(
             RENAME_FILE,
-            lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version),
+            lambda: self.inner.rename_file(
+                source, destination, replace=replace, identity=identity, **self.hints(version=version)
+            ),
             source,
             destination,
         )
@@ -227,7 +229,7 @@ class ForwardingStore(Wrapper, Store):
         inner = BATCH_RENAME.required(self.inner, "rename_files", renames[0][0])
         return await self.call(
             RENAME_FILES,
-            lambda: inner.rename_files(renames, seen=seen, identities=identities, looks=looks),
+            lambda: inner.rename_files(renames, seen=seen, identities=identities, **self.hints(looks=looks)),
             *renames[0],
         )
 
@@ -239,7 +241,10 @@ class ForwardingStore(Wrapper, Store):
     async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """See `Store.rename_directory`."""
         await self.call(
-            RENAME_DIRECTORY, lambda: self.inner.rename_directory(source, destination, known=known), source, destination
+            RENAME_DIRECTORY,
+            lambda: self.inner.rename_directory(source, destination, **self.hints(known=known)),
+            source,
+            destination,
         )
 
     async def delete_file(self, path: StorePath) -> bool:
@@ -313,7 +318,7 @@ class ForwardingStore(Wrapper, Store):
     async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> Sequence[Finding]:
         """See `SupportsExamination.findings`."""
         inner = EXAMINATION.required(self.inner, "findings", directory)
-        return await inner.findings(directory, scratch=scratch)
+        return await inner.findings(directory, **self.hints(scratch=scratch))
 
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
         """See `SupportsUploads.put_described`."""
