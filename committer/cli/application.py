@@ -16,6 +16,7 @@ from committer.cli import cleaning, ending, explaining
 from committer.cli import uploads as pending
 from committer.cli.doctor import doctor as examine
 from committer.cli.doctor import examine_with_spark
+from committer.cli.inspecting import compare
 from committer.cli.inspecting import inspect as read_record
 from committer.cli.output import Answer, Screen
 from committer.cli.references import choices_of, storage_options_of
@@ -23,7 +24,6 @@ from committer.cli.session import Common, Session
 from committer.cli.surveying import jobs as survey
 from committer.cli.target import Target, guided, interrupted, older, read_messages
 from committer.cli.text import Exit, as_commands, command, exit_of, reach_by
-from committer.cli.validating import compare
 from committer.errors import CommitterError, ConfigurationError
 from committer.paths import StorePath
 from committer.readable import clean

@@ -1,4 +1,4 @@
-"""Answers ``committer inspect``: shows any record, this engine's or Hadoop's."""
+"""Answers ``committer inspect``, for any record of this engine or Hadoop, and ``committer validate``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import msgspec
 from rich.console import Group
 
 from committer.api.load_record import load_record
-from committer.api.validate import names_manifest_committer_in_vain
+from committer.api.validate import ValidationReport, names_manifest_committer_in_vain, validate
 from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
-from committer.cli.session import Session
-from committer.cli.text import command, destination_above
+from committer.cli.session import Session, named
+from committer.cli.text import Exit, command, destination_above
 from committer.errors import RecordError, StoreError, StoreIsADirectoryError
 from committer.events import names
 from committer.layout import INTENT, MANIFEST_SUFFIX, PLAN, RECORDS, SUCCESS, TEMPORARY
@@ -402,3 +402,39 @@ async def records_in(session: Session, path: str) -> str:
 
 def _is_record(name: str) -> bool:
     return name in _RECORD_NAMES or name.endswith(_SUFFIXES) or name.startswith(_PREFIXES)
+
+
+async def compare(session: Session, uri: str, limit: int) -> Answer:
+    """Compares; exit code 1 if a file is missing, wrong or extra, 6 if not every file could be compared."""
+    report = await validate(uri, storage_options=session.storage, config=session.config)
+    verdict = "as its _SUCCESS says" if report.ok else "NOT as its _SUCCESS says"
+    parts: list[Part] = [line(f"{uri} is {verdict}", "green" if report.ok else "bold red")]
+    if not report.complete:
+        few = f"compared {report.files:,} of {count(report.committed, 'file')}: _SUCCESS names no more"
+        verdict = f"in these, {uri} is {verdict}"
+        parts = [line(few, "bold yellow"), line(verdict, "" if report.ok else "bold red")]
+    parts.append(
+        pairs(
+            [
+                ("job", report.job_id),
+                ("compared", count(report.files, "file")),
+                ("complete", "yes" if report.complete else "no"),
+                ("list", report.file_list),
+                ("remark", report.remark),
+            ],
+            indent=2,
+        )
+    )
+    for head, files, many in (
+        ("missing", report.missing, report.missing_count),
+        ("wrong", report.wrong, report.wrong_count),
+        ("extra", report.extra, report.extra_count),
+    ):
+        parts += named(head, files, "bold", limit, count=many)
+    return Answer({"destination": uri, "report": report}, parts, _exit_code(report))
+
+
+def _exit_code(report: ValidationReport) -> Exit:
+    if not report.ok:
+        return Exit.FAILED
+    return Exit.OK if report.complete else Exit.NOT_ALL_COMPARED

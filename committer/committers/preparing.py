@@ -50,9 +50,8 @@ from committer.stages.names import NameFolding, is_absolute, with_ancestors
 from committer.stages.setup.destination_file import object_at_destination
 from committer.stages.state.job_directory import look_at_job
 from committer.stages.undo.seal import is_sealed_whole
-from committer.stores.abilities import LOCAL_PATHS
+from committer.stores.abilities import LOCAL_PATHS, TREE_LISTING
 from committer.stores.base import FileStatus
-from committer.stores.directory_abilities import TREE_LISTING
 from committer.stores.helpers import walk
 
 

@@ -1,13 +1,12 @@
 """Capabilities and optional abilities of stores, and the status of a path.
 
-More abilities are in `committer.stores.uploads`, `committer.stores.conditions`,
-`committer.stores.directory_abilities` and `committer.stores.examination`.
+More abilities are in `committer.stores.uploads` and `committer.stores.examination`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -107,17 +106,17 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         durable: The store implements `SupportsSync`: data survives a power loss only when synced.
         multipart: The store implements `committer.stores.uploads.SupportsUploads`.
         block_lists: The store implements `committer.stores.uploads.SupportsBlockLists`.
-        conditional_delete: The store implements `committer.stores.conditions.SupportsConditionalDelete`.
-        conditional_replace: The store implements `committer.stores.conditions.SupportsConditionalReplace`.
+        conditional_delete: The store implements `committer.stores.abilities.SupportsConditionalDelete`.
+        conditional_replace: The store implements `committer.stores.abilities.SupportsConditionalReplace`.
         deletes_by_name: The user declared that the service has no conditional delete. Published files are deleted by
             name, so a job gives each file a name that no other job uses.
         batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
         conditional_batch_delete: With `batch_delete`, the service checks an identity for each file; where that takes
             a trial, only after `Store.probe` saw it.
         batch_rename: The store implements `SupportsBatchRename`: it renames many files in one call.
-        tree_counts: The store implements `committer.stores.directory_abilities.SupportsTreeCounts` and
+        tree_counts: The store implements `committer.stores.abilities.SupportsTreeCounts` and
             `SupportsBatchRename`: it counts the content of a directory in one call.
-        tree_listing: The store implements `committer.stores.directory_abilities.SupportsTreeListing`.
+        tree_listing: The store implements `committer.stores.abilities.SupportsTreeListing`.
         directory_rights: With `local_paths`, the store can tell which directories it would create alike.
         examination: The store implements `committer.stores.examination.SupportsExamination`.
         case_folding: Names that differ only in case are one file.
@@ -359,7 +358,7 @@ class SupportsBatchRename(Protocol):
             identities: The identity that a record gives for each source, or None. No condition; it can spare looks.
             looks: False if no source is a directory: spares a store that renames both alike a look at each, except with
                 `seen`. (A count of their directory tells, see
-                `committer.stores.directory_abilities.SupportsTreeCounts`.)
+                `committer.stores.abilities.SupportsTreeCounts`.)
 
         Returns:
             Errors by index in `renames`; every other file was renamed.
@@ -383,7 +382,7 @@ class SupportsBatchDelete(Protocol):
         same for a missing and a deleted one.) Identities are conditions, decided by the store. (S3: an ``ETag`` for
         each key.) Idempotent, also after a lost response: a deleted file is absent then, and a file put there since
         has another identity. For content that an etag cannot tell apart see
-        `committer.stores.conditions.SupportsConditionalDelete.delete_file_if`.
+        `committer.stores.abilities.SupportsConditionalDelete.delete_file_if`.
 
         Args:
             files: At most `Capabilities.max_batch_delete` paths, each with the identity that its file must have, or
@@ -416,4 +415,95 @@ BATCH_RENAME: Final[Ability[SupportsBatchRename]] = Ability(
 SYNC: Final[Ability[SupportsSync]] = Ability(SupportsSync, "syncing to the disk", lambda can: can.durable)
 BATCH_DELETE: Final[Ability[SupportsBatchDelete]] = Ability(
     SupportsBatchDelete, "batch deletes", lambda can: can.batch_delete, in_place_of=("delete_file", "delete_file_if")
+)
+
+
+class SupportsConditionalDelete(Protocol):
+    """Ability to delete a file on the condition of its identity."""
+
+    async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
+        """Deletes a file if it still has the identity, decided by the store; returns whether it existed. One call.
+
+        (S3: DeleteObject with ``If-Match``, which needs the right to read, too; Azure: Delete Blob with
+        ``If-Match``.) Where the identity is an etag of the content, a file of equal content meets the condition,
+        whatever its stamp. Services answer 204, 404 or 412 for a missing file; if 412 also means another file, the
+        store looks once more.
+
+        Raises:
+            StorePreconditionError: Another file is there; it was not deleted.
+        """
+
+
+class SupportsConditionalReplace(Protocol):
+    """Ability to replace a small file on the condition of its identity."""
+
+    async def replace_file(
+        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
+    ) -> FileStatus:
+        """Replaces a whole file if it is the one that was `seen`, decided by the store. One call.
+
+        (S3: PutObject with ``If-Match``; Google Cloud Storage: an insert with ``ifGenerationMatch``; Azure: Put Blob
+        with ``If-Match``.) An S3-compatible service that ignores the condition replaces any file, so correctness
+        must not rest on it alone. A lost response is not retried, since the second request would be refused.
+        `temporary` is as for `Store.put`.
+
+        Raises:
+            StorePreconditionError: Another file is there, or none; nothing was changed.
+        """
+
+
+CONDITIONAL_DELETE: Final[Ability[SupportsConditionalDelete]] = Ability(
+    SupportsConditionalDelete, "conditional deletes", lambda can: can.conditional_delete
+)
+CONDITIONAL_REPLACE: Final[Ability[SupportsConditionalReplace]] = Ability(
+    SupportsConditionalReplace, "conditional puts", lambda can: can.conditional_replace, in_place_of=("put",)
+)
+
+
+class TreeCounts(NamedTuple):
+    """Number of files and directories (with itself) in a directory at any depth, and bytes of all files."""
+
+    files: int
+    directories: int
+    size: int
+
+
+class SupportsTreeCounts(Protocol):
+    """Ability to count the content of a directory in one call, for less than looks at its files cost.
+
+    A store that renames directories as it does files looks at each file before it renames it, unless it is told that
+    none is a directory (`looks` of `SupportsBatchRename.rename_files`). If a directory holds as many files, directories
+    and bytes as a record says, a file of the record can be a directory only if other changes make up for that in all
+    three counts.
+    """
+
+    async def count_tree(self, directory: StorePath) -> TreeCounts:
+        """Counts the content of a directory. One call.
+
+        Raises:
+            StoreNotFoundError: The directory does not exist.
+        """
+
+
+TREE_COUNTS: Final[Ability[SupportsTreeCounts]] = Ability(
+    SupportsTreeCounts, "counts of trees", lambda can: can.tree_counts
+)
+
+
+class SupportsTreeListing(Protocol):
+    """Ability to list everything below a directory for the cost of an equally long listing of one directory."""
+
+    def list_tree(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """Iterates over all files and directories below `directory`, in any order.
+
+        What other clients create, rename or delete meanwhile may or may not be listed.
+
+        Raises:
+            StoreNotFoundError: `directory` does not exist.
+            StoreNotADirectoryError: `directory` is a file.
+        """
+
+
+TREE_LISTING: Final[Ability[SupportsTreeListing]] = Ability(
+    SupportsTreeListing, "listings of trees", lambda can: can.tree_listing
 )

@@ -16,19 +16,18 @@ from committer.paths import StorePath
 from committer.stores.abilities import (
     BATCH_DELETE,
     BATCH_RENAME,
+    CONDITIONAL_DELETE,
+    CONDITIONAL_REPLACE,
     HARD_LINKS,
     LOCAL_PATHS,
     SYNC,
+    TREE_COUNTS,
+    TREE_LISTING,
     Capabilities,
+    TreeCounts,
     Wrapper,
 )
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
-from committer.stores.directory_abilities import (
-    TREE_COUNTS,
-    TREE_LISTING,
-    TreeCounts,
-)
 from committer.stores.examination import EXAMINATION, Finding
 from committer.stores.uploads import BLOCK_LISTS, UPLOADS, PendingUpload, UncommittedBlock, UploadPart
 

@@ -22,9 +22,8 @@ from committer.errors import (
 )
 from committer.options.values import shown_name
 from committer.paths import StorePath
-from committer.stores.abilities import SYNC
+from committer.stores.abilities import CONDITIONAL_DELETE, SYNC
 from committer.stores.base import FileStatus, Store
-from committer.stores.conditions import CONDITIONAL_DELETE
 
 _COPIED_BYTES: Final = 1 << 30
 _SMALL_BYTES: Final = 1 << 20

@@ -20,10 +20,8 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.abilities import BATCH_DELETE, LOCAL_PATHS
+from committer.stores.abilities import BATCH_DELETE, CONDITIONAL_DELETE, CONDITIONAL_REPLACE, LOCAL_PATHS, TREE_LISTING
 from committer.stores.base import Capabilities, Store
-from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
-from committer.stores.directory_abilities import TREE_LISTING
 from committer.stores.helpers import exists, walk
 from committer.testing._conformance_base import (
     Channel,

@@ -15,9 +15,8 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, LOCAL_PATHS, SYNC
+from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, LOCAL_PATHS, SYNC, TREE_COUNTS
 from committer.stores.base import Capabilities, Store
-from committer.stores.directory_abilities import TREE_COUNTS
 from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, successes
 
 

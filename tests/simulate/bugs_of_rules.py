@@ -15,7 +15,7 @@ from committer.stages.finish.end_job import EndJob
 from committer.stages.publish.move_aside import SetAsideSuccess
 from committer.stages.publish.publish import Published, PublishFiles
 from committer.stages.remove.cleanup import RemoveJob, put_kept
-from committer.stores.conditions import CONDITIONAL_DELETE
+from committer.stores.abilities import CONDITIONAL_DELETE
 from committer.stores.helpers import status_or_none
 from tests.simulate.patches import Patches
 

@@ -11,8 +11,6 @@ import msgspec
 import pytest
 
 import committer.stores.abilities
-import committer.stores.conditions
-import committer.stores.directory_abilities
 import committer.stores.examination
 import committer.stores.uploads
 from committer.errors import UnsupportedError
@@ -138,8 +136,6 @@ def test_every_ability_is_known_and_passed_on() -> None:
     stores = committer.stores
     modules = (
         stores.abilities,
-        stores.conditions,
-        stores.directory_abilities,
         stores.examination,
         stores.uploads,
     )

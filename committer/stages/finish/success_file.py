@@ -36,7 +36,7 @@ from committer.stages.state.success_content import (
     is_same_decision,
     marker_at,
 )
-from committer.stores.conditions import CONDITIONAL_REPLACE
+from committer.stores.abilities import CONDITIONAL_REPLACE
 from committer.stores.helpers import status_or_none
 
 # Source of a job id that no key of Hadoop's gave.

@@ -11,9 +11,8 @@ from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import is_file_of, stands_as_directory
 from committer.stages.load.promotions import Promotion
-from committer.stores.abilities import LOCAL_PATHS
+from committer.stores.abilities import LOCAL_PATHS, TREE_LISTING
 from committer.stores.base import FileStatus
-from committer.stores.directory_abilities import TREE_LISTING
 from committer.stores.helpers import walk
 
 # Directories that are compared in one call.

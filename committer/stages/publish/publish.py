@@ -41,9 +41,15 @@ from committer.stages.identity import (
 )
 from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.create_directories import make_missing, remove_made
-from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, SupportsBatchRename
+from committer.stores.abilities import (
+    BATCH_RENAME,
+    HARD_LINKS,
+    TREE_COUNTS,
+    SupportsBatchRename,
+    SupportsTreeCounts,
+    TreeCounts,
+)
 from committer.stores.base import FileStatus
-from committer.stores.directory_abilities import TREE_COUNTS, SupportsTreeCounts, TreeCounts
 
 # For fewer files, a status of each costs no more than the count.
 _WORTH_A_COUNT = 2

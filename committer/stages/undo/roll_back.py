@@ -28,7 +28,7 @@ from committer.stages.identity import is_file_of, stands_as_directory, stood_the
 from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.move_aside import PLACE_TAKEN, take_away
 from committer.stages.undo.seal import SealTasks, is_sealed_whole, seal_whole
-from committer.stores.conditions import CONDITIONAL_REPLACE
+from committer.stores.abilities import CONDITIONAL_REPLACE
 from committer.stores.helpers import exists, move_file, status_or_none
 
 

@@ -23,8 +23,8 @@ from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.options.storage import OptionTable, StorageOption
 from committer.options.values import SPARK_HADOOP
 from committer.paths import StorePath
+from committer.stores.abilities import TreeCounts
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
-from committer.stores.directory_abilities import TreeCounts
 from committer.stores.hdfs.connection import DATA_S, Connection
 from committer.stores.hdfs.renames import Renames, identity_of, rename_together
 from committer.stores.hdfs.writer import HdfsWriter
