@@ -44,7 +44,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         concurrency: `io_concurrency`; 0 for the default.
         rate: `io_rate`, calls a second; 0 for none.
         no_op: Whether renames and new directories are not carried out, and no file is written beforehand.
-        old: Files of an earlier job, over the same directories; with any, the job replaces all that stands there. None
+        old: Files of an earlier job, over the same directories; with any, the job replaces all that exists there. None
             for the plain store of the other benchmarks.
         by_message: Whether the driver is given the tasks' messages, which lie beside the destination until then, and
             reads no record that one of them holds.

@@ -16,7 +16,7 @@ from committer.stores.base import Capabilities, FileStatus, Store
 from committer.stores.forwarding import ForwardingStore
 
 WAY: Final = "way"
-"""The directory that stands at a file's name."""
+"""The directory that exists at a file's name."""
 
 _NEW = re.compile(r"part-(\d+)-(\d+)\.parquet")
 _BELOW = re.compile(r"below-(\d+)")
@@ -32,7 +32,7 @@ class ToldFilesStore(ForwardingStore):
         files: How many files the job has.
         task_files: How many of them a task has.
         directories: Over how many directories.
-        published: Whether they stand at the destination; else where their tasks wrote them.
+        published: Whether they exist at the destination; else where their tasks wrote them.
         below: How many files are below the directory `WAY`.
         side_files: Where side files of decisions are kept instead of in `inner`, which may be in memory.
     """

@@ -73,7 +73,7 @@ def split_uri(text: str) -> tuple[str, str, str]:
 def _checked_scheme(scheme: str) -> str:
     if not _SCHEME.fullmatch(scheme):
         raise InvalidPathError(
-            "what stands before the colon is not a scheme",
+            "what precedes the colon is not a scheme",
             path=ascii(scheme),
             next_step="a local name with a colon needs ./ before it",
         )

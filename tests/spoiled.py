@@ -29,10 +29,10 @@ class Spoiled:
 
     Attributes:
         spoil: Brings a table into it.
-        rollback: Whether the job is to be taken back.
+        rollback: Whether the job is to be rolled back.
         mend: Does what the advice says first; None where there is nothing that could be done.
         way: Which of the calls, or commands, of the advice is followed then.
-        files: What stands at the destination in the end.
+        files: What exists at the destination in the end.
     """
 
     spoil: Callable[[Path], Awaitable[None]]
@@ -142,7 +142,7 @@ async def _old_place_taken(table: Path) -> None:
 
 
 def _move_away(table: Path, advice: str) -> None:
-    assert "move away what stands there now" in advice
+    assert "move away what exists there now" in advice
     (table / "old").unlink()
 
 

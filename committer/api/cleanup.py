@@ -108,10 +108,10 @@ _FUTURE: Final = (
 _FOREIGN: Final = "it holds no record of a job: another committer's, perhaps alive; only its id with force removes it"
 KEPT: Final = (
     "it committed, and its outcome is kept for a stream or a rerun: without it that work, should it be repeated, is "
-    "published a second time, or stops at the files that stand; only force removes it"
+    "published a second time, or stops at the files that exist; only force removes it"
 )
 UNFINISHED: Final = "it committed, but its last steps were not done: recover it"
-NOT_TAKEN_BACK: Final = "it is being taken back, and that was not done to its end: roll it back"
+NOT_TAKEN_BACK: Final = "its rollback was begun and not finished: roll it back"
 BEGUN: Final = "another driver began to commit it meanwhile"
 
 
@@ -307,7 +307,9 @@ def _what_it_was(found: JobDirectory) -> str:
         return "it had ended"
     if found.decided:
         return "it was decided, and had no outcome"
-    return "it was open, and is aborted" if found.set_up or found.attempts else "no record said that a job stood there"
+    return (
+        "it was open, and is aborted" if found.set_up or found.attempts else "no record said that a job existed there"
+    )
 
 
 async def _newest_of_rest(context: StageContext, found: JobDirectory) -> float:
@@ -473,11 +475,11 @@ def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
     """Raises the error of a named job that is kept for this reason; returns for any other reason."""
     place = str(destination)
     steps = {
-        DECIDED: f"finish it: {call('recover', place, job_id)}; or take it back: "
+        DECIDED: f"finish it: {call('recover', place, job_id)}; or roll it back: "
         f"{call('recover', place, job_id, rollback=True)}; where neither can be, "
         f"{abandon_advice(JobLayout(destination, job_id))}",
         UNFINISHED: f"finish it: {call('recover', place, job_id)}",
-        NOT_TAKEN_BACK: f"take it back to its end: {call('recover', place, job_id, rollback=True)}",
+        NOT_TAKEN_BACK: f"roll it back to its end: {call('recover', place, job_id, rollback=True)}",
     }
     if reason in steps:
         raise JobDecidedError(

@@ -118,10 +118,10 @@ async def job_directories(store: Store, destination: StorePath, operation: str) 
         await check_destination(store, destination, operation)
         if isinstance(error, StoreNotADirectoryError):
             raise StoreNotADirectoryError(
-                f"a file stands where the directory of all jobs must be: {destination / TEMPORARY}",
+                f"a file exists where the directory of all jobs must be: {destination / TEMPORARY}",
                 operation=operation,
                 path=destination / TEMPORARY,
-                next_step="remove the file; no job can be there while it stands",
+                next_step="remove the file; no job can be there while it exists",
             ) from error
     found = {
         name
@@ -169,7 +169,7 @@ async def _beside(store: Store, destination: StorePath) -> list[DirectoryName]:
     return [DirectoryName.of(name.removeprefix(prefix)) for name in found if name.startswith(prefix) and name != prefix]
 
 
-NO_RECORD: Final = "no record says that a job stands there: another committer's directory, or what a dead driver left"
+NO_RECORD: Final = "no record says that a job exists there: another committer's directory, or what a dead driver left"
 HALF_MADE: Final = "it is being set up, or its driver died in the setup"
 HALF_REMOVED: Final = "it is over; its directory is being removed, or the driver that did died"
 

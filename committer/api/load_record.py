@@ -34,7 +34,7 @@ AnyRecord: TypeAlias = (
 
 
 _WHERE: Final = (
-    "name a record: DESTINATION/_SUCCESS or, while a job stands, DESTINATION/_temporary/JOB_ID~SETUP/setup, or "
+    "name a record: DESTINATION/_SUCCESS or, while a job exists, DESTINATION/_temporary/JOB_ID~SETUP/setup, or "
     "decision, or outcome there"
 )
 

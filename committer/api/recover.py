@@ -109,7 +109,7 @@ async def finish(context: StageContext, *, rollback: bool = False, force: bool =
         except JobNotFoundError as error:
             if not context.spec.setup or error.outcome != "unchanged":
                 raise
-            # What stood there was left by another run of the id: the reports of any run count.
+            # What existed there was left by another run of the id: the reports of any run count.
             any_run = of_spec(context, msgspec.structs.replace(context.spec, setup=""))
             return await recover_job(any_run, rollback=rollback, force=force)
 
@@ -328,6 +328,6 @@ async def _remove(
             f"job {layout.job_id} is kept: {reason}",
             operation="settle",
             path=layout.job_directory,
-            next_step=f"{call('list_jobs', str(layout.destination))} shows what stands there, and what ends it",
+            next_step=f"{call('list_jobs', str(layout.destination))} shows what exists there, and what ends it",
         )
     return reason is None

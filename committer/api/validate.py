@@ -102,7 +102,7 @@ class ListedFiles:
         self.names: Repeats = Repeats()
         self.remark: str = f"its complete list could not be kept: {problem}" if problem else ""
         if named and path is None:
-            self.remark = f"its complete list stands elsewhere, at {named}: give file_list_directory to compare it"
+            self.remark = f"its complete list exists elsewhere, at {named}: give file_list_directory to compare it"
         self._path = path
         self._looks = looks
         self._marker = marker
@@ -290,7 +290,7 @@ async def _look_for_written_past(store: Store, destination: StorePath, wrong: Fi
             first = first or status.path.uri
     if files:
         wrong.add(
-            f"{destination / SUCCESS}: names the manifest committer with 0 files committed, but {files} files stand "
+            f"{destination / SUCCESS}: names the manifest committer with 0 files committed, but {files} files exist "
             f"here, such as {first}: they were there before, or were written past the committer, straight into the "
             "destination"
         )

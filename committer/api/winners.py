@@ -27,7 +27,7 @@ from committer.stores.helpers import status_or_none
 
 _OPERATION = "list_winners"
 _ANOTHER_WAY = (
-    "read all that stands there, if the committer that wrote it shows nothing else; or write it with "
+    "read all that exists there, if the committer that wrote it shows nothing else; or write it with "
     "committer='stocator', or with a file_list_directory below the destination"
 )
 

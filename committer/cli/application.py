@@ -77,7 +77,7 @@ def _whole_line(app: App, arguments: Sequence[str], place: str, missing: list[st
     return step
 
 
-_HELP = "See, finish, take back and clean up what jobs left at a data lake's destination."
+_HELP = "See, finish, roll back and clean up what jobs left at a data lake's destination."
 
 Uri = Annotated[str, Parameter(help="The job's destination: a URI, or a path of this machine.")]
 JobId = Annotated[str, Parameter(help="The job's id.")]
@@ -215,11 +215,11 @@ def recover(
     uri: Uri,
     job_id: JobId,
     *,
-    rollback: Annotated[bool, Parameter(help="Take back what was published; abort if undecided.")] = False,
+    rollback: Annotated[bool, Parameter(help="Roll back what was published; abort if undecided.")] = False,
     force: Annotated[
         bool,
         Parameter(
-            help="You know that the old driver is dead. With --rollback: take the job back also where the store cannot "
+            help="You know that the old driver is dead. With --rollback: roll the job back also where the store cannot "
             "keep that driver out; if it lives, files of it can appear after the rollback. Without: commit an open job "
             "with the tasks that a listing finds; tasks that did not commit are missing from the output, and nothing "
             "says so. Of a job that is decided it changes nothing without --rollback."

@@ -71,7 +71,7 @@ _LOSSES: Final[dict[JobState, str]] = {
     "it moved aside, are lost",
     "committed": "committed: its published files stay",
     "aborted": "aborted: nothing of it was published",
-    "rolled-back": "rolled back: what is not taken back yet is taken back first; where that cannot be, it stays, and "
+    "rolled-back": "rolled back: what is not rolled back yet is rolled back first; where that cannot be, it stays, and "
     "the old files that the job moved aside are lost",
     "unknown": "its records do not say how it ended; another process may be removing them now. What it published, if "
     "anything, stays; what is left of its task output is lost",
@@ -96,7 +96,7 @@ _HALVES: Final = {
 
 _FORGOTTEN: Final = (
     "but its stream cannot tell any more that this batch committed: should it be repeated, it is published a second "
-    "time, or stops at the files that stand"
+    "time, or stops at the files that exist"
 )
 
 
@@ -157,7 +157,7 @@ async def run_clean(target: Target, *, older_than: timedelta | None, force: bool
 
 
 def _dropped(target: Target) -> Answer:
-    words = "its entries are deleted; nothing else of it stood"
+    words = "its entries are deleted; nothing else of it existed"
     return Answer(
         {
             "done": True,

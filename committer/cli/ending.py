@@ -152,7 +152,7 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
         will = "look for a report of the job, which has no directory any more"
     elif look.is_no_job:
         first = "remove what is left of the job, and " if look.half else ""
-        will = f"{first}look for a report of the job, of which no record stands any more"
+        will = f"{first}look for a report of the job, of which no record exists any more"
     elif decision is not None and decision.decision == "abort":
         will = "remove what is left of the aborted job"
     elif decision is not None:
@@ -160,7 +160,7 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
         # Mentioned only if old files can have been moved aside.
         replaces = decision.replacing or decision.config.existing_target == "replace"
         will = (
-            f"take back what was published of {files}{'; old files come back' if replaces else ''}"
+            f"roll back what was published of {files}{'; old files come back' if replaces else ''}"
             if rollback
             else f"publish what is missing of {files}, then write _SUCCESS and remove the job's directory"
         )
@@ -193,7 +193,7 @@ async def run_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
             outcome="committed",
             next_step="remove its files by hand if you must; _SUCCESS names them if no later job committed",
         )
-    return _reported(report, "committed" if report.success else "taken back: nothing of it is visible")
+    return _reported(report, "committed" if report.success else "rolled back: nothing of it is visible")
 
 
 async def plan_settle(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
@@ -246,7 +246,7 @@ async def plan_abort(target: Target) -> Answer:
             f"there is no job {target.job_id} at {target.uri}: {look.half or 'its directory holds no record of one'}",
             operation="abort",
             path=look.found.layout.job_directory if look.found is not None else StorePath.of(target.uri),
-            next_step=f"`{command('jobs', target.uri)}` shows what stands there, and what removes it",
+            next_step=f"`{command('jobs', target.uri)}` shows what exists there, and what removes it",
         )
     if look.outcome is not None:
         return replace(
@@ -270,8 +270,8 @@ async def plan_abort(target: Target) -> Answer:
 async def _taking_back(target: Target) -> str:
     async with target.attach() as job:
         if committer_for(job.spec.committer).forms(job.spec).forward_only:
-            return "it cannot be taken back, for its tasks made its files visible"
-    return f"`{target.command('recover', '--rollback')}` takes it back"
+            return "it cannot be rolled back, for its tasks made its files visible"
+    return f"`{target.command('recover', '--rollback')}` rolls it back"
 
 
 async def run_abort(target: Target) -> Answer:

@@ -159,7 +159,7 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
 
 def _parts(uri: str, rows: list[JobRow], orphans: list[str]) -> list[Part]:
     if not (rows or orphans):
-        return [line("no jobs stand below _temporary")]
+        return [line("no jobs exist below _temporary")]
     now = datetime.now(UTC)
     parts: list[Part] = []
     if rows:

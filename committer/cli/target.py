@@ -98,7 +98,7 @@ def planned_end(target: Target, look: Look, what: str, will: str) -> Answer:
 
 def _released_by(target: Target, owner: str) -> str:
     recover_it, back = command("recover", target.uri, owner), command("recover", target.uri, owner, "--rollback")
-    return f"wait for job {owner}; if its driver is dead, finish it: `{recover_it}`, or take it back: `{back}`"
+    return f"wait for job {owner}; if its driver is dead, finish it: `{recover_it}`, or roll it back: `{back}`"
 
 
 def _step_of_missing_tasks(target: Target, error: TaskMissingError, *, recovering: bool) -> str:
@@ -167,7 +167,7 @@ def guided(
             again = target.command("recover", *["--rollback"] * rollback)
             error.next_step = f"{advice}, then: `{again}`" if advice else f"`{again}`"
         elif not advice and target.job_id:
-            error.next_step = f"`{command('jobs', target.uri)}` shows what stands there, and what ends it"
+            error.next_step = f"`{command('jobs', target.uri)}` shows what exists there, and what ends it"
         raise
 
 

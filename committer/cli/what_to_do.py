@@ -215,7 +215,7 @@ async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory, u
         return Advice(f"{how}, but its last steps were not done", back if how == "rolled-back" else recover)
     if await _stands_alone(store, found):
         return Advice(_KEPT)
-    return Advice(f"{_KEPT}; something else stands beside it", recover)
+    return Advice(f"{_KEPT}; something else exists beside it", recover)
 
 
 def _may_only_go_forward(store: Store, decision: Decision) -> bool:

@@ -105,7 +105,7 @@ def rollback_report(call: JobCall, uploads_left: Sequence[str] = ()) -> JobRepor
     """Returns the report of a rolled-back job to a caller who asked for the rollback; raises for any other."""
     if call.refusal is not None:
         call.refusal.outcome = "unchanged"
-        call.refusal.next_step = call.refusal.next_step or "run the job again; what was published was taken back"
+        call.refusal.next_step = call.refusal.next_step or "run the job again; what was published was rolled back"
         raise call.refusal
     if call.wish is not Wish.ROLL_BACK:
         reason = call.outcome.reason if call.outcome is not None else "on demand"
@@ -208,8 +208,8 @@ async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
     if published:
         layout = call.context.layout
         raise OutcomeUnknownError(
-            f"the records of job {layout.job_id} were removed before it was taken back: {len(published)} of its files "
-            f"stand at {layout.destination}, the first: {published[0]}",
+            f"the records of job {layout.job_id} were removed before it was rolled back: {len(published)} of its files "
+            f"exist at {layout.destination}, the first: {published[0]}",
             operation="roll_back",
             path=layout.target(published[0]),
             next_step="look at these files, and delete those that are not wanted; old files that the job moved aside "

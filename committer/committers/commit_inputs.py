@@ -183,7 +183,7 @@ async def withdraw_commit(context: StageContext, error: CommitterError, found: J
     if withdrawn and (failure is not None or not in_time):
         advise_records_moved(context, error, failure)
     elif failure is not None or not in_time:
-        advise_undecided(context, error, "its intent could not be taken back", failure)
+        advise_undecided(context, error, "its intent could not be deleted", failure)
     elif isinstance(error, StoreOutcomeUnknownError):
         # Whatever the lost request did, the job is not decided, and no driver uses the intent.
         error.outcome = "unchanged"

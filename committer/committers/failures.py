@@ -117,7 +117,7 @@ def broken_off(context: StageContext, error: Exception) -> CommitterError:
         path=context.layout.destination,
         outcome="unknown",
         next_step=f"call {context.recover_call()} in a fresh process: it finishes what was begun; "
-        f"{context.recover_call(rollback=True)} aborts it or takes it back",
+        f"{context.recover_call(rollback=True)} aborts it or rolls it back",
         causes=[error],
     )
 
@@ -126,7 +126,7 @@ def advise_undecided(context: StageContext, error: CommitterError, why: str, fai
     """Adds to a refusal that a recovery may still commit the job, because the intent exists."""
     job_id = context.layout.job_id
     reason = failure.message if isinstance(failure, CommitterError) else str(failure or "it took too long")
-    _log.warning("the intent of job %s still stands: %s: %s", job_id, why, reason)
+    _log.warning("the intent of job %s still exists: %s: %s", job_id, why, reason)
     error.message = (
         f"{error.message}; this driver published nothing, but a recovery would commit job {job_id}: {why}: {reason}"
     )

@@ -117,7 +117,7 @@ async def find_setup(opened: Store, known: JobSpec, *, config: CommitterConfig |
             f"job {known.job_id} at {dest} is over",
             operation="attach_job",
             path=known.layout.job_directory,
-            next_step="stop this driver or task; a job of that id that stands there now is another one, with tasks of "
+            next_step="stop this driver or task; a job of that id that exists there now is another one, with tasks of "
             "its own",
         )
     return job.spec

@@ -103,10 +103,10 @@ MEANINGS: Final[Mapping[Standing, str]] = {
     Standing.INTENDED: "a driver began to commit it, and none decided",
     Standing.ABORTED: "it is decided against",
     Standing.DECIDED: "it is decided to be committed, and being published",
-    Standing.REFUSED: "its driver met a refusal for good when it published: the job is to be taken back",
+    Standing.REFUSED: "its driver met a refusal for good when it published: the job is to be rolled back",
     Standing.COMMITTED: "every file is published; `_SUCCESS` and cleanup are left",
-    Standing.ROLLED_BACK: "it is being taken back",
-    Standing.UNDONE: "this driver took it back; only cleanup is left",
+    Standing.ROLLED_BACK: "it is being rolled back",
+    Standing.UNDONE: "this driver rolled it back; only cleanup is left",
 }
 
 

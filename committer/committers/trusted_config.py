@@ -87,7 +87,7 @@ def refuse_records_out_of_sight(context: StageContext) -> None:
         "else than at the destination a driver looks",
         operation="commit_job",
         path=layout.setup,
-        next_step="if that is right, give what stands there before USER/JOB_ID as pending_set_directory in the config "
+        next_step="if that is right, give what exists there before USER/JOB_ID as pending_set_directory in the config "
         "of this call, and the user as pending_set_user if it is not yours; nothing was changed",
     )
 

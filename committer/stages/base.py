@@ -210,10 +210,10 @@ class StageContext:
     def rollback_advice(self) -> str:
         """Returns a sentence about how to roll a decided job back."""
         if self.forms.forward_only:
-            return "it cannot be taken back, for its tasks made its files visible"
+            return "it cannot be rolled back, for its tasks made its files visible"
         fenced = self.store.capabilities.fences_drivers
         alone = "" if fenced else ", once no other driver of it is alive"
-        return f"{self.recover_call(rollback=True, force=not fenced)} takes the job back{alone}"
+        return f"{self.recover_call(rollback=True, force=not fenced)} rolls the job back{alone}"
 
     def repair_advice(self) -> str:
         """Returns the end of a sentence about what to do if the records of a decided job cannot be repaired."""

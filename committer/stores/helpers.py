@@ -89,7 +89,7 @@ async def check_destination(store: Store, destination: StorePath, operation: str
             return
     except StoreNotADirectoryError as error:
         raise StoreNotADirectoryError(
-            "a file stands there, and a destination is a directory",
+            "a file exists there, and a destination is a directory",
             operation=operation,
             path=destination,
             next_step=CORRECT_THE_PATH,
@@ -229,7 +229,7 @@ async def move_file(
     if replace:
         await store.put(destination, data)
     elif await create_exclusively(store, destination, data, limit=limit) != data:
-        raise StoreExistsError("something stands there already", operation="move_file", path=destination)
+        raise StoreExistsError("something exists there already", operation="move_file", path=destination)
     await delete_seen(store, source, identity=found)
 
 

@@ -200,7 +200,7 @@ class ObjectStore(Store):
         """Raises `StoreExistsError` if a file exists where a writer is to create one. One call."""
         standing = await self._object_at("open_writer", self._new(path))
         if standing is not None and not standing.is_directory:
-            raise StoreExistsError("something stands there", operation="open_writer", path=path)
+            raise StoreExistsError("something exists there", operation="open_writer", path=path)
 
 
 async def written_file(

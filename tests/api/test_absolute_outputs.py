@@ -108,7 +108,7 @@ async def test_unique_names(memory: MemoryPlace) -> None:
 
 
 async def test_record_for_a_java_driver(memory: MemoryPlace) -> None:
-    """Hadoop's entries hold whole URIs, and its driver wants each directory with what stands there."""
+    """Hadoop's entries hold whole URIs, and its driver wants each directory with what exists there."""
     put(memory, "p=1/old", b"old")
     job = await memory.open_job(config=config(memory, hadoop_driver=True))
     await run_task(memory, job, 0, {"p=1/new": b"n", "p=2/q=1/new": b"n"})
@@ -234,7 +234,7 @@ async def test_root_that_only_may_be_written_to_loses_nothing(place: Place) -> N
 
 
 async def test_two_jobs_with_one_root(place: Place) -> None:
-    """Jobs of two destinations meet outside: neither overwrites a file of the other, and the second one is taken back whole."""
+    """Jobs of two destinations meet outside: neither overwrites a file of the other, and the second one is rolled back whole."""
     first = await place.open_job(config=config(place, io_concurrency=1))
     await run_task(place, first, 0, NEW)
     other = committer.open_job(f"{place.dest}-2", config=config(place), storage_options=place.options)

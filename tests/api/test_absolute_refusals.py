@@ -112,7 +112,7 @@ async def test_root_that_the_store_takes_for_the_destination() -> None:
 
 async def test_root_that_is_a_file(memory: MemoryPlace) -> None:
     memory.space.write(f"/{ROOT}", b"a file")
-    with pytest.raises(committer.errors.StoreNotADirectoryError, match="a file stands where a directory must be"):
+    with pytest.raises(committer.errors.StoreNotADirectoryError, match="a file exists where a directory must be"):
         await memory.open_job(config=config(memory))
     assert memory.space.files() == {f"/{ROOT}": b"a file"}
 

@@ -273,7 +273,7 @@ async def test_a_rollback_whose_cleaning_fails(table: Table) -> None:
     assert await table.states() == {}
 
 
-# -- a decided job that cannot be finished: what its error names last ends it, also where nothing can be taken back -----
+# -- a decided job that cannot be finished: what its error names last ends it, also where nothing can be rolled back -----
 
 
 FILES = {"p/a": b"new", "q/x": b"new", "r/z": b"new"}
@@ -343,9 +343,9 @@ async def test_a_job_that_lost_an_upload_is_taken_back() -> None:
     assert (place.files(), place.temporary()) == ({}, set())
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["takes back", "gives up"])
+@pytest.mark.parametrize("old", [False, True], ids=["rolls back", "gives up"])
 async def test_a_completion_whose_answer_stays_lost(old: bool) -> None:
-    """As with SeaweedFS, where a directory stands at the name of the file."""
+    """As with SeaweedFS, where a directory exists at the name of the file."""
     place, lost = MemoryPlace("s3"), Fault(kind="unanswered", operation="complete_upload", path="r/z", times=None)
     again, end = calls_in(await stopped(place, OutcomeUnknownError, lost, old=old, existing_target="replace"))
     assert again.startswith("await committer.recover(")
@@ -354,7 +354,7 @@ async def test_a_completion_whose_answer_stays_lost(old: bool) -> None:
     assert place.temporary() == set()
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["takes back", "gives up"])
+@pytest.mark.parametrize("old", [False, True], ids=["rolls back", "gives up"])
 @pytest.mark.parametrize("profile", ["s3", "gcs", "hdfs"])
 async def test_a_right_that_is_refused_for_good(profile: str, old: bool) -> None:
     place = MemoryPlace(profile)
@@ -365,7 +365,7 @@ async def test_a_right_that_is_refused_for_good(profile: str, old: bool) -> None
     assert place.temporary() == set()
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["takes back", "gives up"])
+@pytest.mark.parametrize("old", [False, True], ids=["rolls back", "gives up"])
 @pytest.mark.parametrize("profile", ["s3", "gcs", "hdfs", "local"])
 async def test_output_that_another_program_changed_before_it_was_validated(profile: str, old: bool) -> None:
     place = MemoryPlace(profile)

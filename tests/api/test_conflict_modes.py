@@ -130,7 +130,7 @@ async def test_a_target_outside_the_named_directories_is_refused(place: Place) -
     fill(place)
     job = await place.open_job(config=NAMED)
     await place.run_task(job, 0, {"p=1/old-0": b"new", "p=2/old": b"new"})
-    with pytest.raises(TargetExistsError, match="a file stands at p=1/old-0, where a file goes"):
+    with pytest.raises(TargetExistsError, match="a file exists at p=1/old-0, where a file goes"):
         await job.commit()
     assert place.files() == OLD
     await job.abort()
@@ -161,7 +161,7 @@ async def test_replace_under_the_same_names(place: Place) -> None:
 
 async def test_plan_of_a_refused_job_names_nothing_that_makes_room(place: Place) -> None:
     place.write("p=1/part-0", b"old")
-    place.write("p=2", b"stands where a directory goes")
+    place.write("p=2", b"exists where a directory goes")
     job = await place.open_job()
     await place.run_task(job, 0, {"p=1/part-0": b"new", "p=2/part-0": b"new"})
     plan = await job.plan()

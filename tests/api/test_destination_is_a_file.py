@@ -52,7 +52,7 @@ def old_stands(table: Table) -> bool:
 async def test_a_job_is_refused_where_its_destination_is_a_file(profile: str, config: CommitterConfig) -> None:
     table = table_with_file(profile)
     store = FaultyStore(table.space.store())
-    with pytest.raises(StoreNotADirectoryError, match=f"a file stands at {table.dest}, where a directory") as caught:
+    with pytest.raises(StoreNotADirectoryError, match=f"a file exists at {table.dest}, where a directory") as caught:
         await committer.open_job(table.dest, config=config, storage_options={"store": store})
     assert caught.value.outcome == "unchanged"
     assert ("overwrite the whole destination, which replaces the file" in caught.value.next_step) is (profile in FLAT)
@@ -70,7 +70,7 @@ async def test_an_overwrite_is_refused_where_directories_are_real(profile: str, 
     table = table_with_file(profile)
     # No job replaces a file above its destination, on any store.
     why = "" if below else ".*in one step"
-    with pytest.raises(StoreNotADirectoryError, match=f"a file stands at {table.dest}, where{why}"):
+    with pytest.raises(StoreNotADirectoryError, match=f"a file exists at {table.dest}, where{why}"):
         await committer.open_job(table.dest + below, config=OVERWRITE, storage_options=table.options)
     assert table.space.files() == {"/table": b"old"}
 

@@ -289,7 +289,7 @@ class SlowWire(Connection):
 
 
 async def refused_beside_a_directory(table: Table) -> None:
-    """Commits a job that may not set the old `_SUCCESS` aside, takes it back, and looks what is left of it."""
+    """Commits a job that may not set the old `_SUCCESS` aside, rolls it back, and looks what is left of it."""
     async with committer.open_job(table.dest, job_id="first", storage_options=table.options) as job:
         async with job.task_attempt(task=0) as task, task.open("old") as file:
             await file.write(b"old")

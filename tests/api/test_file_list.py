@@ -391,7 +391,7 @@ async def test_what_a_hostile_marker_names_is_not_read(place: Place, tmp_path: P
         place.write("_SUCCESS", marker.replace(listed, uri).encode())
         checked = await committer.validate(place.dest, storage_options=place.options)
         assert (checked.file_list, checked.complete) == ("", False)
-        assert "stands elsewhere" in checked.remark
+        assert "exists elsewhere" in checked.remark
 
 
 def test_blocking(tmp_path: Path) -> None:

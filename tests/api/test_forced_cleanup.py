@@ -87,7 +87,7 @@ async def test_what_was_not_taken_back_is_taken_back_first(
 async def test_without_force_it_is_kept_and_no_advice_says_force(place: Place) -> None:
     await leave_half_taken_back(place)
     before = place.all_files()
-    with pytest.raises(JobDecidedError, match="being taken back") as caught:
+    with pytest.raises(JobDecidedError, match="being rolled back") as caught:
         await clean_up(place, job_id="j")
     assert place.all_files() == before
     assert "recover(" in caught.value.next_step
@@ -157,7 +157,7 @@ async def test_a_plan_changes_nothing(place: Place) -> None:
 
 
 async def test_a_driver_whose_job_is_given_up_while_it_takes_it_back_does_not_say_that_it_did(place: Place) -> None:
-    """It publishes, meets another's file, takes back what it published; its records are removed meanwhile."""
+    """It publishes, meets another's file, rolls back what it published; its records are removed meanwhile."""
     job = await place.open_job(job_id="j", config=CommitterConfig(io_concurrency=1))
     await place.run_task(job, 0, NEW)
     ended = False

@@ -99,7 +99,7 @@ async def test_a_success_that_names_some_files_only_is_an_error(place: StocatorP
 
 @pytest.mark.parametrize("name", ["/other/secret", "/table/../other/secret", "/tables/part-0", "/table"])
 async def test_a_success_that_names_a_place_outside_is_an_error(place: StocatorPlace, name: str) -> None:
-    """G10: a reader must not be led elsewhere by what stands there."""
+    """G10: a reader must not be led elsewhere by what exists there."""
     marker = decode_success(place.read("_SUCCESS"), source="_SUCCESS")
     uri = f"memory://{place.space.name}{name}"
     error = await _altered(place, filenames=[uri, *marker.filenames[1:]])

@@ -90,7 +90,7 @@ async def test_an_aborted_job_and_a_recovered_one_are_told(memory: MemoryPlace, 
 async def test_a_job_that_a_cleanup_removes_is_told(
     memory: MemoryPlace, said: Said, caplog: pytest.LogCaptureFixture, state: str, by_name: bool
 ) -> None:
-    words = "no record said that a job stood there"
+    words = "no record said that a job existed there"
     if state == "remains":
         memory.write(in_job(memory, "j1", "plan-00000"), b"x")
     else:

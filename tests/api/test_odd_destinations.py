@@ -37,7 +37,7 @@ FORMED = pytest.mark.parametrize("form", FORMS)
 
 @pytest.fixture(params=NAMES)
 def there(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A directory that nothing but it may stand beside."""
+    """A directory that nothing but it may exist beside."""
     return tmp_path / "beside" / str(request.param)
 
 

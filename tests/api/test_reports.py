@@ -196,7 +196,7 @@ async def test_summary_that_cannot_be_saved_breaks_nothing(
     job = await place.open_job(config=reporting(elsewhere))
     message = await place.run_task(job, 0, {"part-0": b"x"})
     await elsewhere.store().delete_directory(elsewhere.path("reports"), recursive=True)
-    elsewhere.write("/reports", b"a file stands where the directory goes")
+    elsewhere.write("/reports", b"a file exists where the directory goes")
     await job.commit([message] if job.spec.delivery == "message" else None, tasks=1)
     assert place.files() == {"part-0": b"x"}
     assert "summary" in caplog.text
@@ -207,7 +207,7 @@ async def test_summary_that_cannot_be_saved_breaks_nothing(
 async def test_a_place_of_reports_that_cannot_be_written_is_refused(
     place: Place, elsewhere: MemorySpace, monkeypatch: pytest.MonkeyPatch, where: str, field: str
 ) -> None:
-    elsewhere.write("/taken", b"a file stands where the directory goes")
+    elsewhere.write("/taken", b"a file exists where the directory goes")
     store = FaultyStore(elsewhere.store(), [Fault(kind="forbidden", operation="put", times=None)])
 
     async def find_store(path: StorePath, options: object = None) -> Store:

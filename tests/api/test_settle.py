@@ -197,10 +197,10 @@ async def test_settled_while_its_driver_commits(place: Place) -> None:
     assert place.files() == {"a": b"1"}
 
 
-@pytest.mark.parametrize("first", ["committed", "taken back"])
+@pytest.mark.parametrize("first", ["committed", "rolled back"])
 async def test_of_two_runs_whose_directories_stay_one_that_committed_counts(place: Place, first: str) -> None:
     stays = CommitterConfig(cleanup_skipped=True)
-    for run in (first, "committed" if first == "taken back" else "taken back"):
+    for run in (first, "committed" if first == "rolled back" else "rolled back"):
         if run == "committed":
             await place.run_job({"c": b"1"}, job_id="J", config=stays)
             continue

@@ -114,7 +114,7 @@ async def test_a_destination_that_is_none_is_told(tmp_path: Path, kind: str, cal
         dest.write_text("x")
     with pytest.raises(JobNotFoundError) as caught:
         await OPERATIONS[call](dest)
-    said = {"missing": "the destination does not exist", "file": "a file stands there"}[kind]
+    said = {"missing": "the destination does not exist", "file": "a file exists there"}[kind]
     assert said in caught.value.message
     assert caught.value.next_step.startswith("correct the path")
 
@@ -188,7 +188,7 @@ async def test_a_file_in_the_place_of_a_directory_is_named(tmp_path: Path, call:
     (tmp_path / "_temporary").write_text("x")
     with pytest.raises(JobNotFoundError) as caught:
         await OPERATIONS[call](tmp_path)
-    assert f"a file stands at file:{tmp_path}/_temporary, where a directory must be" in caught.value.message
+    assert f"a file exists at file:{tmp_path}/_temporary, where a directory must be" in caught.value.message
     assert "remove the file" in caught.value.next_step
 
 
@@ -524,7 +524,7 @@ def test_a_file_is_no_destination(tmp_path: Path) -> None:
     file = tmp_path / "part-0.csv"
     file.write_bytes(b"x")
     for call in (sync.list_jobs, lambda path: sync.cleanup(path, older_than=0)):
-        with pytest.raises(StoreNotADirectoryError, match="a file stands there") as raised:
+        with pytest.raises(StoreNotADirectoryError, match="a file exists there") as raised:
             call(file)
         assert raised.value.next_step == "correct the path"
     assert file.read_bytes() == b"x"

@@ -41,7 +41,7 @@ async def test_what_is_given_up_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("profile", ["hdfs", "adls", "gcs"])
 @pytest.mark.parametrize("name", ["/b", "tasks"])
 async def test_sources_that_are_gone_elsewhere(profile: str, name: str) -> None:
-    """A source, or all of them: a rollback takes the job back where it can, else the job is given up."""
+    """A source, or all of them: a rollback rolls the job back where it can, else the job is given up."""
     place = MemoryPlace(profile)
     config = committer.CommitterConfig(io_concurrency=1)
     job = await place.open_job(job_id="j", config=config)

@@ -98,7 +98,7 @@ async def test_replacing(mode: str, root: StorePath, channel: ContainerChannel, 
 async def test_blocks_that_another_job_dropped_are_missed_before_the_decision(
     root: StorePath, channel: ContainerChannel, options: dict[str, object]
 ) -> None:
-    """A job that replaced other files already could not be taken back."""
+    """A job that replaced other files already could not be rolled back."""
     config = CommitterConfig(existing_target="replace")
     async with committer.open_job(root, config=config, storage_options=options, job_id="later") as job:
         await write_task(job, dict.fromkeys("xy", b"later"))

@@ -91,7 +91,7 @@ def shell(*words: object, stdin: str | None = None, **environment: str) -> Resul
 
 
 class Lake:
-    """A destination on the disk, and jobs that stand there in some state."""
+    """A destination on the disk, and jobs that exist there in some state."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory

@@ -150,7 +150,7 @@ def test_a_sentence_names_its_commands_in_short_and_they_stand_below_it(run: Run
     below = refused.err.partition("  next step\n")[2].splitlines()[:3]
     assert below[1:] == [f"      {recover}", f"      {recover} --rollback"]
     assert "`recover` goes on from here, nothing was deleted" in below[0]
-    assert below[0].endswith("`recover --rollback` takes the job back")
+    assert below[0].endswith("`recover --rollback` rolls the job back")
 
 
 @pytest.mark.parametrize(("delivery", "name"), [("listing", "recover"), ("message", "commit")])

@@ -66,8 +66,8 @@ def test_of_much_that_stands_in_the_way_the_first_are_shown(run: Run, lake: Lake
     refused = run("commit", lake.path, "many", "--yes")
     assert (planned.code, refused.code) == (1, 1)
     for text, start in ((planned.out, "    "), (refused.err, "  - ")):
-        shown = [line for line in text.splitlines() if line.startswith(f"{start}a file stands at ")]
-        assert shown == [f"{start}a file stands at {name}, where a file goes" for name in names[:20]]
+        shown = [line for line in text.splitlines() if line.startswith(f"{start}a file exists at ")]
+        assert shown == [f"{start}a file exists at {name}, where a file goes" for name in names[:20]]
         assert [line for line in text.splitlines() if line == f"{start}{more}"] == [f"{start}{more}"] * bool(more)
 
 
@@ -171,7 +171,7 @@ def test_the_job_attempt_of_a_java_job_can_be_named(run: Run, lake: Lake) -> Non
     [
         ("decided", "recover", "publish what is missing of 3 files", 3),
         ("decided", "commit", "decided (commit, 3 files), not ended", 3),
-        ("decided", "recover --rollback", "take back", 0),
+        ("decided", "recover --rollback", "roll back", 0),
         ("begun", "recover", "go on where a driver began", 3),
         ("unfinished", "recover", "last steps", 3),
     ],
@@ -263,7 +263,7 @@ def test_the_entries_of_a_job_that_is_gone_are_deleted(run: Run, lake: Lake, com
     assert run("commit", lake.path, "open", "--yes").code == 0
 
 
-@pytest.mark.parametrize("way", [0, 1], ids=["finished", "taken back"])
+@pytest.mark.parametrize("way", [0, 1], ids=["finished", "rolled back"])
 def test_two_neighbours_in_the_way_are_both_named(run: Run, lake: Lake, way: int) -> None:
     """One is decided, one was about to be: the code says busy, and a command for each is shown that ends it."""
     lake.decided("first")

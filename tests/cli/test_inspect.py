@@ -153,7 +153,7 @@ def test_a_marker_that_vouches_for_nothing_is_told(run: Run, lake: Lake) -> None
     (lake.path / "a=1" / "part-0.csv").touch()
     result = run("validate", lake.path)
     assert result.code == 1
-    assert "0 files committed, but 1 files stand here" in result.out
+    assert "0 files committed, but 1 files exist here" in result.out
 
 
 def test_a_real_commit_of_nothing_is_no_trap(run: Run, lake: Lake) -> None:

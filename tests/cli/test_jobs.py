@@ -215,7 +215,7 @@ def test_what_tasks_made_visible_is_not_to_be_taken_back(run: Run, lake: Lake) -
     assert "--rollback" not in said
     refused = run("abort", lake.path, "j", "--yes")
     assert refused.code == 3
-    assert "cannot be taken back" in " ".join(refused.err.split())
+    assert "cannot be rolled back" in " ".join(refused.err.split())
     assert "--rollback" not in refused.err
     assert run("recover", lake.path, "j", "--yes").code == 0
 

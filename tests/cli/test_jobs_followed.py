@@ -166,7 +166,7 @@ def test_a_job_that_can_only_go_forward_shows_one_end(run: Run, old: bool) -> No
 
 
 def test_a_rollback_that_keeps_no_other_driver_out_is_shown_with_what_it_takes(run: Run) -> None:
-    """GCS: a driver that is alive could go on while files are taken back, so the operator has to vouch that none is."""
+    """GCS: a driver that is alive could go on while files are rolled back, so the operator has to vouch that none is."""
     place = MemoryPlace("gcs")
 
     async def die() -> None:

@@ -24,7 +24,7 @@ class StocatorPlace(MemoryPlace):
         self.committer, self.listed_record = "stocator", "manifest.json"
 
     def objects(self) -> dict[str, bytes]:
-        """What stands there, but `_SUCCESS` and what jobs keep for themselves."""
+        """What exists there, but `_SUCCESS` and what jobs keep for themselves."""
         return super().files()
 
     def named(self) -> set[str]:

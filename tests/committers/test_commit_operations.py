@@ -184,7 +184,7 @@ async def test_many_files_under_throttling(place: MemoryPlace) -> None:
     assert (pending(place), place.temporary()) == ([], set())
 
 
-# -- files taken back -------------------------------------------------------------------------------------------------
+# -- files rolled back -------------------------------------------------------------------------------------------------
 
 
 async def test_empty_and_small_files_are_taken_back(place: MemoryPlace) -> None:

@@ -70,7 +70,7 @@ async def test_tasks_write_and_commit_where_hadoops_do(place: Place) -> None:
 
 
 async def test_only_what_was_finished_is_in_a_tasks_directory(place: Place) -> None:
-    """Hadoop's driver merges all that stands there."""
+    """Hadoop's driver merges all that exists there."""
     job = await place.open_job(job_id="j")
     task = await place.open_task(job.spec, 0)
     async with task.open("broken/part-0") as file:
@@ -340,7 +340,7 @@ async def test_a_job_of_sparks_by_another_number_is_refused(place: Place) -> Non
 
 @pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
 async def test_a_driver_that_dies_when_it_joins_is_followed_by_another(profile: str) -> None:
-    """At any of its calls. Hadoop's tasks stand where they committed, whatever an operator tries meanwhile."""
+    """At any of its calls. Hadoop's tasks exist where they committed, whatever an operator tries meanwhile."""
     number = 0
     while True:
         number += 1

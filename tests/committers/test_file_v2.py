@@ -126,13 +126,13 @@ async def test_driver_that_dies_before_any_call_is_followed_by_another(profile: 
     assert number > 20
 
 
-# -- what stands at the destination -----------------------------------------------------------------------------
+# -- what exists at the destination -----------------------------------------------------------------------------
 
 
 async def test_what_stands_there_is_refused_when_a_task_commits(place: Place) -> None:
     place.write("part-1", b"old")
     job = await place.open_job(job_id="j")
-    with pytest.raises(TargetExistsError, match="stands at part-1"):
+    with pytest.raises(TargetExistsError, match="exists at part-1"):
         await place.run_task(job, 0, {"part-1": b"new"})
     assert place.files() == {"part-1": b"old"}
     await job.abort()
@@ -284,7 +284,7 @@ async def test_a_decided_job_is_not_taken_back(place: Place) -> None:
     place.faults(Fault(kind="forbidden", path="/outcome", times=None))
     with pytest.raises(CommitterError) as stopped:
         await job.commit()
-    assert "takes the job back" not in stopped.value.next_step
+    assert "rolls the job back" not in stopped.value.next_step
     place.store.faults.clear()
     with pytest.raises(JobStateError, match="can only go forward"):
         await place.recover("j", rollback=True, force=True)

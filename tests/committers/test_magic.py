@@ -352,7 +352,7 @@ async def test_a_long_stream_takes_the_memory_of_two_parts_and_those_under_way(p
     assert 3 * part < peak < (2 + 3) * part
 
 
-# -- jobs of uploads that are refused, taken back, or get no answer -----------------------------------------------------
+# -- jobs of uploads that are refused, rolled back, or get no answer -----------------------------------------------------
 
 
 # -- refusals and rollback --------------------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ async def test_an_earlier_success_marker_outlives_a_request_to_delete_it_that_co
 
 async def test_what_stands_there_is_refused_before_anything_is_published(place: MemoryPlace) -> None:
     place.write("x", b"old")
-    with pytest.raises(TargetExistsError, match="a file stands at x"):
+    with pytest.raises(TargetExistsError, match="a file exists at x"):
         await committing(place, ["x", "y"])
     assert place.store.count("complete_upload") == 0
     assert place.files() == {"x": b"old"}

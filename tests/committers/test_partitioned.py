@@ -54,7 +54,7 @@ async def test_replace_adds_to_the_destinations_own_directory(place: MemoryPlace
 
 
 async def test_replace_refuses_a_name_that_stands_in_the_destinations_own_directory(place: MemoryPlace) -> None:
-    with pytest.raises(TargetExistsError, match="a file stands at top"):
+    with pytest.raises(TargetExistsError, match="a file exists at top"):
         await write(place, {"top": b"new", "p=1/new": b"new"}, conflict_mode="replace")
     assert (place.files(), pending(place)) == (OLD, [])
     await write(place, {"top": b"new"}, conflict_mode="replace", existing_target="replace")

@@ -411,7 +411,7 @@ async def test_what_nothing_proves_is_not_taken_back(
 
     await java.run_task(0, {"a": b"a", "b": b"b"})
     place.store.before_call = another_program
-    with pytest.raises(CommitterError, match="cannot tell whether what stands at a is the job's"):
+    with pytest.raises(CommitterError, match="cannot tell whether what exists at a is the job's"):
         await java.commit()
     assert visible(place) == {"a": b"a", "b": b"another job's"}
     place.store.before_call = None

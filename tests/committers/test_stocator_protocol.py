@@ -15,7 +15,7 @@ _NOT_SHARED = {
     # It counts directories that the job made: here tasks made them.
     "test_full_lifecycle_shows_nothing_before_job_commit",
     "test_concurrent_task_commits_with_shared_sub_directory",
-    # They have a publish action fail, or another file stand where one goes: here is none, and none can.
+    # They have a publish action fail, or another file exist where one goes: here is none, and none can.
     "test_job_commit_that_fails_once_and_is_retried",
     "test_abort_of_a_decided_job_deletes_nothing_and_names_recover",
     "test_abort_of_a_task_after_the_job_was_decided",

@@ -29,7 +29,7 @@ from tests.sweeps import Share
 WON = {"a=1/part-0": b"won", "part-1": b"won too"}
 LOST = {"a=1/part-0": b"lost", "part-2": b"lost"}
 OTHERS = {"old": b"another program's"}
-End = Literal["recover", "take back", "clean up"]
+End = Literal["recover", "roll back", "clean up"]
 
 EVERY_PROFILE = pytest.mark.parametrize("profile", PROFILES)
 EVERY_KIND = pytest.mark.parametrize("kind", get_args(FaultKind))

@@ -1,4 +1,4 @@
-"""The committer of docs/writing-a-committer.md, as it stands there, put to what all committers share."""
+"""The committer of docs/writing-a-committer.md, as it exists there, put to what all committers share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands at a destination, by a walk of it alone."""
+"""What exists at a destination, by a walk of it alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Tree: TypeAlias = dict[str, str]
 
 
 class Wrong(AssertionError):
-    """Something stands there that must not, or does not that must."""
+    """Something exists there that must not, or does not that must."""
 
 
 def put(table: str, tree: Tree) -> None:

@@ -2,7 +2,7 @@
 
 A system call is taken once for each meaning (`Call.meaning`): the store call that it belongs to, about which path, in which
 phase of the job. What a flavour, or a disk, has in common with one before it is not tried again; but from the intent
-on, where a fault leaves something to finish or to take back, every flavour is its own: there each call that changes
+on, where a fault leaves something to finish or to roll back, every flavour is its own: there each call that changes
 something is tried once more, until only cleaning is left.
 """
 

@@ -50,7 +50,7 @@ class Intruder:
         self._hidden = os.path.join(outside, "hidden")
 
     def plant(self, number: int, operation: Operation) -> None:
-        """Moves what stands at the place of that number away, and puts a link there to something that looks like it."""
+        """Moves what exists at the place of that number away, and puts a link there to something that looks like it."""
         found = places(operation, self._table)
         if number >= len(found) or not os.path.isdir(os.path.dirname(found[number])):
             return

@@ -58,7 +58,7 @@ def test_share_on_disks_that_get_full_or_read_only(namespace: tuple[str, ...]) -
 
 @pytest.mark.parametrize("victim", ["commit", "recover", "roll back"])
 def test_share_of_sealed_jobs_on_disks_that_get_full_or_read_only(namespace: tuple[str, ...], victim: str) -> None:
-    """From the decision on: where task attempts are sealed, directories renamed as a whole, or taken back."""
+    """From the decision on: where task attempts are sealed, directories renamed as a whole, or rolled back."""
     options = ("--kind", "disks", "--disk", "plain", "--flavour", "promote", "--phase", "decision")
     sweep(*options, "--victim", victim, "--share", "8", before=namespace)
 

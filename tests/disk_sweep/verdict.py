@@ -1,4 +1,4 @@
-"""Whether what stands at a destination, and what drivers said of it, is as it must be."""
+"""Whether what exists at a destination, and what drivers said of it, is as it must be."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Verdict:
     Args:
         case: The run.
         table: Where.
-        before: What stood there before the job.
-        stood: What stood there when the victim began: files, marker, and how far the job was.
+        before: What existed there before the job.
+        stood: What existed there when the victim began: files, marker, and how far the job was.
     """
 
     def __init__(self, case: Case, table: str, before: Tree, stood: tuple[Tree, str, Fate]) -> None:

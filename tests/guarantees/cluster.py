@@ -28,7 +28,7 @@ class TaskFailedError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """One job: what it is told, what its tasks write, what stands there before.
+    """One job: what it is told, what its tasks write, what exists there before.
 
     Attributes:
         delivery: How the driver learns of task commits.

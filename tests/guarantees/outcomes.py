@@ -147,13 +147,13 @@ async def recover(cluster: Cluster) -> None:
 
 
 async def roll_back(cluster: Cluster) -> None:
-    """An operator takes the job back."""
+    """An operator rolls the job back."""
     cluster.checker.late = not cluster.over
     await _recover(cluster, rollback=True)
 
 
 async def roll_back_by_force(cluster: Cluster) -> None:
-    """An operator takes the job back and vouches that its driver is dead."""
+    """An operator rolls the job back and vouches that its driver is dead."""
     await _recover(cluster, rollback=True, force=True)
 
 

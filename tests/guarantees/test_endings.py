@@ -17,7 +17,7 @@ REPLACING = ["append", "same-names", "replace", "replace-same-names", "elsewhere
 
 
 async def then_rolled_back(cluster: Cluster) -> str:
-    """The job meets trouble, then an operator takes it back."""
+    """The job meets trouble, then an operator rolls it back."""
     error = await drive(cluster)
     fences = cluster.world.store().capabilities.atomic_directory_rename
     await (roll_back if fences else roll_back_by_force)(cluster)

@@ -29,7 +29,7 @@ async def test_fault_at_every_call_of_a_commit_that_deletes_old_files(situation:
 
 
 async def then_rolled_back_without_force(cluster: Cluster) -> str:
-    """The job meets trouble, then an operator takes it back, who need not vouch that its driver is dead."""
+    """The job meets trouble, then an operator rolls it back, who need not vouch that its driver is dead."""
     error = await drive(cluster)
     await roll_back(cluster)
     return await check_claims(cluster, error)

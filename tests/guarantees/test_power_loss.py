@@ -49,7 +49,7 @@ OLD_ELSEWHERE = {f"{ELSEWHERE}/day=2/x=1/old.csv": b"old 2", f"{ELSEWHERE}/day=9
 
 @dataclass(frozen=True)
 class Situation:
-    """What stands there before, what the job is told, and which of the old files stay."""
+    """What exists there before, what the job is told, and which of the old files stay."""
 
     before: dict[str, bytes] = field(default_factory=dict)
     config: dict[str, object] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Situation:
         return {**self.new[0], **self.new[1]}
 
     def complete(self) -> dict[str, bytes]:
-        """What stands there once the job is committed, markers left out."""
+        """What exists there once the job is committed, markers left out."""
         return {**{name: self.before[name] for name in self.stays}, **self.all_new}
 
 

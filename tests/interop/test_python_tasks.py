@@ -41,7 +41,7 @@ async def test_same_tree_and_counts_as_java_tasks(hadoop: Hadoop, tmp_path: Path
         for member in ("type", "version", "jobId", "jobAttemptNumber", "taskID", "taskAttemptID"):
             assert ours[member] == theirs[member], member
         assert sorted(entry["z"] for entry in ours["files"]) == sorted(entry["z"] for entry in theirs["files"])
-        # Java records every directory it scanned with what stood there; so does Python for a Java driver.
+        # Java records every directory it scanned with what existed there; so does Python for a Java driver.
         assert _directories(ours, python.destination) == _directories(theirs, java.destination)
         assert await hadoop.destinations(python.manifest(task)) == [
             name.replace(str(java.destination), str(python.destination), 1)

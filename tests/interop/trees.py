@@ -1,4 +1,4 @@
-"""Sample output, and what stands at a destination as the operating system sees it."""
+"""Sample output, and what exists at a destination as the operating system sees it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def is_sidecar(name: str) -> bool:
 
 
 async def exists(path: Path) -> bool:
-    """Whether anything stands at a path."""
+    """Whether anything exists at a path."""
     return await asyncio.to_thread(os.path.lexists, path)
 
 

@@ -107,7 +107,7 @@ async def test_replacer_that_comes_while_the_other_driver_publishes(profile: str
 
 @PROFILES
 async def test_replacer_that_looks_before_the_other_driver_decides(profile: str) -> None:
-    """The intent that the job's first driver took back was not the one its second driver rests on."""
+    """The intent that the job's first driver rolled back was not the one its second driver rests on."""
     table = Table(profile, OLD)
     two, going_on = await two_drivers(table)
     again = await table.job("again", {"p=1/again": b"g"}, REPLACE)

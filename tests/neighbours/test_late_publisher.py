@@ -124,14 +124,14 @@ async def test_a_driver_that_saw_the_outcome_knows_it(place: Place, monkeypatch:
 
 
 async def test_an_intent_that_is_none_is_all_that_is_told(place: Place) -> None:
-    """A recovery that cannot read it began nothing, so it has nothing to take back."""
+    """A recovery that cannot read it began nothing, so it has nothing to roll back."""
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, OLD)
     place.write(in_job(place, "j", INTENT), b"{")
     with pytest.raises(RecordError) as caught:
         await place.recover("j")
     assert caught.value.outcome == "unchanged"
-    assert "taken back" not in caught.value.message
+    assert "rolled back" not in caught.value.message
 
 
 async def test_a_check_asks_for_no_roots_where_a_recovery_does_not(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""A driver moves an old file aside when its job was taken back and cleaned up, where no fence keeps such a call out.
+"""A driver moves an old file aside when its job was rolled back and cleaned up, where no fence keeps such a call out.
 
 So many old files that the decision's side files list them: these are gone by then.
 """

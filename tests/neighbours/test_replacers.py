@@ -134,7 +134,7 @@ async def test_two_at_once_as_they_come() -> None:
 
 @PROFILES
 async def test_job_that_replaces_same_names_excludes_others_too(profile: str, share: Share) -> None:
-    """Whatever stands there: it counts as replacing the directories that it writes."""
+    """Whatever exists there: it counts as replacing the directories that it writes."""
     seen: set[str] = set()
     for number in share.counted():
         table = Table(profile, {"p=1/same": b"old"})
@@ -176,7 +176,7 @@ async def test_two_jobs_that_overwrite_one_file(profile: str, share: Share) -> N
 
 @PROFILES
 async def test_two_appending_jobs_with_one_name(profile: str) -> None:
-    """One wins; the other is refused whole, and takes back what it published."""
+    """One wins; the other is refused whole, and rolls back what it published."""
     for number in range(1, 60):
         table = Table(profile)
         first = await table.job("first", {"p=1/same": b"first", "p=1/a": b"first"}, CommitterConfig(io_concurrency=1))

@@ -137,7 +137,7 @@ async def test_a_driver_that_wakes_in_its_rollback_takes_nothing_of_a_later_job(
         try:
             await rolled_back(table, first)
         except CommitterError as error:
-            # Another driver took it back, and nothing is left that tells of it.
+            # Another driver rolled it back, and nothing is left that tells of it.
             assert isinstance(error, JobNotFoundError | JobStateError), (at, error)
         if running:
             await running[0]

@@ -454,5 +454,5 @@ async def test_a_listing_without_the_records_of_this_process_is_refused(on_s3: O
 
 async def test_stocator_names_the_file_in_the_place_of_a_directory(on_s3: OnS3) -> None:
     on_s3.write("day=1")
-    with pytest.raises(CommitterError, match="a file stands at day=1, where a directory goes"):
+    with pytest.raises(CommitterError, match="a file exists at day=1, where a directory goes"):
         await on_s3.run("J", "day=1/part-0", committer="stocator")

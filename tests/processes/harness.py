@@ -103,7 +103,7 @@ def expected(files: int) -> dict[str, bytes]:
 
 
 def published(destination: Path) -> int:
-    """How many files stand at the destination, cheaply."""
+    """How many files exist at the destination, cheaply."""
     return sum(len(names) for top, _dirs, names in os.walk(destination) if "_temporary" not in top)
 
 

@@ -106,7 +106,7 @@ def is_untouched(table: Table) -> bool:
 
 
 def check_directories(table: Table) -> None:
-    """No directory stands at the destination that no file needs."""
+    """No directory exists at the destination that no file needs."""
     needed = {"/table"}
     for name in table.files():
         parts = f"/table/{name}".split("/")

@@ -1,4 +1,4 @@
-"""What a disk refuses is seen before the decision where it can be, and else takes the job back: real users and mounts."""
+"""What a disk refuses is seen before the decision where it can be, and else rolls the job back: real users and mounts."""
 
 from __future__ import annotations
 

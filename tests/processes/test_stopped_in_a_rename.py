@@ -85,7 +85,7 @@ async def commit(table: Path, job_id: str, files: dict[str, str], **config: Any)
 async def stops(
     drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool, *, name: str, do: str = "commit", **told: Any
 ) -> AsyncIterator[tuple[Path, Driver]]:
-    """Each moment at which a driver of job `a` can stand still around a call on `name`; it stands at the yield."""
+    """Each moment at which a driver of job `a` can stand still around a call on `name`; it exists at the yield."""
     driver = drivers[0]
     for number in range(1, MOST_STOPS):
         table = tmp_path / f"table-{number}"

@@ -240,7 +240,7 @@ def finish(world: World, nonce: str, driver: str, decision: Decision, prepared: 
             continue
         if kind.conditions:
             yield from done(("delete_if", name, value))
-        else:  # names are unique: what stands there is what the decision names
+        else:  # names are unique: what exists there is what the decision names
             yield from done(("delete", (name,)))
     return Goto("remove_committed", nonce)
 

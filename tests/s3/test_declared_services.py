@@ -213,7 +213,7 @@ async def test_a_driver_that_died_is_followed_by_another(moment: int, rollback: 
         report = await committer.recover(place.root, "J", rollback=rollback, storage_options=place.options)
         success = report.success
     except CommitterError as error:
-        # Before its intent a job has nothing to recover; a job that committed is not taken back.
+        # Before its intent a job has nothing to recover; a job that committed is not rolled back.
         assert error.outcome in ("unchanged", "committed"), error
         success = error.outcome == "committed"
         if success:

@@ -86,7 +86,7 @@ def config_at(disk: Path, **choices: Any) -> CommitterConfig:
 
 
 def pending_sets(disk: Path) -> list[str]:
-    """What stands where tasks commit, by name; Java's checksums aside."""
+    """What exists where tasks commit, by name; Java's checksums aside."""
     found = (path for path in (disk / "pending").rglob("*") if path.is_file())
     return sorted(path.name for path in found if not path.name.endswith(".crc"))
 
@@ -101,7 +101,7 @@ async def both(
 
 
 async def check_committed(channel: BucketChannel, files: Mapping[str, bytes]) -> None:
-    """Exactly these files stand there, with `_SUCCESS`, no upload waits, and nothing is left of the job."""
+    """Exactly these files exist there, with `_SUCCESS`, no upload waits, and nothing is left of the job."""
     found = await channel.files()
     # S3A marks the destination as a directory.
     assert {name: data for name, data in found.items() if name not in ("", "_SUCCESS")} == files

@@ -69,7 +69,7 @@ async def test_nothing_is_seen_before_the_commit_and_losers_are_ended(jobs: Jobs
 async def test_a_destination_that_is_an_object_is_refused(jobs: Jobs) -> None:
     """S3A refuses it, too: who looks at the name finds the object, and none of the job's files."""
     await jobs.channel.write("table", b"a file")
-    with pytest.raises(StoreNotADirectoryError, match=r"a file stands at .*/table, where a directory must be"):
+    with pytest.raises(StoreNotADirectoryError, match=r"a file exists at .*/table, where a directory must be"):
         await committer.open_job(jobs.root / "table", committer=jobs.kind, storage_options=jobs.options)
     assert await jobs.channel.files() == {"table": b"a file"}
 

@@ -81,7 +81,7 @@ async def test_a_job_ends_as_elsewhere(
     async with service(name, moto_server) as (server, _proxy):
         jobs = Jobs("magic", server, root, tmp_path)
         with pytest.raises(TargetExistsError):
-            await jobs.commit({"y": b"taken back", "x": b"in the way"})
+            await jobs.commit({"y": b"rolled back", "x": b"in the way"})
         assert (await channel.files(), await channel.uploads()) == (OTHERS, [])
         await jobs.commit({f"d/{number}": b"new" for number in range(20)})
         report = await jobs.commit({"z": b"newest"}, conflict_mode="replace")

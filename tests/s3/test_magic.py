@@ -98,7 +98,7 @@ async def test_a_server_that_keeps_no_file_beside_a_directory_of_its_name_takes_
 async def test_an_old_file_that_no_record_may_name_is_refused_before_the_decision(
     moto_server: Server, jobs: Jobs
 ) -> None:
-    """A recoverer that had to finish the job, or take it back, would refuse a decision that names it."""
+    """A recoverer that had to finish the job, or roll it back, would refuse a decision that names it."""
     jobs = jobs._replace(server=moto_server)
     await jobs.channel.write("a=1/..", b"old")
     with pytest.raises(PreflightError, match=r"a=1/\.\. cannot be moved aside") as caught:

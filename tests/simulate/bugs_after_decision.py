@@ -1,4 +1,4 @@
-"""Mutants of how the engine publishes, ends and takes back."""
+"""Mutants of how the engine publishes, ends and rolls back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.simulate.patches import Patches, create_by_put
 
 
 def blind_rename_retry(patches: Patches) -> None:
-    """A rename that failed is sent again without looking, over whatever stands there; a missing source is fine."""
+    """A rename that failed is sent again without looking, over whatever exists there; a missing source is fine."""
 
     async def settle(self: PublishFiles, file: Any, source: Any, target: Any, error: object) -> None:
         try:
@@ -97,7 +97,7 @@ def success_before_validation(patches: Patches) -> None:
 
 
 def success_written_over(patches: Patches) -> None:
-    """`_SUCCESS` is written over whatever stands there (Hadoop does)."""
+    """`_SUCCESS` is written over whatever exists there (Hadoop does)."""
 
     async def execute(self: SaveSuccess, value: Any) -> None:
         await self.context.store.put(self.context.layout.success, encode_success(value))
@@ -199,7 +199,7 @@ def no_fence(patches: Patches) -> None:
 
 
 def rollback_by_name(patches: Patches) -> None:
-    """A rollback takes back whatever stands under the job's names, whose ever it is."""
+    """A rollback rolls back whatever stands under the job's names, whose ever it is."""
 
     async def stands(self: RollBack, path: Any, file: object) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Mutants of how the committer block-list makes files of blocks, and takes them back."""
+"""Mutants of how the committer block-list makes files of blocks, and rolls them back."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def lists_put_blindly(patches: Patches) -> None:
 
 
 def lost_lists_put_again(patches: Patches) -> None:
-    """What stands at a file's name once its list was refused is taken for the file, whose ever it is."""
+    """What exists at a file's name once its list was refused is taken for the file, whose ever it is."""
 
     async def finish(self: PutBlockLists, file: Any, target: Any, *, identity: str | None) -> None:
         store: Any = self.context.store

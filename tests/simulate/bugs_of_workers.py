@@ -54,7 +54,7 @@ def lost_worker_passed_over(patches: Patches) -> None:
 
 
 def chunk_published_over_what_stands(patches: Patches) -> None:
-    """A worker whose rename fails sends it again without looking, over whatever stands there."""
+    """A worker whose rename fails sends it again without looking, over whatever exists there."""
 
     settle = getattr(PublishFiles, "_settle")  # noqa: B009
 

@@ -34,7 +34,7 @@ def file_v1_scenario(seed: int) -> Scenario | None:
 
 
 class MergedWorld(ObjectWorld):
-    """What `visible` shows is what stood there before, what other programs wrote, and of jobs what decisions name."""
+    """What `visible` shows is what existed there before, what other programs wrote, and of jobs what decisions name."""
 
     def _counts(self, name: str) -> bool:
         return name in self.counting or not _OF_TASKS.search(name)

@@ -31,7 +31,7 @@ class ObjectWorld(MemoryWorld):
     Attributes:
         counting: Objects that a decision names, as readers who list see them.
         strays: What a reader who lists saw beside that when all was over.
-        misnamed: What was wrong with the `_SUCCESS` that stood there then; empty where nothing was.
+        misnamed: What was wrong with the `_SUCCESS` that existed there then; empty where nothing was.
     """
 
     def __init__(self, profile: str, **flags: bool) -> None:

@@ -41,7 +41,7 @@ class Patches:
 
 
 def create_by_put(patches: Patches, name: str) -> None:
-    """The record of this name is written over whatever stands there."""
+    """The record of this name is written over whatever exists there."""
 
     async def create(store: Store, path: Any, data: bytes, **options: Any) -> bytes:
         if path.name != name:

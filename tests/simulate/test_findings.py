@@ -418,7 +418,7 @@ def test_entry_that_arrives_late_beside_a_kept_outcome_in_a_bucket() -> None:
 
 @pytest.mark.parametrize("seed", [5000674, 5001048, 5001386, 5001818])
 def test_blocks_that_a_job_of_the_same_names_drops_are_a_limit_that_is_known(seed: int) -> None:
-    """Where files are made of blocks, a job that is taken back drops what another one sent to the same names."""
+    """Where files are made of blocks, a job that is rolled back drops what another one sent to the same names."""
     clean(simulate(draw_scenario(seed, "block-list", workers=True)))
 
 

@@ -69,7 +69,7 @@ def test_a_decision_created_after_the_removal_of_an_aborted_job_changes_nothing_
         "an outcome whose answer was lost is sent again after others removed the job",
         "an entry of an earlier run of the id stays until a cleanup by age",
         "a setup record comes again, and late tasks begin uploads",
-        "a driver puts the marker back that it moved, while others take the job back",
+        "a driver puts the marker back that it moved, while others roll the job back",
         "a late record in one of two directories that keep an outcome",
     ],
 )

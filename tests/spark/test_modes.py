@@ -232,7 +232,7 @@ def test_ignoring_writes_nothing(tmp_path: Path) -> None:
     assert everything(tmp_path) == {"old"}
 
 
-# --- What may stand at a destination -------------------------------------------------------------------------------
+# --- What may exist at a destination -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

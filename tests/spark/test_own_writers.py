@@ -67,7 +67,7 @@ def lines_writer() -> Write:
 
 
 def written(dest: Path) -> list[Any]:
-    """The values of the rows that stand at the destination; with one column, its values."""
+    """The values of the rows that exist at the destination; with one column, its values."""
     rows = [eval(line) for path in sorted(dest.glob("part-*.txt")) for line in path.read_text().splitlines()]
     return sorted(row[0] if len(row) == 1 else row for row in rows)
 

@@ -64,7 +64,7 @@ def test_a_commit_that_is_refused_aborts_the_job(committing: SparkSession, tmp_p
 
     committer.spark.configure(committing, progress=take_a_name)
     before = everything(out)
-    with pytest.raises(Exception, match=r"a file stands at part-00000-.*outcome: unchanged") as caught:
+    with pytest.raises(Exception, match=r"a file exists at part-00000-.*outcome: unchanged") as caught:
         committing.range(5).write.mode("append").parquet(str(out))
     assert "write again" in str(caught.value) or "run the job again" in str(caught.value)
     assert everything(out) == before | {taken[0].name}

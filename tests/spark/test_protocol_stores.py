@@ -161,7 +161,7 @@ class TestStores:
             assert rows(place, "plain/t") == {"": [0, 1, 2]}
             assert "t" not in place.read("plain")
         else:
-            assert "a file stands at" in str(told["error"])
+            assert "a file exists at" in str(told["error"])
             assert "move the file away" in str(told["error"])
             assert asyncio.run(call("read", dest, limit=10)) == b"old"
 

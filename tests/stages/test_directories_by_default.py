@@ -59,7 +59,7 @@ def renamed(store: FaultyStore, table: Path) -> set[str]:
 
 
 def tree(table: Path) -> dict[str, tuple[int, int, int, tuple[str, ...]]]:
-    """Everything that stands there, with its rights."""
+    """Everything that exists there, with its rights."""
     return {
         str(path.relative_to(table)): (found.st_mode, found.st_uid, found.st_gid, tuple(os.listxattr(path)))
         for path in table.rglob("*")

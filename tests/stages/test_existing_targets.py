@@ -1,4 +1,4 @@
-"""What stands where a file or directory goes: never overwritten silently (G14)."""
+"""What exists where a file or directory goes: never overwritten silently (G14)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def test_file_at_a_files_target_is_refused(place: Place) -> None:
     async with place.open_job() as job:
         await place.run_task(job, 0, {"a/part-0": b"new", "a/part-1": b"new"})
         plan = await job.plan()
-        assert plan.conflicts == ["a file stands at a/part-0, where a file goes"]
+        assert plan.conflicts == ["a file exists at a/part-0, where a file goes"]
         with pytest.raises(TargetExistsError) as caught:
             await job.commit()
         assert "existing_target='replace'" in caught.value.next_step
@@ -73,7 +73,7 @@ async def test_directory_at_a_files_target(place: Place) -> None:
     place.write("part-0/deep/file", b"old")
     job = await place.open_job(job_id="refused")
     await place.run_task(job, 0, {"part-0": b"new"})
-    with pytest.raises(TargetExistsError, match="a directory stands at part-0"):
+    with pytest.raises(TargetExistsError, match="a directory exists at part-0"):
         await job.commit()
     await job.abort()
     assert place.files() == {"part-0/deep/file": b"old"}
@@ -188,7 +188,7 @@ async def test_what_has_the_name_of_a_jobs_own_directory_stays_and_keeps_no_reco
 async def test_a_lost_request_takes_nothing_from_below_a_files_name(profile: str) -> None:
     """A file and what lies below its name stand side by side: the driver that looks again is not kept away by it."""
     place = MemoryPlace(profile)
-    # With the second, nothing can be taken back: then even what came since the decision is replaced.
+    # With the second, nothing can be rolled back: then even what came since the decision is replaced.
     for old in (["part-0/old"], ["part-0/old", "part-1"]):
         for name in old:
             place.write(name, b"old")
@@ -241,7 +241,7 @@ async def test_empty_directories_of_work_path_meet_a_file(tmp_path) -> None:
 
 @pytest.mark.parametrize("when", ["preflight", "publish"])
 async def test_target_that_appears_while_the_job_is_committed(place: Place, when: str) -> None:
-    """Refused by the publish action itself; then the whole job is taken back."""
+    """Refused by the publish action itself; then the whole job is rolled back."""
     place.write("old", b"old")
     await place.run_job({"before": b"x"}, job_id="earlier")
     marker = place.read("_SUCCESS")

@@ -239,7 +239,7 @@ async def test_a_link_at_a_target_is_refused_before_the_decision(disk: DiskPlace
     fill(disk.root, {"old": "old", "part-0": f"-> {leads_to}"})
     job = await disk.open_job(job_id="job-1")
     await disk.run_task(job, 0, {"part-0": b"new", "part-1": b"new"})
-    assert (await job.plan()).conflicts == ["a link stands at part-0, where a file goes"]
+    assert (await job.plan()).conflicts == ["a link exists at part-0, where a file goes"]
     with pytest.raises(TargetExistsError) as caught:
         await job.commit()
     assert caught.value.outcome == "unchanged"
@@ -251,7 +251,7 @@ async def test_a_link_to_nowhere_where_a_directory_goes_is_refused(disk: DiskPla
     fill(disk.root, {"a=1": "-> /nowhere"})
     job = await disk.open_job(job_id="job-1")
     await disk.run_task(job, 0, {"a=1/part-0": b"new"})
-    assert (await job.plan()).conflicts == ["a link stands at a=1, where a directory goes"]
+    assert (await job.plan()).conflicts == ["a link exists at a=1, where a directory goes"]
     await job.abort()
     await disk.run_job({"a=1/part-0": b"new"}, config=REPLACE_TARGETS)
     assert tree(disk.root) == {"a=1/part-0": "new"}
@@ -267,13 +267,13 @@ async def test_a_link_that_appears_at_a_target_refuses_the_job(disk: DiskPlace) 
             await asyncio.to_thread(fill, disk.root, {"part-0": "-> /nowhere"})
 
     disk.store.before_call = appear
-    with pytest.raises(TargetExistsError, match="a link stands at"):
+    with pytest.raises(TargetExistsError, match="a link exists at"):
         await job.commit()
     assert tree(disk.root) == {"part-0": "-> /nowhere"}
 
 
 class Blind(LocalStore):
-    """Does not show one thing that stands there, as a file server with an old cache."""
+    """Does not show one thing that exists there, as a file server with an old cache."""
 
     async def status(self, path: StorePath) -> FileStatus:
         if path.path.endswith("table/part-0"):
@@ -287,7 +287,7 @@ async def test_what_is_in_the_way_unseen_is_a_refusal_not_a_mystery(disk: DiskPl
     job = await disk.open_job(job_id="job-1")
     await disk.run_task(job, 0, {"part-0": b"new", "part-1": b"new"})
     fill(disk.root, {"part-0": "unseen"})
-    with pytest.raises(TargetExistsError, match="something that cannot be looked at stands at") as caught:
+    with pytest.raises(TargetExistsError, match="something that cannot be looked at exists at") as caught:
         await job.commit()
     assert caught.value.outcome == "unchanged"
     assert tree(disk.root) == {"part-0": "unseen"}

@@ -1,4 +1,4 @@
-"""What stands at files' names is found where only hashes of a large job's names are kept, as where the names are."""
+"""What exists at files' names is found where only hashes of a large job's names are kept, as where the names are."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_file_at_a_new_ones_name_is_refused(kind: str, mode: str, tmp_pa
     config = CommitterConfig(conflict_mode=mode, superseded_directories=("p=1",) if mode == "replace" else ())
     with pytest.raises(TargetExistsError, match="p=2/c") as caught:
         await place.run_job(NEW, job_id="J", config=config)
-    assert caught.value.conflicts == ("a file stands at p=2/c, where a file goes",)
+    assert caught.value.conflicts == ("a file exists at p=2/c, where a file goes",)
     assert place.files() == before
     await place.store.close()
 
@@ -77,9 +77,9 @@ async def test_a_directory_at_a_new_files_name_is_refused_beside_files(kind: str
     with pytest.raises(TargetExistsError) as caught:
         await place.run_job(NEW, job_id="J")
     assert caught.value.conflicts == (
-        "a file stands at a, where a file goes",
-        "a directory stands at p=2/c, where a file goes",
-        "a file stands at p=2/d, where a file goes",
+        "a file exists at a, where a file goes",
+        "a directory exists at p=2/c, where a file goes",
+        "a file exists at p=2/d, where a file goes",
     )
     assert place.files() == before
     await place.run_job(NEW, job_id="K", config=CommitterConfig(existing_target="replace"))
@@ -104,7 +104,7 @@ async def test_names_beside_them_that_are_not_utf_8(
         await place.run_job(new, config=config)
     else:
         # Has the names of old files compared also where entries are kept.
-        place.write("a/d", b"stands where a directory goes")
+        place.write("a/d", b"exists where a directory goes")
         with pytest.raises(TargetExistsError, match="not UTF-8"):
             await place.run_job({**new, "a/d/below": b"new"}, config=config)
     assert place.files() == ({**before, **new} if mode == "append" else {**before, "a/d": place.read("a/d")})

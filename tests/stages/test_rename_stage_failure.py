@@ -83,7 +83,7 @@ async def test_existing_file_with_replacing_off_and_on(place: Place, replace: bo
             before = await place.store.status(place.layout(job.job_id).destination / name)
     await job.commit()
     after = await place.store.status(place.layout(job.job_id).destination / "part-03")
-    # The very file that the task wrote stands there.
+    # The very file that the task wrote exists there.
     assert (after.identity, after.size) == (before.identity, before.size)
     assert place.files() == FILES
 

@@ -194,7 +194,7 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", list(DAMAGE))
 @pytest.mark.parametrize("record", ["setup", "decision", "outcome"])
 async def test_damaged_records_keep_no_other_job_from_anything(place: Place, record: str, damage: str) -> None:
-    """Whatever bytes stand there: the job is shown, every call says what is wrong, and force removes it."""
+    """Whatever bytes exist there: the job is shown, every call says what is wrong, and force removes it."""
     await decided_job(place)
     outcome = JobOutcome(job_id="job-1", outcome="committed", driver="d", created="")
     if record == "outcome":

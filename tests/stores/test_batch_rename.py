@@ -179,7 +179,7 @@ async def test_a_directory_among_files_stays_where_it_is(
 async def test_a_stale_checksum_goes_before_its_name_is_taken(
     local: LocalStore, tmp_path: Path, count: int, others: int
 ) -> None:
-    """However many other files stand there. That of a file that stands stays."""
+    """However many other files exist there. That of a file that stands stays."""
     renames = into(tmp_path, count)
     crowd(tmp_path, others)
     (tmp_path / "in" / ".to-1.crc").write_bytes(b"crc\0")

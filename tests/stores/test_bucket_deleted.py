@@ -49,7 +49,7 @@ async def run(emulator: GcsEmulator, *, gone_at: str = "") -> None:
 
 @pytest.mark.parametrize("call", [1, 2])
 async def test_an_executor_that_commits_its_task_says_so_too(emulator: GcsEmulator, call: int) -> None:
-    """At the look whether its job still stands, and at the save of its record, which go beside each other."""
+    """At the look whether its job still exists, and at the save of its record, which go beside each other."""
     options = {"endpoint": emulator.url}
     job = await committer.open_job(DEST.uri, job_id="job", storage_options=options)
     answer, calls = emulator.api.answer, 0

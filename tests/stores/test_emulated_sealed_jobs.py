@@ -1,4 +1,4 @@
-"""Whole directories in one rename on an emulated Azure Data Lake Storage: sealed, listed, renamed, recovered, taken back."""
+"""Whole directories in one rename on an emulated Azure Data Lake Storage: sealed, listed, renamed, recovered, rolled back."""
 
 from __future__ import annotations
 

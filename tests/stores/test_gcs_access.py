@@ -151,7 +151,7 @@ async def test_a_path_given_as_the_token_is_told_to_be_the_service_file(emulator
     with pytest.raises(ConfigurationError, match="not the path of a file") as caught:
         store_on(emulator, token=path)
     assert "give the path as service_file" in caught.value.next_step
-    assert path not in str(caught.value), "what stands where a token does is shown nowhere"
+    assert path not in str(caught.value), "what exists where a token does is shown nowhere"
     await works(store_on(emulator, service_file=path))
 
 

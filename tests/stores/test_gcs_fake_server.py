@@ -25,7 +25,7 @@ if PROGRAM is None:
 pytestmark = pytest.mark.xdist_group("fake-gcs-server")
 
 _numbers = itertools.count()
-_REPLACES = "fake-gcs-server 1.56 ignores the preconditions of rewriteTo, so that a rename replaces what stands there"
+_REPLACES = "fake-gcs-server 1.56 ignores the preconditions of rewriteTo, so that a rename replaces what exists there"
 _CANNOT = {
     "test_rename_by_version": _REPLACES,
     "test_rename_replaces_nothing": _REPLACES,

@@ -82,7 +82,7 @@ async def test_requests_that_are_always_lost(space: MemorySpace) -> None:
 async def test_a_lost_answer_that_cannot_be_looked_for_is_unknown(
     space: MemorySpace, operation: str, kind: FaultKind
 ) -> None:
-    """The request may land yet: who is told that nothing was done takes back what the file rests on."""
+    """The request may land yet: who is told that nothing was done rolls back what the file rests on."""
     late = Fault(kind="late", operation="put", delay_s=0.25)
     store = FaultyStore(space.store(), [late, Fault(kind=kind, operation=operation)])
     with pytest.raises(StoreOutcomeUnknownError, match="looking failed" if operation == "read" else None):

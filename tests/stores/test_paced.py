@@ -240,7 +240,7 @@ async def test_a_conditional_batch_is_sent_again_after_a_lost_answer_and_meets_n
         bench.fail("lost")
         found = await bench.store.delete_files({bench.path("d/file"): bench.identity, bench.path("d/sub/deep"): deep})
     assert bench.faulty.count("delete_files") == 2
-    # What stands there is spared. Whether the file that was meant was deleted only the lost answer said.
+    # What exists there is spared. Whether the file that was meant was deleted only the lost answer said.
     assert [(path.name, type(error), error.outcome) for path, error in found.items()] == [
         ("file", StorePreconditionError, "unknown")
     ]

@@ -58,7 +58,7 @@ async def test_winners_are_named_and_losers_go(store: GcsStore, channel: BucketC
     await check_winners(ROOT, store, channel, FILES, delivery)
 
 
-@pytest.mark.parametrize("end", ["abort", "take back"])
+@pytest.mark.parametrize("end", ["abort", "roll back"])
 async def test_a_job_that_is_not_wanted_leaves_nothing(store: GcsStore, channel: BucketChannel, end: str) -> None:
     await channel.write("old", b"old")
     options = {"store": store}

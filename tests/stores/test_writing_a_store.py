@@ -1,4 +1,4 @@
-"""The store of docs/writing-a-store.md, as it stands there: installed, found by its scheme, and put to the suite."""
+"""The store of docs/writing-a-store.md, as it exists there: installed, found by its scheme, and put to the suite."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class FileOutputCommitter(Committer):
 def no_hadoop_job(layout: FileLayout) -> JobNotFoundError:
     """Builds the error of a Hadoop job that does not exist."""
     return JobNotFoundError(
-        f"there is no job {layout.job_id} at {layout.destination}: {layout.application_attempt} does not stand",
+        f"there is no job {layout.job_id} at {layout.destination}: {layout.application_attempt} does not exist",
         operation="attach_job",
         path=layout.application_attempt,
         next_step="its driver makes it; look whether it ended, and whether its application attempt is another",

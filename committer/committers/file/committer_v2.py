@@ -231,8 +231,8 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
 
     def _refusal(self, name: str, what: str, goes: str) -> TargetExistsError:
         return TargetExistsError(
-            f"{what} stands at {name}, where {goes} goes",
-            conflicts=[f"{what} stands at {name}, where {goes} goes"],
+            f"{what} exists at {name}, where {goes} goes",
+            conflicts=[f"{what} exists at {name}, where {goes} goes"],
             operation=self.name,
             path=self._layout.target(name),
             next_step="remove it, or run the job with existing_target='replace'; if another task of the job wrote it, "
@@ -319,7 +319,7 @@ class _NoRollBack(RollBack):
         """Refuses every rollback; no store call."""
         layout = self.context.layout
         raise JobStateError(
-            f"job {layout.job_id} made its output visible when its tasks committed, and replaced what stood there: it "
+            f"job {layout.job_id} made its output visible when its tasks committed, and replaced existing files: it "
             "can only go forward",
             operation=self.name,
             path=layout.destination,

@@ -174,7 +174,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
 
     def _unknown(self, value: TaskOutput, error: StoreOutcomeUnknownError) -> JobStateError:
         return JobStateError(
-            "cannot tell whether the task attempt committed: its directory is gone, and another one, or none, stands "
+            "cannot tell whether the task attempt committed: its directory is gone, and another one, or none, exists "
             "under its task's name",
             operation=self.name,
             path=value.directory,

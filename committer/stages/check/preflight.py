@@ -135,7 +135,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
     def _collect_jobs(self, value: PreflightRequest, conflicts: Conflicts) -> None:
         found = sorted(value.view.jobs.items())
         conflicts.targets.extend(
-            f"a directory stands at {name}, where a file goes, and a job runs into it: it holds {job}"
+            f"a directory exists at {name}, where a file goes, and a job runs into it: it holds {job}"
             for name, job in found
         )
         if found:
@@ -151,7 +151,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             told = sorted(view.occupied - spared)
             targets.extend(f"{name or 'the destination'} already holds files" for name in told)
         if view.success is not None and view.success.is_directory:
-            targets.append("a directory stands at _SUCCESS, where the marker goes")
+            targets.append("a directory exists at _SUCCESS, where the marker goes")
         if config.replaces_destination:
             targets.extend(
                 f"{name} is a link to a directory: replacing the whole destination would take it away, with new files"
@@ -163,9 +163,9 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         others = bool(targets)
         for name, standing in view.targets.unwanted.items():
             kind = "a directory" if standing.is_directory else "a link" if standing.is_link else "a file"
-            targets.append(f"{kind} stands at {name}, where a file goes")
+            targets.append(f"{kind} exists at {name}, where a file goes")
         targets.extend(
-            f"{'a link' if status.is_link else 'a file'} stands at {name}, where a directory goes"
+            f"{'a link' if status.is_link else 'a file'} exists at {name}, where a directory goes"
             for name, status in sorted(view.blocking.items())
         )
         if targets and not others:

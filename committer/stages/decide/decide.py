@@ -197,7 +197,7 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
         except StoreError as error:
             # A caller that took this for a failed decision would delete the intent of a decided job.
             raise OutcomeUnknownError(
-                f"job {layout.job_id} is decided, but whether its directory still stands could not be looked up",
+                f"job {layout.job_id} is decided, but whether its directory still exists could not be looked up",
                 operation=DecideCommit.name,
                 path=layout.decision,
                 next_step=_step_of(context, decision),

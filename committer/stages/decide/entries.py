@@ -230,7 +230,7 @@ def _busy(context: StageContext, busy: dict[str, _BlockingJob]) -> DestinationBu
     first = busy[owners[0]].what
     ends = (
         f"{call('recover', destination, owners[0])} finishes {'it' if len(owners) == 1 else 'the first'}, and "
-        f"{call('recover', destination, owners[0], rollback=True)} aborts it or takes it back"
+        f"{call('recover', destination, owners[0], rollback=True)} aborts it or rolls it back"
     )
     if len(owners) == 1:
         who = f"job {owners[0]} {first}"

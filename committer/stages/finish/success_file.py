@@ -83,7 +83,7 @@ class SaveSuccess(Stage[SuccessData, None]):
         except StoreIsADirectoryError as error:
             success = self.context.layout.success
             raise JobStateError(
-                f"a directory stands at {success}: the job is committed, but its marker cannot be written",
+                f"a directory exists at {success}: the job is committed, but its marker cannot be written",
                 operation=self.name,
                 path=success,
                 outcome="committed",

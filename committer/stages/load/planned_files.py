@@ -467,7 +467,7 @@ class _Stood:
         """Raises `RecordError` if facts are left after the last file."""
         left = self._next if self._began else await self._turns.next()
         if left is not None:
-            raise out_of_turn(f"say what stood at {left.path}, where no file goes, or not in its turn")
+            raise out_of_turn(f"say what existed at {left.path}, where no file goes, or not in its turn")
 
 
 def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:

@@ -99,8 +99,8 @@ async def _is_directory(store: Store, path: StorePath) -> bool:
 def refused_directory(directory: str, error: CommitterError) -> TargetExistsError:
     """Builds the error of a file that appeared after preflight where a directory is needed."""
     return TargetExistsError(
-        f"a file stands at {error.path or directory}, where the directory {directory} goes",
-        conflicts=[f"a file stands at {error.path or directory}, where a directory goes"],
+        f"a file exists at {error.path or directory}, where the directory {directory} goes",
+        conflicts=[f"a file exists at {error.path or directory}, where a directory goes"],
         operation=CreateDirectories.name,
         path=directory,
         next_step="remove it and run the job again",

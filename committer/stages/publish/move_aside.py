@@ -54,7 +54,7 @@ class NotGivenBackError(OutcomeUnknownError):
             f"back: {cause.message}",
             operation="give_back",
             path=path,
-            next_step=f"look at {by_hand(place)} before anything of this job is cleaned up: if a file stands there, "
+            next_step=f"look at {by_hand(place)} before anything of this job is cleaned up: if a file exists there, "
             f"and none at {by_hand(path)}, move it there by hand",
             causes=[cause],
         )

@@ -158,7 +158,7 @@ class ExistingTargets:
         still: bool = True,
     ) -> TargetExistsError:
         """Builds the error of a file whose destination exists; `still` if a call just showed that."""
-        stands = "stands" if still else "stands, or stood a moment ago,"
+        stands = "exists" if still else "exists, or existed a moment ago,"
         replace = "" if self._replaces else ", with existing_target='replace' if it may be replaced"
         return TargetExistsError(
             f"{what} {stands} at {target}, where {self._context.layout.job_id} publishes a file",
@@ -393,9 +393,9 @@ class PublishFiles(Stage[CommitState, Published]):
         elif standing is None:
             found = "it is at neither its source nor its destination"
         elif file.identity is None or standing.identity is None:
-            found = "its source is gone and the store cannot prove that what stands at its destination is it"
+            found = "its source is gone and the store cannot prove that what exists at its destination is it"
         else:
-            found = "its source is gone, or not what was committed, and another file stands at its destination"
+            found = "its source is gone, or not what was committed, and another file exists at its destination"
         end = await end_advice(self.context, forward_only=self._existing.forward_only)
         return OutcomeUnknownError(
             f"cannot tell what happened to {file.destination}: {found}",

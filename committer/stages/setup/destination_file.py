@@ -94,7 +94,7 @@ def _error(
         also = 'overwrite the whole destination, which replaces the file (conflict_mode="replace" with '
         also += 'superseded_scope="destination"), '
     return StoreNotADirectoryError(
-        f"a file stands at {name}, where a directory must be{why}",
+        f"a file exists at {name}, where a directory must be{why}",
         operation=operation,
         path=context.layout.destination,
         next_step=f"choose another destination, {also}or move the file away: "

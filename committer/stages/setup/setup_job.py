@@ -363,7 +363,7 @@ class SetupJob(Stage[None, None]):
             ) from error
         except (StoreExistsError, StoreNotADirectoryError) as error:
             raise StoreNotADirectoryError(
-                f"a file stands where a directory must be: {error.path or directory}",
+                f"a file exists where a directory must be: {error.path or directory}",
                 operation=self.name,
                 path=directory,
                 next_step="name another root, or remove the file",

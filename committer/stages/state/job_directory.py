@@ -137,7 +137,7 @@ async def refuse_place(store: Store, layout: JobLayout, *, operation: str) -> No
             if standing is None or not (standing.is_directory or standing.is_link):
                 break
         if standing is not None and not (standing.is_directory or standing.is_link):
-            why = f"a file stands at {standing.path}, where a directory must be"
+            why = f"a file exists at {standing.path}, where a directory must be"
             step = f"{CORRECT_THE_PATH}, or remove the file"
     except (DestinationNotFoundError, StoreNotADirectoryError) as error:
         why, step = error.message, error.next_step

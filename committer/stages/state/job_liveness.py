@@ -112,7 +112,7 @@ async def _look_elsewhere(context: StageContext, operation: str) -> JobDirectory
 def no_job_elsewhere(layout: JobLayout, operation: str) -> JobNotFoundError:
     """Builds the error of a process that joins a Hadoop job whose directory of records does not exist."""
     return JobNotFoundError(
-        f"there is no job {layout.job_id} of Hadoop's: {layout.manifests} does not stand",
+        f"there is no job {layout.job_id} of Hadoop's: {layout.manifests} does not exist",
         operation=operation,
         path=layout.manifests,
         next_step="look whether it ended; whether its driver runs as another user (pending_set_user) or has another "

@@ -87,7 +87,7 @@ def _cannot_fence(context: StageContext, directory: StorePath) -> JobStateError:
         operation="fence",
         path=directory,
         outcome="unknown",
-        next_step="nothing was taken back; find out who removed it, and put it back; where it is gone for "
+        next_step="nothing was rolled back; find out who removed it, and put it back; where it is gone for "
         f"good, {context.abandon_advice()}",
     )
 
@@ -182,7 +182,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             if not await exists(self.context.store, source):
                 again = self.context.recover_call(rollback=True, force=not self._fenced)
                 raise OutcomeUnknownError(
-                    f"cannot tell whether what stands at {file.destination} is the job's: the store keeps no proof",
+                    f"cannot tell whether what exists at {file.destination} is the job's: the store keeps no proof",
                     operation=self.name,
                     path=self.context.layout.target(file.destination),
                     next_step=f"look at it: where it is the job's, move it back to {by_hand(source)}, then call "
@@ -230,11 +230,11 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         if self._kept_aside:
             raise JobStateError(
                 f"{len(self._kept_aside)} old files of {self.context.layout.destination} could not be put back: others "
-                f"stand there now, the first: {min(self._kept_aside)}",
+                f"exist there now, the first: {min(self._kept_aside)}",
                 operation=self.name,
                 path=self._superseded,
                 outcome="partial",
-                next_step=f"move away what stands there now; where the old file is not wanted any more, delete it in "
+                next_step=f"move away what exists there now; where the old file is not wanted any more, delete it in "
                 f"{by_hand(self._superseded)}; then call {self.context.recover_call(rollback=True)}: it puts back the "
                 "old files that are left",
             )

@@ -82,7 +82,7 @@ class RollBackUploads(RollBack):
         if status is None or status.is_directory or status.size != file.size:
             return
         raise OutcomeUnknownError(
-            f"cannot tell whether what stands at {file.destination} is the job's: it has its length, and nothing "
+            f"cannot tell whether what exists at {file.destination} is the job's: it has its length, and nothing "
             "proves what Hadoop's tasks wrote there",
             operation=self.name,
             path=target,

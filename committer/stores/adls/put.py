@@ -33,7 +33,7 @@ async def explain_conflict(
     found = found or await status_or_none(store, path)
     if found is not None:
         if exclusive:
-            raise StoreExistsError("something stands there", operation=operation, path=path)
+            raise StoreExistsError("something exists there", operation=operation, path=path)
         if found.is_directory:
             raise StoreIsADirectoryError("a directory is there", operation=operation, path=path)
         return
@@ -42,7 +42,7 @@ async def explain_conflict(
         above = await status_or_none(store, parent)
         if above is not None:
             if not above.is_directory:
-                raise StoreNotADirectoryError("a file stands at one of its parents", operation=operation, path=path)
+                raise StoreNotADirectoryError("a file exists at one of its parents", operation=operation, path=path)
             return
         parent = parent.parent
 

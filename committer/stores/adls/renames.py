@@ -50,7 +50,7 @@ class Renames:
             code = code_of(answer)
         if code == "SourcePathNotFound" and await self._may_be_done(destination, expected):
             raise StoreNotFoundError(
-                "the source is gone and the file stands at the destination",
+                "the source is gone and the file exists at the destination",
                 operation=operation,
                 path=source,
                 outcome="unknown",
@@ -88,7 +88,7 @@ class Renames:
         if code == "SourcePathNotFound" and await status_or_none(self._store, destination) is not None:
             if known:
                 raise StoreNotFoundError(
-                    "the source is gone and something stands at the destination",
+                    "the source is gone and something exists at the destination",
                     operation=operation,
                     path=source,
                     outcome="unknown",
@@ -96,7 +96,7 @@ class Renames:
                 )
             # The source existed a moment ago: another client renamed it, or something resent this request on its way.
             raise StoreOutcomeUnknownError(
-                "the source is gone and a directory stands at the destination",
+                "the source is gone and a directory exists at the destination",
                 operation=operation,
                 path=destination,
                 next_step="look at what the directory holds",

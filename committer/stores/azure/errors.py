@@ -125,7 +125,7 @@ def _conflict(refusal: Refusal, *, replaces: bool) -> CommitterError:
     if code in _NOT_EMPTY and source is None:
         return refusal.as_error(StoreNotEmptyError, "the directory is not empty")
     if code in _PARENT_IS_FILE:
-        return refusal.as_error(StoreNotADirectoryError, "a file stands at one of its parents")
+        return refusal.as_error(StoreNotADirectoryError, "a file exists at one of its parents")
     if code == "InvalidRenameSourcePath":
         return refusal.as_error(InvalidPathError, "a directory cannot be moved into itself")
     if code.startswith("Lease"):
@@ -137,5 +137,5 @@ def _conflict(refusal: Refusal, *, replaces: bool) -> CommitterError:
     if code == "ConditionNotMet" and replaces:
         return refusal.as_error(StorePreconditionError, "another file is there")
     if code in _STANDS_THERE:
-        return refusal.as_error(StoreIsADirectoryError if replaces else StoreExistsError, "something stands there")
+        return refusal.as_error(StoreIsADirectoryError if replaces else StoreExistsError, "something exists there")
     return refusal.as_error(StoreConflictError, "the service met a conflict")

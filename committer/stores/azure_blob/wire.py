@@ -64,7 +64,7 @@ def error_of(
         )
     unmet = answer.status == 412 and not code.startswith("Lease")
     if code == "BlobAlreadyExists" or (exclusive and unmet):
-        return refusal.as_error(StoreExistsError, "something stands there")
+        return refusal.as_error(StoreExistsError, "something exists there")
     if unmet:
         return refusal.as_error(StorePreconditionError, "another file is there, or none")
     return shared_error_of(answer, operation, path, changes=changes)

@@ -99,7 +99,7 @@ async def _moves(renames: Renames, directory: StorePath) -> Finding:
     return Finding(
         "renames",
         "warning",
-        "the service knows no moveTo: a file is copied, then deleted, and for a moment stands under both names",
+        "the service knows no moveTo: a file is copied, then deleted, and for a moment exists under both names",
         "Google Cloud Storage itself moves files; elsewhere expect three calls a file, and time for its bytes",
     )
 

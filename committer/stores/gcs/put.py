@@ -121,7 +121,7 @@ class Inserts:
         if generation and answer.status in (404, 412) and not says_no_bucket(answer):
             raise StorePreconditionError("another file is there, or none", operation=operation, path=path)
         if answer.status == 412:
-            raise StoreExistsError("something stands there", operation=operation, path=path)
+            raise StoreExistsError("something exists there", operation=operation, path=path)
         if answer.status >= 300:
             raise error_of(answer, operation, path)
         if not answer.body:

@@ -105,7 +105,7 @@ class Copies:
                 raise
             except CommitterError as error:
                 error.outcome = "partial"
-                error.next_step = f"the file stands at {destination}, too; {error.next_step or 'make the call again'}"
+                error.next_step = f"the file exists at {destination}, too; {error.next_step or 'make the call again'}"
                 raise
 
     async def prove(self, path: StorePath, unused: StorePath) -> None:
@@ -230,7 +230,7 @@ class Renames:
             ):
                 raise _is_another(source)
             if source == destination and not replace:
-                raise StoreExistsError("something stands there", operation=OPERATION, path=destination)
+                raise StoreExistsError("something exists there", operation=OPERATION, path=destination)
             if source == destination:
                 return
         conditions = [] if replace else [*_NEW]
@@ -300,7 +300,7 @@ class Renames:
         found = await object_at(self._wire, OPERATION, destination) if identity is not None else None
         if found is not None and identity_of(found) == identity:
             return StoreNotFoundError(
-                "the source is gone and the file stands at the destination",
+                "the source is gone and the file exists at the destination",
                 operation=OPERATION,
                 path=source,
                 outcome="unknown",
@@ -314,14 +314,14 @@ class Renames:
         """Finds out which condition of a rename failed, from both ends: the service does not say."""
         taken = None if replace else await object_at(self._wire, OPERATION, destination)
         if taken is not None and (identity is None or identity_of(taken) != identity):
-            return StoreExistsError("something stands there", operation=OPERATION, path=destination)
+            return StoreExistsError("something exists there", operation=OPERATION, path=destination)
         if proved and await object_at(self._wire, OPERATION, source) is None:
             return await self._source_is_gone(source, destination, identity)
         if taken is not None:
-            return StoreExistsError("something stands there", operation=OPERATION, path=destination)
+            return StoreExistsError("something exists there", operation=OPERATION, path=destination)
         if not proved:
             # The object at the destination is gone again. Nothing was done, and a repeated call may succeed.
-            return StoreExistsError("something stood there", operation=OPERATION, path=destination)
+            return StoreExistsError("something existed there", operation=OPERATION, path=destination)
         return _is_another(source)
 
 

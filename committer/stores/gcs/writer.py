@@ -97,7 +97,7 @@ class GcsWriter(SendingWriter):
             # An upload whose URL was lost holds nothing, and expires.
             raise StoreUnavailableError(error.message, operation=operation, path=self._path) from None
         if answer.status == 412:
-            raise StoreExistsError("something stands there", operation=operation, path=self._path)
+            raise StoreExistsError("something exists there", operation=operation, path=self._path)
         if answer.status >= 300:
             raise self._refusal(answer, operation)
         self._session = answer.headers.get("Location", "")
@@ -165,7 +165,7 @@ class GcsWriter(SendingWriter):
 
     def _made(self, answer: Answer) -> FileStatus:
         if answer.status == 412:
-            raise StoreExistsError("something stands there", operation="close", path=self._path)
+            raise StoreExistsError("something exists there", operation="close", path=self._path)
         if answer.status >= 300:
             raise self._refusal(answer, "close")
         if not answer.body:

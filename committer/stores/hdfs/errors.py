@@ -47,7 +47,7 @@ _SERVING: Final = (
     " get), then do it again"
 )
 _DATA_NODES: Final = "see that DataNodes are alive and have room (hdfs dfsadmin -report), then do it again"
-_EXISTS: Final = "something stands there"
+_EXISTS: Final = "something exists there"
 # Classes without a row below that are raised by checks, before any effect.
 _REFUSING: Final = frozenset(
     {
@@ -79,7 +79,7 @@ _REFUSED_AT: Final = re.compile(r'(?:inode|path)="([^"]*)"')
 _REFUSALS: Final[tuple[tuple[tuple[str, ...], str, Callable[..., CommitterError], str, str], ...]] = (
     (
         ("ParentNotDirectoryException",), "(is not a directory)",
-        StoreNotADirectoryError, "a file stands at one of its parents", "",
+        StoreNotADirectoryError, "a file exists at one of its parents", "",
     ),
     (("PathIsNotEmptyDirectoryException",), "", StoreNotEmptyError, "the directory is not empty", ""),
     ((), "is a directory or file under source", InvalidPathError, "a directory cannot be moved into itself", ""),
@@ -128,7 +128,7 @@ def error_of(
     if "must both be directories" in text:
         return made(StoreIsADirectoryError if replaces else StoreExistsError, _EXISTS)
     if not changes and "(is not a directory)" in text:
-        return made(StoreNotFoundError, "nothing is there: a file stands at one of its parents")
+        return made(StoreNotFoundError, "nothing is there: a file exists at one of its parents")
     for known, holds, what, message, step in _REFUSALS:
         if kind in known or (holds and holds in text):
             named = _REFUSED_AT.search(text) if source is not None else None

@@ -51,7 +51,7 @@ class HdfsWriter(FileWriter):
         found = await self._store.status(self._path)
         if found.size != self._length:
             raise StoreOutcomeUnknownError(
-                f"{self._length} bytes were written, and the file that stands there has {found.size}",
+                f"{self._length} bytes were written, and the file that exists there has {found.size}",
                 operation="close",
                 path=self._path,
                 next_step="write the file again, in another task attempt",

@@ -204,7 +204,7 @@ class Disk(BatchRenames):
             flush_directory(os.path.dirname(path.path))
         except OSError as error:
             raise StoreOutcomeUnknownError(
-                f"the file stands, but could not be forced to the disk: {error.strerror or error}",
+                f"the file exists, but could not be forced to the disk: {error.strerror or error}",
                 operation="put",
                 path=path,
                 next_step="see that the disk works, and has room; without durability='fsync' nothing is forced to it",

@@ -35,9 +35,9 @@ _LOOKS: Final = frozenset({"status", "list", "read", "find_link", "made_alike"})
 _MAKES: Final = frozenset({"put", "open_writer", "make_directory"})
 
 _SIMPLE: Final[dict[int, tuple[type[StoreError], str]]] = {
-    errno.EEXIST: (StoreExistsError, "something stands there already"),
+    errno.EEXIST: (StoreExistsError, "something exists there already"),
     errno.EISDIR: (StoreIsADirectoryError, "a directory is there"),
-    errno.ENOTDIR: (StoreNotADirectoryError, "a file stands where a directory must be"),
+    errno.ENOTDIR: (StoreNotADirectoryError, "a file exists where a directory must be"),
     errno.ENOTEMPTY: (StoreNotEmptyError, "the directory has children"),
     errno.EXDEV: (StoreCrossDeviceError, "a rename would leave its volume"),
 }

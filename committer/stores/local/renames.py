@@ -79,7 +79,7 @@ def drop_linked_name(linked: os.stat_result, source: str, destination: str, priv
         _put_back(private, back)
     except FileExistsError as error:
         raise StoreOutcomeUnknownError(
-            f"a file that was put at {source} meanwhile was moved to {private}, and another one stands there now",
+            f"a file that was put at {source} meanwhile was moved to {private}, and another one exists there now",
             operation="rename_file",
             path=source,
             next_step=f"look at both, and move {private} where it belongs",
@@ -92,7 +92,7 @@ def _refuse_lost_name(linked: os.stat_result, source: str, destination: str) -> 
     """Refuses a file that has only its first name: a rollback or another user removed the second."""
     if (found := _mark(source)) is not None and found == _mark_of(linked):
         raise StoreOutcomeUnknownError(
-            f"the name {destination} that the file had got was taken away again; it stands at {source}",
+            f"the name {destination} that the file had got was taken away again; it exists at {source}",
             operation="rename_file",
             path=source,
         )

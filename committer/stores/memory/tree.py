@@ -139,7 +139,7 @@ class Tree:
             if self._is_directory(path) and replace:
                 raise StoreIsADirectoryError("a directory is there", operation=operation, path=path)
         if entry is not None and not replace:
-            raise StoreExistsError("something stands there already", operation=operation, path=path)
+            raise StoreExistsError("something exists there already", operation=operation, path=path)
 
     def fill(self, file: File, content: File) -> None:
         """Replaces the content of a file under all its names."""
@@ -189,7 +189,7 @@ class Tree:
         while not self._is_directory(above):
             if self._find(above, "make_directory") is not None:
                 raise StoreNotADirectoryError(
-                    "a file stands where a directory must be", operation="make_directory", path=path
+                    "a file exists where a directory must be", operation="make_directory", path=path
                 )
             missing.append(above)
             above = above.parent
@@ -331,7 +331,7 @@ class Tree:
             return
         while above.path != "/":
             if self._key(above) in self._entries and not self._is_directory(above):
-                raise StoreNotADirectoryError("a file stands where a directory must be", operation=operation, path=path)
+                raise StoreNotADirectoryError("a file exists where a directory must be", operation=operation, path=path)
             above = above.parent
         if not made_up:
             raise StoreNotFoundError("its directory is missing", operation=operation, path=path)

@@ -175,5 +175,5 @@ def _conflict(refusal: Refusal, *, exclusive: bool) -> CommitterError:
     if refusal.status == 409 and not (exclusive and refusal.code in _EXISTS):
         return refusal.as_error(StoreConflictError, "another change of it was under way")
     if exclusive:
-        return refusal.as_error(StoreExistsError, "something stands there")
+        return refusal.as_error(StoreExistsError, "something exists there")
     return refusal.as_error(StorePreconditionError, "another file is there")

@@ -107,7 +107,7 @@ async def deletes_many(trials: Trials) -> str:
         raise error
     with suppress(StoreNotFoundError):
         _left = [one async for one in trials.store.list(paths[0].parent)]
-        return "files that were said to be deleted stand" if _left else ""
+        return "files that were said to be deleted exist" if _left else ""
     return ""
 
 
@@ -369,7 +369,7 @@ TRIALS: Final = (
         "abort",
         _ends_uploads,
         "an upload that was aborted cannot be completed",
-        "a late request can complete what a job took back: no job is safe there",
+        "a late request can complete what a job rolled back: no job is safe there",
         "failed",
     ),
     Trial(

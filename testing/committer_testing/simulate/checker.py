@@ -1,6 +1,6 @@
 """The one checker of the guarantees: what a destination may hold, at every step of its jobs and when they are over.
 
-It looks through a channel that the engine has no part in. What must stand there is a model that changes in one way:
+It looks through a channel that the engine has no part in. What must exist there is a model that changes in one way:
 when a job's outcome is seen, its winners' files are added and what it superseded is taken out, as if all jobs had run
 one after the other in the order of their outcomes.
 """
@@ -27,7 +27,7 @@ class GuaranteeBrokenError(AssertionError):
 class Checker:
     """Holds the jobs of a destination to their guarantees.
 
-    Made before any of them is set up, so that it sees what stood there.
+    Made before any of them is set up, so that it sees what existed there.
 
     Args:
         world: The channel.
@@ -70,7 +70,7 @@ class Checker:
             watch.may_leave.discard(name)
 
     def make_way(self, name: str) -> bool:
-        """Removes another user's file, as an error told an operator to do; False when none stands there."""
+        """Removes another user's file, as an error told an operator to do; False when none exists there."""
         data = self.world.read(self.world.name_of(name))
         if data is None or data != self._strangers.get(name) or data != self.must_stand.get(name):
             return False
@@ -122,7 +122,7 @@ class Checker:
             self._check_gone(name, visible)
 
     def _look_at(self, watch: JobWatch, visible: Mapping[str, bytes]) -> None:
-        """Notes a decision, or an end, that stands there for the first time."""
+        """Notes a decision, or an end, that exists there for the first time."""
         problem = watch.look()
         if problem is not None:
             self._fail(problem, visible)
@@ -173,7 +173,7 @@ class Checker:
                     # It came before the decision, but perhaps after the job looked what it takes away.
                     watch.may_leave.add(name)
             elif watch.removes_before_outcome and name in watch.superseded:
-                self._fail(f"G1, G13: {watch.job_id} is committed and {name}, which it replaces, still stands", visible)
+                self._fail(f"G1, G13: {watch.job_id} is committed and {name}, which it replaces, still exists", visible)
             elif not watch.removes_before_outcome:
                 watch.leaving.add(name)
         self.must_stand.update(new)
@@ -216,7 +216,7 @@ class Checker:
         elif not watch.decided:
             self._fail(f"G6: {name} appeared at the destination before {watch.job_id} was decided", visible)
         elif name in self.must_stand and not watch.ledger.replaces(name):
-            self._fail(f"G14: {name} stood there and was overwritten", visible)
+            self._fail(f"G14: {name} existed there and was overwritten", visible)
 
     def _check_gone(self, name: str, visible: Files) -> None:
         deciding = [watch for watch in self.jobs.values() if watch.decided and not watch.committed]
@@ -254,7 +254,7 @@ class Checker:
         return self.world.visible() != self.must_stand
 
     def is_complete(self) -> bool:
-        """Whether the output of every job stands at the destination."""
+        """Whether the output of every job exists at the destination."""
         visible = self.world.visible()
         return all(watch.ledger.is_complete(visible) for watch in self.jobs.values())
 

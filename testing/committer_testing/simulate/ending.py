@@ -59,7 +59,7 @@ async def end_all(run: Run, jobs: Mapping[str, JobRun]) -> None:
 
 
 def _standing(run: Run, jobs: Mapping[str, JobRun], there: str) -> JobRun:
-    """Of the jobs of an id the one that stands there, else the last one that was set up."""
+    """Of the jobs of an id the one that exists there, else the last one that was set up."""
     of_id = [job for job in jobs.values() if job.plan.id == there]
     watches = {job.plan.job_id: run.checker.jobs[job.plan.job_id] for job in of_id}
     standing = [job for job in of_id if watches[job.plan.job_id].stands()]
@@ -136,8 +136,8 @@ async def _abort(run: Run, job: JobRun, process: Process) -> bool:
 def _made_way(run: Run, job: JobRun, process: Process, error: CommitterError) -> bool:
     """Removes the file of a stranger where an error rightly tells to; then the job must end like any other.
 
-    Rightly: the job may replace files that stood there when it was decided, and its store cannot keep those, so that it
-    cannot be taken back when another file came since. Any other job must get out of a stranger's way by itself.
+    Rightly: the job may replace files that existed when it was decided, and its store cannot keep those, so that it
+    cannot be rolled back when another file came since. Any other job must get out of a stranger's way by itself.
     """
     refusal, watch = definite_refusal(error), run.checker.jobs[job.plan.job_id]
     keeps_old = run.world.store().capabilities.hard_links

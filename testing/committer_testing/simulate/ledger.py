@@ -96,7 +96,7 @@ class Ledger:
         return self.config.existing_target == "replace" or self.config.conflict_mode == "replace"
 
     def superseded_among(self, names: set[str]) -> set[str]:
-        """Which of the files that stand there the job takes away."""
+        """Which of the files that exist there the job takes away."""
         if self.config.conflict_mode != "replace":
             return set()
         old = {name for name in names if not is_hidden(name)}
@@ -118,7 +118,7 @@ class Ledger:
         return bool(same or self.superseded_among(others) or other.superseded_among(own))
 
     def in_the_way_among(self, names: set[str]) -> set[str]:
-        """Which of them cannot stand beside the new ones: below a file's name, or where a directory goes."""
+        """Which of them cannot exist beside the new ones: below a file's name, or where a directory goes."""
         targets = self.all_names()
         return {
             old for old in names if any(old.startswith(f"{name}/") or name.startswith(f"{old}/") for name in targets)

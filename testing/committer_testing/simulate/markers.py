@@ -34,8 +34,8 @@ def wrong_at_the_end(marker: bytes | None, old: bytes | None, jobs: Mapping[str,
     """What is wrong with a `_SUCCESS`, or with there being none; empty where nothing is.
 
     Args:
-        marker: What stands there; None where nothing does.
-        old: What stood there before the jobs.
+        marker: What exists there; None where nothing does.
+        old: What existed there before the jobs.
         jobs: The jobs of the destination.
         visible: What readers see beside it.
     """

@@ -37,13 +37,13 @@ class JobWatch:
             model of another committer.
         replacing: Whether the job said that it takes old files away.
         running: Whether it is decided and not ended.
-        superseded: Files that stood there at its decision and that it takes away.
-        blocking: Files that stood there at its decision where they cannot stay.
-        targets: Files that stood there at its decision under names that it writes.
+        superseded: Files that existed there at its decision and that it takes away.
+        blocking: Files that existed there at its decision where they cannot stay.
+        targets: Files that existed there at its decision under names that it writes.
         removes_before_outcome: Whether superseded files are gone by the time of the outcome, else by that of
             `_SUCCESS`.
         on_objects: Whether its store has no real directories.
-        leaving: Files that still stood there at its outcome and are about to be taken away.
+        leaving: Files that still existed there at its outcome and are about to be taken away.
         may_leave: Likewise, of another job or user that wrote them when the job may already have looked what it takes
             away.
         finished: Whether it ended, and is not live any more.
