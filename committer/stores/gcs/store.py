@@ -195,7 +195,11 @@ class GcsStore(HttpStore, ObjectStore):
     async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; a server without batches gets a call for each path."""
         if has_conditions(files):
-            raise UnsupportedError("a call for many files takes no conditions", operation="delete_files")
+            raise UnsupportedError(
+                "a call for many files takes no conditions",
+                operation="delete_files",
+                next_step="delete them one by one, with delete_file_if",
+            )
         return await self._deletes.delete_many(
             "delete_files", [path for path in files if self._checked(path).path != "/"]
         )

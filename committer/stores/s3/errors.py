@@ -177,3 +177,19 @@ def _conflict(refusal: Refusal, *, exclusive: bool) -> CommitterError:
     if exclusive:
         return refusal.as_error(StoreExistsError, "something exists there")
     return refusal.as_error(StorePreconditionError, "another file is there")
+
+
+_ERROR: Final = re.compile(rb"<Error[\s>]")
+# Statuses for the errors in responses that began with 200.
+_STATUSES: Final = {"InternalError": 500, "ServiceUnavailable": 503, "NoSuchUpload": 404, "PreconditionFailed": 412,
+                    "ConditionalRequestConflict": 409, "OperationAborted": 409, "AccessDenied": 403}  # fmt: skip
+
+
+def refusal_in(answer: Answer) -> Answer | None:
+    """Returns the refusal in a response to a completion, which may have begun with 200; None if it holds none."""
+    if answer.status >= 300:
+        return answer
+    if not _ERROR.search(answer.body):
+        return None
+    # An unknown code counts as 500, outcome unknown: the service had begun.
+    return Answer(_STATUSES.get(element_in(answer.body, "Code"), 500), answer.headers, answer.body)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 import aiohttp
 import msgspec
 
+from committer.advice import LOOK_BEFORE, UNREADABLE
 from committer.errors import (
     ConfigurationError,
     StoreConflictError,
     StoreError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
+    StorePartsError,
     StorePreconditionError,
+    StoreUnavailableError,
     UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
@@ -24,21 +28,24 @@ from committer.paths import StorePath
 from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
-from committer.stores.http import HttpClient, HttpStore, check_name
-from committer.stores.http_answers import content_in, range_up_to
-from committer.stores.object_store import ObjectStore, written_file
+from committer.stores.http import Body, HttpClient, HttpStore, check_name
+from committer.stores.http_answers import PageTokens, content_in, parsed, range_up_to
+from committer.stores.object_store import ObjectStore, directory_prefix, written_file
 from committer.stores.s3.access import S3Access
 from committer.stores.s3.deletes import BATCH, Deletes
-from committer.stores.s3.errors import error_of
+from committer.stores.s3.errors import error_of, refusal_in
 from committer.stores.s3.listing import etag_in, object_at, pages
 from committer.stores.s3.options import TABLE, S3Options, checked_bucket
 from committer.stores.s3.probe import probe
 from committer.stores.s3.trials import Trials
-from committer.stores.s3.uploads import Objects, S3Writer, UploadCalls
+from committer.stores.s3.uploads import Objects, S3Writer
 from committer.stores.s3.wire import S3Wire, check_place
+from committer.stores.s3.xml import completion, element_in, key_in, moment_in, part_in
+from committer.stores.uploads import PendingUpload, UploadPart, check_part, check_stamp
 
 _MAX_KEY_BYTES: Final = 1024
 _TRIES: Final = 5
+_XML: Final = {"content-type": "application/xml"}
 
 # "Amazon S3 multipart upload limits", "DeleteObjects", and the guideline of 3,500 changes a second for each prefix.
 _CAPABILITIES: Final = Capabilities(
@@ -71,7 +78,7 @@ _SERVICES: Final = {
 }
 
 
-class S3Store(UploadCalls, HttpStore, ObjectStore):
+class S3Store(HttpStore, ObjectStore):
     """Store for one bucket, over S3's REST interface; completed uploads make files visible, nothing is renamed.
 
     - A file's identity is its etag, which depends on its content alone: it proves the bytes. Its stamp, which
@@ -108,10 +115,10 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         self._access: S3Access = self._options.access()
         self._http = HttpClient(session=http_session)
         self._capabilities = _SERVICES[self._options.service]
-        wire = S3Wire(self._authority, endpoint, self._options.style(), self._access, self._http)
-        super().__init__(wire, Objects(self._options))
-        self._deletes = Deletes(wire)
-        self._pages = partial(pages, wire)
+        self._wire = S3Wire(self._authority, endpoint, self._options.style(), self._access, self._http)
+        self._objects = Objects(self._options)
+        self._deletes = Deletes(self._wire)
+        self._pages = partial(pages, self._wire)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -169,12 +176,6 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
         headers = await self._objects.headers_with(data, stored=False)
         return await self._put("put", self._checked(path), data, headers, exclusive=exclusive)
 
-    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
-        """See `SupportsUploads.put_described`; names and values must be valid in HTTP headers."""
-        headers = await self._objects.headers_with(data, stored=False)
-        headers.update((f"x-amz-meta-{name}", text) for name, text in metadata.items())
-        return await self._put("put", self._checked(path), data, headers, exclusive=False)
-
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
     ) -> FileStatus:
@@ -216,6 +217,147 @@ class S3Store(UploadCalls, HttpStore, ObjectStore):
                 next_step="probe the store, then ask its capabilities",
             )
         return await self._deletes.delete_many({self._checked(path): etag for path, etag in files.items()})
+
+    async def create_upload(self, path: StorePath, *, stamp: str) -> str:
+        """Begins an upload with the options' storage class, encryption and checksum."""
+        operation = "create_upload"
+        check_stamp(stamp, operation, path)
+        headers = self._objects.begun(stamp)
+        answer = await self._wire.done(operation, "POST", self._checked(path), (("uploads", ""),), headers)
+        upload_id = element_in(answer.body, "UploadId")
+        if not upload_id:
+            raise StoreOutcomeUnknownError(
+                "the upload was begun, and the answer with its id was lost",
+                operation=operation,
+                path=path,
+                next_step="run the task again, with another attempt number; the end of the job aborts the "
+                "upload, or its report names it (uploads_left)",
+            )
+        return upload_id
+
+    async def put_part(self, path: StorePath, upload_id: str, number: int, data: Body) -> UploadPart:
+        """Sends a part; the service refuses a damaged one."""
+        operation, can = "put_part", self.capabilities
+        view = memoryview(data).cast("B") if isinstance(data, memoryview) else data
+        check_part(number, len(view), can.max_parts, can.max_part_bytes, operation, path)
+        proof = await self._objects.proof(view)
+        query = (("partNumber", str(number)), ("uploadId", upload_id))
+        answer = await self._wire.done(operation, "PUT", self._checked(path), query, proof, data=view, upload=True)
+        etag = etag_in(answer.headers)
+        if etag is None:
+            raise StoreUnavailableError("an answer has no etag", operation=operation, path=path)
+        return UploadPart(number, etag, len(view), next(iter(proof.values()), None), self._objects.algorithm)
+
+    async def complete_upload(
+        self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool = False
+    ) -> str | None:
+        """Completes an upload. A response of 200 is read to its end: it may hold an error, or be cut off."""
+        operation = "complete_upload"
+        # Checked here: S3 refuses such parts, but other services accept a part twice.
+        numbers = [part.number for part in parts]
+        if not parts or any(number >= after for number, after in pairwise(numbers)):
+            raise StorePartsError("no parts are named, or not by rising numbers", operation=operation, path=path)
+        headers = {**_XML, **self._objects.exclusive} if exclusive else _XML
+        query = (("uploadId", upload_id),)
+        body = completion(parts)
+        answer = await self._wire.send(operation, "POST", self._checked(path), query, headers, data=body)
+        refused = refusal_in(answer)
+        if refused is not None:
+            raise error_of(refused, operation, path, exclusive=exclusive, upload=True)
+        if b"</CompleteMultipartUploadResult>" not in answer.body:
+            raise StoreOutcomeUnknownError(
+                "the request was taken, and the end of its answer was lost",
+                operation=operation,
+                path=path,
+                next_step=LOOK_BEFORE,
+            )
+        return element_in(answer.body, "ETag").strip('"') or None
+
+    async def abort_upload(self, path: StorePath, upload_id: str) -> bool:
+        """Aborts an upload; for a missing upload some services report success."""
+        operation = "abort_upload"
+        answer = await self._wire.send(operation, "DELETE", self._checked(path), (("uploadId", upload_id),))
+        if answer.status == 404:
+            error = error_of(answer, operation, path, upload=True)
+            if element_in(answer.body, "Code") == "NoSuchBucket":
+                raise error
+            return False
+        if answer.status >= 300:
+            raise error_of(answer, operation, path, upload=True)
+        return True
+
+    async def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
+        """Lists the uploads whose keys begin with the directory's name and a slash, 1,000 a page."""
+        operation = "list_uploads"
+        prefix = directory_prefix(self._checked(directory))
+        key_marker = id_marker = ""
+        tokens = PageTokens(operation, directory)
+        # Only for keys that XML cannot hold: SeaweedFS claims to encode keys, and does not.
+        encodes = False
+        while True:
+            query = [("encoding-type", "url")] if encodes else []
+            if key_marker:
+                query.append(("key-marker", key_marker))
+            query.append(("prefix", prefix))
+            if id_marker:
+                query.append(("upload-id-marker", id_marker))
+            query.append(("uploads", ""))
+            answer = await self._wire.done(operation, "GET", directory, query, changes=False, key="")
+            try:
+                page = parsed(answer.body, "ListMultipartUploadsResult", operation, directory)
+            except StoreUnavailableError:
+                if encodes:
+                    raise
+                encodes = True
+                continue
+            encoding = page.text("EncodingType")
+            for entry in page.each("Upload"):
+                key = key_in(entry.text("Key"), encoding)
+                initiated = moment_in(entry.text("Initiated"))
+                if initiated is None:
+                    # Refused, so that no caller takes the upload for an old one.
+                    raise StoreUnavailableError(
+                        "a page says not when an upload was begun", operation=operation, path=directory
+                    )
+                if key.startswith(prefix):
+                    initiator = entry.child("Initiator")
+                    yield PendingUpload(
+                        StorePath(directory.scheme, directory.authority, f"/{key}"),
+                        entry.text("UploadId"),
+                        initiated,
+                        (initiator.text("ID") or initiator.text("DisplayName") or None) if initiator else None,
+                    )
+            if page.text("IsTruncated") != "true":
+                return
+            key_marker, id_marker = key_in(page.text("NextKeyMarker"), encoding), page.text("NextUploadIdMarker")
+            tokens.following((key_marker, id_marker) if key_marker else ())
+
+    async def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
+        """Lists the parts of an upload, 1,000 a page."""
+        operation = "list_parts"
+        marker, tokens = "", PageTokens(operation, path)
+        while True:
+            query = [("part-number-marker", marker)] if marker else []
+            query.append(("uploadId", upload_id))
+            answer = await self._wire.done(operation, "GET", self._checked(path), query, changes=False, upload=True)
+            page = parsed(answer.body, "ListParts", operation, path)
+            try:
+                parts = [part_in(entry.texts()) for entry in page.each("Part")]
+            except ValueError:
+                raise StoreUnavailableError(
+                    "an answer cannot be read", operation=operation, path=path, next_step=UNREADABLE
+                ) from None
+            for part in parts:
+                yield part
+            if page.text("IsTruncated") != "true":
+                return
+            marker = tokens.following(page.text("NextPartNumberMarker"))
+
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """See `SupportsUploads.put_described`; names and values must be valid in HTTP headers."""
+        headers = await self._objects.headers_with(data, stored=False)
+        headers.update((f"x-amz-meta-{name}", text) for name, text in metadata.items())
+        return await self._put("put", self._checked(path), data, headers, exclusive=False)
 
     async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
         """Puts a writer's buffer as a new file; if the response is lost, looks for the file."""

@@ -40,6 +40,14 @@ def element_of(algorithm: str) -> str:
     return f"Checksum{algorithm}"
 
 
+def part_in(told: Mapping[str, str]) -> UploadPart:
+    """Returns a part of an upload from a listing; raises `ValueError` for texts that are no numbers."""
+    algorithm, proof = checksum_in(told)
+    return UploadPart(
+        int(told.get("PartNumber", "")), told.get("ETag", "").strip('"'), int(told.get("Size", "0")), proof, algorithm
+    )
+
+
 def checksum_in(elements: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Returns algorithm and checksum from an element of a listing; None twice if it has none."""
     for algorithm in (*ALGORITHMS, "CRC32C", "CRC64NVME"):
