@@ -38,8 +38,8 @@ _log = job_logger("committer.committers")
 class Committer(ABC):
     """Base class of committers: where tasks write, what they record, and which action publishes the files.
 
-    A subclass defines these three (docs/writing-a-committer.md). The job-commit core decides, publishes by the
-    action and writes outcomes, so that any driver can continue after another one died.
+    A subclass defines `name`, `needs`, `action` and `files_of` (docs/writing-a-committer.md). The job-commit core
+    decides, publishes by the action and writes outcomes, so that any driver can continue after another one died.
 
     Hadoop: ``OutputCommitter``, whose methods have their counterparts here under Python names.
 

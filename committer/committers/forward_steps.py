@@ -32,7 +32,8 @@ async def decide(call: JobCall, position: Position) -> StepResult:
     # abort, recover or another commit continues from there.
     inputs.began = True
     await DeclareIntent(context).run(intent)
-    # LoadRecords, DeclareScope, RefuseNeighbours, InspectDestination, ListSuperseded, FindTargets, Preflight
+    # LoadRecords, DeclareScope, RefuseNeighbours, LookUpIdentities, InspectDestination, ListSuperseded, FindTargets,
+    # LookIntoTargets, Preflight: `preparing.py`. Only a job that replaces looks for neighbours before it inspects.
     prepared = await inputs.prepare(context, call.probe_abilities)
     async with aclosing(prepared):
         promotions = await promotions_of(context, prepared)
