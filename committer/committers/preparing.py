@@ -205,9 +205,11 @@ async def find_refs(
     if refs is not None:
         check_task_count(context.layout, refs, tasks)
     if context.spec.delivery == "listing":
+        # Before the listing, which may miss what commits while it runs.
+        own = context.known.committed
         listed = await context.forms.list_records(context, taking=taking)
         if refs is None:
-            check_own_tasks(context, listed)
+            check_own_tasks(context.layout, own, listed)
         refs = listed if refs is None else named_among(listed, refs)
     refs = refs or []
     check_task_count(context.layout, refs, tasks)

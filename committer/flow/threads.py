@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -72,4 +73,6 @@ def _work(calls: SimpleQueue[_Call | None], idle: threading.Semaphore) -> None:
         finally:
             # A traceback refers to this frame: without `del` each failed call would be a reference cycle.
             del call, future, function, args, kwargs
-        idle.release()
+        # Without memory the thread is not counted as idle, and the next call starts another one.
+        with suppress(MemoryError):
+            idle.release()

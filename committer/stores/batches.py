@@ -11,6 +11,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from committer.flow.threads import LastingExecutor
@@ -266,7 +269,9 @@ class _Lane:
         self._busy += 1
         self.hops += 1
         try:
-            self._executor.submit(_run_batch, batch, asyncio.get_running_loop(), self._finish)
+            loop = asyncio.get_running_loop()
+            begun = self._executor.submit(_run_batch, batch, loop, self._finish)
+            begun.add_done_callback(partial(_report_lost, batch, loop, self._finish))
         except (RuntimeError, MemoryError) as error:
             # No thread or memory, or the interpreter is exiting: report it, or the callers wait for ever.
             for call in batch:
@@ -296,6 +301,19 @@ class _Lane:
         elif not self._busy and self._idle is not None:
             idle, self._idle = self._idle, None
             idle.set_result(None)
+
+
+def _report_lost(
+    batch: list[Call], loop: asyncio.AbstractEventLoop, finish: Callable[[list[Call], float], None], begun: Future[None]
+) -> None:
+    """Reports a batch that a thread took and could not begin, because memory ran out."""
+    error = begun.exception()
+    if error is not None:
+        for call in batch:
+            call.error = error
+        # The loop was closed: no caller is left.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(finish, batch, 0.0)
 
 
 def _run_batch(batch: list[Call], loop: asyncio.AbstractEventLoop, finish: Callable[[list[Call], float], None]) -> None:

@@ -96,6 +96,8 @@ T = TypeVar("T")
 _HINTS: Final = {"rename_file": "version", "rename_files": "looks", "rename_directory": "known", "findings": "scratch"}
 """Keywords that only spare calls, by method. A store that was written before one of them existed works without it."""
 
+_NO_HINT: Final = {"version": None, "looks": True, "known": False, "scratch": None}
+
 
 @functools.cache
 def _hints_of(kind: type[Store]) -> frozenset[str]:
@@ -120,8 +122,8 @@ class ForwardingStore(Wrapper, Store):
         self._hints = _hints_of(type(inner))
 
     def hints(self, **given: Any) -> dict[str, Any]:
-        """Returns those of the given hints (`version`, `looks`, `known`, `scratch`) that `inner` takes."""
-        return {name: value for name, value in given.items() if name in self._hints}
+        """Returns the given hints of `_HINTS`, without defaults and those that `inner` does not take."""
+        return {name: value for name, value in given.items() if value is not _NO_HINT[name] and name in self._hints}
 
     async def call(
         self,

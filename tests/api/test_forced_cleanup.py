@@ -87,7 +87,7 @@ async def test_what_was_not_taken_back_is_taken_back_first(
 async def test_without_force_it_is_kept_and_no_advice_says_force(place: Place) -> None:
     await leave_half_taken_back(place)
     before = place.all_files()
-    with pytest.raises(JobDecidedError, match="being rolled back") as caught:
+    with pytest.raises(JobDecidedError, match="its rollback was begun and not finished") as caught:
         await clean_up(place, job_id="j")
     assert place.all_files() == before
     assert "recover(" in caught.value.next_step
@@ -175,7 +175,7 @@ async def test_a_driver_whose_job_is_given_up_while_it_takes_it_back_does_not_sa
             raise StorePermissionError("not allowed", operation=call.operation, path=call.path)
 
     place.store.before_call = before_call
-    with pytest.raises(OutcomeUnknownError, match="2 of its files stand") as caught:
+    with pytest.raises(OutcomeUnknownError, match="2 of its files exist") as caught:
         await job.commit(tasks=1)
     assert caught.value.outcome == "unknown"
     assert sorted(place.files().values()) == [b"another's", b"new", b"new"]

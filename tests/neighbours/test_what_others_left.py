@@ -23,6 +23,8 @@ from committer.errors import (
     TaskMissingError,
     UnsupportedError,
 )
+from committer.stages.base import RecordRef, StageContext
+from committer.stages.load.manifest_forms import ManifestForms
 from committer.stores.memory import MemoryStore
 
 RUNNING = "_temporary/0/_temporary/attempt_202401010000_0001_m_000001_1/part-1"
@@ -450,6 +452,30 @@ async def test_a_listing_without_the_records_of_this_process_is_refused(on_s3: O
     old = {"day=1/old"} if mode == "append" else set[str]()
     new = {"day=1/part-1"} if advice == "run it again" else set[str]()
     assert on_s3.names() == {"day=1/part-0", "_SUCCESS", *new, *old}
+
+
+async def test_a_task_that_commits_during_a_listing_is_not_missed_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await committer.open_job(str(tmp_path), job_id="J", delivery="listing")
+
+    async def run(number: int) -> None:
+        async with job.task_attempt(task=number) as task, task.open(f"part-{number}") as file:
+            await file.write(b"new")
+
+    await run(0)
+    listing = ManifestForms.list_records
+
+    async def slow_listing(self: ManifestForms, context: StageContext, *, taking: bool) -> list[RecordRef]:
+        found = await listing(self, context, taking=taking)
+        monkeypatch.undo()
+        await run(1)
+        assert (await job.plan()).files == 2
+        return found
+
+    monkeypatch.setattr(ManifestForms, "list_records", slow_listing)
+    assert (await job.plan()).files == 1
+    assert (await job.commit()).files_committed == 2
 
 
 async def test_stocator_names_the_file_in_the_place_of_a_directory(on_s3: OnS3) -> None:

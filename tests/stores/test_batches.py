@@ -410,6 +410,20 @@ async def test_no_memory_between_the_calls_of_a_batch(batches: BatchExecutor, mo
     assert await batches.run(int) == 0
 
 
+async def test_no_memory_to_begin_a_batch(batches: BatchExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread took it and never called anything: the callers get the error, and later calls run."""
+
+    def without_memory(*_arguments: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("committer.stores.batches._run_batch", without_memory)
+        async with asyncio.timeout(30):
+            found = await asyncio.gather(*(batches.run(int) for _ in range(5)), return_exceptions=True)
+    assert [type(error) for error in found] == [MemoryError] * 5
+    assert await batches.run(int) == 0
+
+
 async def test_close_waits_and_ends_the_threads_that_calls_began() -> None:
     batches = BatchExecutor(2)
     gate = Gate()

@@ -104,12 +104,11 @@ async def check_attempt_records(context: StageContext, refs: list[RecordRef]) ->
         )
 
 
-def check_own_tasks(context: StageContext, listed: Iterable[RecordRef]) -> None:
-    """Refuses a listing that lacks a task which committed in this process: something deleted its record."""
-    if not context.known.committed:
+def check_own_tasks(layout: JobLayout, own: frozenset[int], listed: Iterable[RecordRef]) -> None:
+    """Refuses a listing that lacks one of this process's `own` committed tasks: something deleted its record."""
+    if not own:
         return
-    layout = context.layout
-    for task in sorted(context.known.committed.difference(layout.task_of_record(ref.record) for ref in listed)):
+    for task in sorted(own.difference(layout.task_of_record(ref.record) for ref in listed)):
         raise TaskMissingError(
             f"task {task} of job {layout.job_id} committed in this process, and its record is gone: another process "
             "deleted it, or aborted that attempt",
