@@ -316,7 +316,14 @@ async def read_marker(store: Store, destination: StorePath, config: CommitterCon
             operation=operation,
             next_step="nothing can be compared with it; the next job of this engine that commits there writes another",
         )
-    return decode_success(data, source=str(path))
+    try:
+        return decode_success(data, source=str(path))
+    except RecordError as error:
+        error.next_step = (
+            f"no file can be compared with this {SUCCESS}: it was damaged, as by a power loss, or another program "
+            "wrote it; the next job that commits there writes another"
+        )
+        raise
 
 
 class _Tree:

@@ -135,8 +135,9 @@ async def test_no_job_completed(place: Place) -> None:
 async def test_markers_that_cannot_be_read(place: Place) -> None:
     for data in (b"", b"{", b"{}", b"[]"):
         place.write("_SUCCESS", data)
-        with pytest.raises(RecordError):
+        with pytest.raises(RecordError) as caught:
             await validate(place)
+        assert "can be compared with" in caught.value.next_step
 
 
 async def test_marker_that_names_files_elsewhere(place: Place) -> None:
