@@ -352,7 +352,7 @@ class StocatorCommitter(Committer):
         """Refuses conflict modes, which would replace running jobs' files, and jobs without `_SUCCESS` or cleanup."""
         if config.conflict_mode != "append":
             _refuse(
-                f"conflict_mode={config.conflict_mode!r} goes by what exists at the destination, where tasks of "
+                f"conflict_mode={config.conflict_mode!r} depends on existing files at the destination, where tasks of "
                 "'stocator' write before their job is decided",
                 "leave it out: who reads by _SUCCESS sees only what the last job wrote; or take 'magic'",
             )

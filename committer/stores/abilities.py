@@ -471,10 +471,10 @@ class TreeCounts(NamedTuple):
 class SupportsTreeCounts(Protocol):
     """Ability to count the content of a directory in one call, for less than looks at its files cost.
 
-    A store that renames directories as it does files looks at each file before it renames it, unless it is told that
-    none is a directory (`looks` of `SupportsBatchRename.rename_files`). If a directory holds as many files, directories
-    and bytes as a record says, a file of the record can be a directory only if other changes make up for that in all
-    three counts.
+    A store that renames directories as it does files looks at each file before it renames it, unless the caller says
+    that none is a directory (`looks` of `SupportsBatchRename.rename_files`). If a directory holds as many files,
+    directories and bytes as a record says, a file of the record can be a directory only if other changes make up for
+    that in all three counts.
     """
 
     async def count_tree(self, directory: StorePath) -> TreeCounts:

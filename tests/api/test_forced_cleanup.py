@@ -157,7 +157,7 @@ async def test_a_plan_changes_nothing(place: Place) -> None:
 
 
 async def test_a_driver_whose_job_is_given_up_while_it_takes_it_back_does_not_say_that_it_did(place: Place) -> None:
-    """It publishes, meets another's file, rolls back what it published; its records are removed meanwhile."""
+    """The driver publishes, finds another job's file and rolls back; another process removes its records meanwhile."""
     job = await place.open_job(job_id="j", config=CommitterConfig(io_concurrency=1))
     await place.run_task(job, 0, NEW)
     ended = False

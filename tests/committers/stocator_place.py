@@ -24,7 +24,7 @@ class StocatorPlace(MemoryPlace):
         self.committer, self.listed_record = "stocator", "manifest.json"
 
     def objects(self) -> dict[str, bytes]:
-        """What exists there, but `_SUCCESS` and what jobs keep for themselves."""
+        """Returns the existing files without `_SUCCESS` and the records of jobs."""
         return super().files()
 
     def named(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""What exists at a destination, by a walk of it alone."""
+"""The files at a destination, found by a walk alone."""
 
 from __future__ import annotations
 

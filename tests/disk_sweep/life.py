@@ -32,7 +32,7 @@ _OLD: Final = {"p=1/old": "old 1", "p=2/old": "old 2", "other/neighbour": "neigh
 
 
 def before(flavour: str) -> Tree:
-    """What exists at the destination before the job."""
+    """Files at the destination before the job."""
     return {**_OLD, "p=1/part-0": "was there"} if flavour == "target" else dict(_OLD)
 
 
@@ -48,7 +48,7 @@ def written(flavour: str) -> list[Tree]:
 
 
 def add_job(tree: Tree, flavour: str) -> Tree:
-    """What exists there once the job committed."""
+    """Files at the destination after the job committed."""
     new = {name: text for files in written(flavour) for name, text in files.items()}
     if flavour != "replace":
         return {**tree, **new}
@@ -57,7 +57,7 @@ def add_job(tree: Tree, flavour: str) -> Tree:
 
 
 def add_neighbour(tree: Tree) -> Tree:
-    """What exists there once the replacing neighbour committed."""
+    """Files at the destination after the replacing neighbour committed."""
     return {**{name: text for name, text in tree.items() if not name.startswith("p=1/")}, "p=1/r": "r"}
 
 

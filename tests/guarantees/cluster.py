@@ -28,7 +28,7 @@ class TaskFailedError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """One job: what it is told, what its tasks write, what exists there before.
+    """A job: its configuration, the files of its tasks, the files that exist before.
 
     Attributes:
         delivery: How the driver learns of task commits.

@@ -49,7 +49,7 @@ OLD_ELSEWHERE = {f"{ELSEWHERE}/day=2/x=1/old.csv": b"old 2", f"{ELSEWHERE}/day=9
 
 @dataclass(frozen=True)
 class Situation:
-    """What exists there before, what the job is told, and which of the old files stay."""
+    """Files that exist before a job, the job's configuration, and the old files that stay."""
 
     before: dict[str, bytes] = field(default_factory=dict)
     config: dict[str, object] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Situation:
         return {**self.new[0], **self.new[1]}
 
     def complete(self) -> dict[str, bytes]:
-        """What exists there once the job is committed, markers left out."""
+        """Files at the destination after the commit, without markers."""
         return {**{name: self.before[name] for name in self.stays}, **self.all_new}
 
 

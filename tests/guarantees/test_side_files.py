@@ -53,7 +53,7 @@ async def test_death_of_who_recovers(rollback: bool, tally: Tally) -> None:
 
 @pytest.fixture(params=["entries", "hashes"])
 def _targets_on_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What exists at files' names goes to the driver's disk, where entries are kept and where only hashes are."""
+    """The driver keeps facts about existing targets on its disk, for jobs with entries in memory and with hashes only."""
     monkeypatch.setattr(in_the_way, "STANDING_IN_MEMORY", 1)
     if request.param == "hashes":
         monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", 1)

@@ -1,4 +1,4 @@
-"""What exists at the destination already: old files, directories where files go, files where directories go."""
+"""Existing targets: old files, directories where files go, files where directories go."""
 
 from __future__ import annotations
 

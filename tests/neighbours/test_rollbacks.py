@@ -22,7 +22,7 @@ place = place_fixture("disk", "local", "adls", "gcs")
 
 
 async def die_before_the_outcome(place: Place) -> None:
-    """Has the driver of job `j` die when all is published, and nothing says how the job ended."""
+    """Kills the driver of job `j` after every file is published and before the outcome."""
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, {"a=1/new": b"new"})
     store = FaultyStore(plain_store(place))

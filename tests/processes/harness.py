@@ -53,7 +53,7 @@ def run_apart(script: str, *arguments: object, mounts: bool = True) -> dict[str,
 
 @contextmanager
 def script(path: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that is told what to do line by line; dead when the block ends."""
+    """Starts a process that reads commands line by line; kills it at the end of the block."""
     process = subprocess.Popen(
         [sys.executable, path, *arguments],
         stdin=subprocess.PIPE,

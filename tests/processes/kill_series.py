@@ -216,7 +216,7 @@ class Place:
 
 
 async def run(place: Place, seed: int, kind: str, name: str) -> tuple[bool, str]:
-    """One run of a committer: whether the process of that kind died, and what is wrong at its end."""
+    """Runs a committer once; returns whether the process died, and the faults at the end."""
     draw = random.Random(f"kill {seed}")
     root = place.root / str(seed)
     channel, uri = place.channel(root), root.uri

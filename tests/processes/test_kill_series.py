@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("processes")
 
 
 async def killed(store: str, committer: str, directory: Path) -> list[str]:
-    """One process of each kind dies; what is wrong at the end of any."""
+    """Kills one process of each kind; returns the faults at the end of any run."""
     problems = []
     async with kill_series.place_of(store, directory) as place:
         seeds = count(1_000)

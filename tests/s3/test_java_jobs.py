@@ -86,7 +86,7 @@ def config_at(disk: Path, **choices: Any) -> CommitterConfig:
 
 
 def pending_sets(disk: Path) -> list[str]:
-    """What exists where tasks commit, by name; Java's checksums aside."""
+    """Returns the names of the records that tasks committed, without Java's checksums."""
     found = (path for path in (disk / "pending").rglob("*") if path.is_file())
     return sorted(path.name for path in found if not path.name.endswith(".crc"))
 

@@ -54,7 +54,7 @@ def lists_put_blindly(patches: Patches) -> None:
 
 
 def lost_lists_put_again(patches: Patches) -> None:
-    """What exists at a file's name once its list was refused is taken for the file, whose ever it is."""
+    """A driver takes any file at a refused block list's name for its own."""
 
     async def finish(self: PutBlockLists, file: Any, target: Any, *, identity: str | None) -> None:
         store: Any = self.context.store

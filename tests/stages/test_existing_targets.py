@@ -1,4 +1,4 @@
-"""What exists where a file or directory goes: never overwritten silently (G14)."""
+"""Existing targets: never overwritten silently (G14)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What exists at files' names is found where only hashes of a large job's names are kept, as where the names are."""
+"""Existing targets of a large job are found by hashes of its names, as by the names themselves."""
 
 from __future__ import annotations
 

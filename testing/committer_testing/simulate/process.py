@@ -171,7 +171,7 @@ class Process(FaultyStore):
         identity: str | None = None,
         version: str | None = None,
     ) -> None:
-        """One call, bound to the version, or else to the generation of its source, however late it arrives.
+        """Renames the source of this version, or else of this generation, by one call that may arrive late.
 
         Where the store refuses a version, it looks: a call of its own, which a first one that arrives late does not
         bring.

@@ -176,7 +176,7 @@ class MemoryWorld(World):
         return None if file is None else file.data
 
     def generation(self, path: StorePath) -> File | None:
-        """What a rename is bound to where each one makes a new object of a file: the very object that exists there.
+        """Returns the condition of a rename where each rename creates a new object: the object that exists there.
 
         A Google Cloud Storage client looks at an object, then moves it on condition of the generation it saw, so a
         request that arrives a second time moves nothing. Where renaming is the store's own, nothing is bound: None.
