@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from committer.advice import page
 from committer.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -79,5 +80,6 @@ def without_data_sources(operation: str = "import committer.spark") -> Unsupport
         f'format("committer") and what uses it need PySpark 4.0 or later, and this is {__version__}',
         operation=operation,
         next_step="make the session with committer.spark.configure(SparkSession.builder): df.write.parquet, other file"
-        " formats, tables and committer.spark.write then commit by Spark's own writers",
+        " formats, tables and committer.spark.write then commit by Spark's own writers. Through Spark"
+        f" Connect df.write does, on a server that has the commit protocol's jar ({page('spark.md#spark-connect')})",
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from committer.errors import ConfigurationError
-from committer.spark.sessions import is_stopped
+from committer.spark.sessions import is_connect, is_stopped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,7 +21,8 @@ def check_frame(df: DataFrame, operation: str) -> None:
     from pyspark.sql import DataFrame
 
     given: object = df
-    if not isinstance(given, DataFrame):
+    # PySpark 3.5's DataFrame of Connect is no subclass of it.
+    if not isinstance(given, DataFrame) and not is_connect(df):
         kind = type(given)
         pandas = kind.__module__.partition(".")[0] in {"pandas", "polars", "pyarrow"}
         raise ConfigurationError(

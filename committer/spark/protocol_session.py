@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, overload
 
 from pyspark.sql import SparkSession
 
+from committer.advice import page
 from committer.committers.results import JobReport
 from committer.errors import UnsupportedError
 from committer.events import Listener
@@ -232,7 +233,8 @@ def _of_connect() -> UnsupportedError:
     return UnsupportedError(
         "a client of Spark Connect cannot commit for its server",
         operation="configure",
-        next_step="use committer.spark.write, which works through Connect",
+        next_step="start the server with the jar and the settings of the commit protocol"
+        f" ({page('spark.md#spark-connect')}), or use committer.spark.write, which works through Connect on Spark 4",
     )
 
 

@@ -255,7 +255,7 @@ def connect() -> Any:
 
     builder = SparkSession.builder.remote("local[2]")
     own = {
-        "spark.jars": committer.spark.jar_path(),
+        "spark.jars": ",".join(filter(None, [committer.spark.jar_path(), os.environ.get("CONNECT_JAR")])),
         "spark.sql.sources.commitProtocolClass": "io.github.lakecommitter.spark.CommitProtocol",
         "spark.committer.python": sys.executable,
     }
