@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-TIMEOUT_S: Final = 240.0
+TIMEOUT_S: Final = 600.0
 # The thread is started anew where a test begins so long after it; a test may hang so much longer.
 RENEWED_S: Final = 30.0
 _NAME: Final = "hanging tests"
