@@ -18,12 +18,13 @@ from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Fact, JobOutcome, JobSetup, Winner
 from committer.records.pending_uploads import ListedUpload
+from committer.records.publish_chunk import PlannedFile
 from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.finish.validate_output import ValidateOutput
 from committer.stages.load.manifest_forms import ManifestForms
-from committer.stages.load.planned_files import PlannedFile, decode_record, read_winner
+from committer.stages.load.planned_files import decode_record, read_winner
 from committer.stages.publish.move_aside import SetAsideSuccess
 from committer.stages.publish.publish import Published
 from committer.stages.state.own_records import read_decision, read_outcome, read_setup

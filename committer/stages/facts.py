@@ -108,16 +108,16 @@ class RecordedFacts(Facts):
                 yield facts
 
 
-class ReadFacts(NamedTuple):
+class DecisionFacts(NamedTuple):
     """The facts of a decision; identities and targets in the order of the job's files, or in `few` without order."""
 
     few: list[Fact]
-    superseded: Facts
-    identities: Facts
-    targets: Facts
+    superseded: Facts = FactList()
+    identities: Facts = FactList()
+    targets: Facts = FactList()
 
 
-async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
+async def read_facts(context: StageContext, decision: Decision) -> DecisionFacts:
     """Reads and checks every fact of a decision, one call per side file; `RecordError` if one does not match."""
     found: dict[str, list[Fact]] = {}
     old: dict[str, int] = {}
@@ -157,7 +157,7 @@ async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
         count, whole = sum(file.lines for file in named), sum(of_directories[file.name] for file in named)
         return RecordedFacts(context, kind, named, count, of_directories=whole)
 
-    return ReadFacts(few, superseded, in_order("identity"), in_order("target"))
+    return DecisionFacts(few, superseded, in_order("identity"), in_order("target"))
 
 
 async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from committer.records.job_state import Fact
+from committer.records.publish_chunk import PlannedFile
 from committer.stores.base import Capabilities, FileStatus
-
-if TYPE_CHECKING:
-    from committer.stages.load.planned_files import PlannedFile
 
 
 def is_file_of(status: FileStatus | None, file: PlannedFile) -> bool:

@@ -19,11 +19,12 @@ from committer.options.config import FileListFormat
 from committer.paths import StorePath
 from committer.records import file_list as records
 from committer.records.file_list import ListedFile
+from committer.records.publish_chunk import PlannedFile
 from committer.records.success import decode_success
 from committer.stages.base import StageContext
 from committer.stages.finish import file_list as stage
 from committer.stages.load import load_records
-from committer.stages.load.planned_files import PlannedFile, PlannedFiles
+from committer.stages.load.planned_files import PlannedFiles
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash

@@ -11,8 +11,7 @@ from committer import JobSpec, publish_chunk
 from committer.api.publishing import PublishAccount, PublishChunk
 from committer.errors import CommitterError, ConfigurationError, RecordError
 from committer.records.pending_uploads import UploadEntry
-from committer.records.publish_chunk import ChunkFile, ChunkFiles, digest_of_entries
-from committer.stages.load.planned_files import PlannedFile
+from committer.records.publish_chunk import PlannedFile, digest_of_entries
 from committer.stages.publish.publish_elsewhere import cut, files_of_a_chunk
 from tests.neighbours.meeting import Table
 from tests.publishing.pools import TablePool
@@ -41,8 +40,7 @@ def test_runs_are_bounded_in_bytes() -> None:
     runs = list(cut(files, 5_000))
     assert len(runs) > 5
     for run in runs:
-        entries = ChunkFiles([ChunkFile(file.source, file.destination, file.size) for file in run], [])
-        assert len(msgspec.msgpack.encode(entries)) <= 1 << 20
+        assert len(msgspec.msgpack.encode(run)) <= 1 << 20
 
 
 def test_a_file_of_very_many_parts_is_a_run_of_its_own() -> None:
@@ -53,7 +51,7 @@ def test_a_file_of_very_many_parts_is_a_run_of_its_own() -> None:
 
 
 def chunk(**changes: object) -> PublishChunk:
-    entries = msgspec.msgpack.encode(ChunkFiles([ChunkFile("s", "d", 3)], []))
+    entries = msgspec.msgpack.encode([PlannedFile("s", "d", 3, None)])
     made = PublishChunk(
         number=0,
         spec=JobSpec(destination="memory://nowhere/table", job_id="job"),

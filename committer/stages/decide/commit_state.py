@@ -16,9 +16,10 @@ from committer.errors import (
 from committer.flow.spill import NumberedSpill
 from committer.paths import StorePath
 from committer.records.job_state import Decision, DecisionHead, Fact
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import StageContext
-from committer.stages.facts import FactList, Facts, read_facts
-from committer.stages.load.planned_files import KeptEntries, PlannedFile, PlannedFiles
+from committer.stages.facts import DecisionFacts, FactList, Facts
+from committer.stages.load.planned_files import KeptEntries, PlannedFiles
 from committer.stages.load.promotions import Promotion
 from committer.stores.helpers import exists, status_or_none
 
@@ -59,38 +60,23 @@ class CommitState:
         cls,
         context: StageContext,
         decision: Decision,
-        facts: list[Fact],
+        facts: DecisionFacts,
         entries: list[PlannedFile] | None = None,
-        superseded: Facts | None = None,
-        identities: Facts | None = None,
-        targets: Facts | None = None,
         on_disk: NumberedSpill[KeptEntries] | None = None,
     ) -> CommitState:
-        """Sorts facts by kind; `identities` and `targets` are in the order of the files."""
-        known = {fact.path: fact.identity for fact in facts if fact.kind == "identity" and fact.identity is not None}
-        stood = {fact.path: fact for fact in facts if fact.kind == "target"}
-        files = PlannedFiles(context, decision.winners, entries, known, identities, decided=True, on_disk=on_disk)
+        """Sorts facts by kind."""
+        few, targets = facts.few, facts.targets
+        known = {fact.path: fact.identity for fact in few if fact.kind == "identity" and fact.identity is not None}
+        stood = {fact.path: fact for fact in few if fact.kind == "target"}
+        files = PlannedFiles(context, decision.winners, entries, known, facts.identities, decided=True, on_disk=on_disk)
         files.set_target_facts(stood, targets)
         return cls(
             decision=decision,
             files=files,
             targets=targets or FactList(stood.values()),
-            blocking=[fact for fact in facts if fact.kind == "blocking"],
-            superseded=superseded or FactList(),
-            directories=[fact.path for fact in facts if fact.kind == "directory"],
-        )
-
-    @classmethod
-    async def read(cls, context: StageContext, decision: Decision) -> CommitState:
-        """Rebuilds the state from the store: one call per side file."""
-        facts = await read_facts(context, decision)
-        return cls.of(
-            context,
-            decision,
-            facts.few,
+            blocking=[fact for fact in few if fact.kind == "blocking"],
             superseded=facts.superseded,
-            identities=facts.identities,
-            targets=facts.targets,
+            directories=[fact.path for fact in few if fact.kind == "directory"],
         )
 
 

@@ -31,7 +31,7 @@ from committer.records.statistics import IOStatistics
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
-from committer.stages.facts import FACTS_A_FILE, FactList, Facts, Lines, NotedFacts, RecordedFacts
+from committer.stages.facts import FACTS_A_FILE, DecisionFacts, FactList, Facts, Lines, NotedFacts, RecordedFacts
 from committer.stages.state.job_liveness import has_setup, job_vanished, make_superseded, may_vanish
 from committer.stages.state.own_records import read_decision
 from committer.stores.base import FileStatus
@@ -75,12 +75,10 @@ class DecisionContent:
 
 
 class Decided(NamedTuple):
-    """The decision on the store, and its facts if this driver created it."""
+    """The decision on the store, and the facts of this driver's, which count if it created the decision."""
 
     decision: Decision
-    superseded: Facts = FactList()
-    identities: Facts = FactList()
-    targets: Facts = FactList()
+    facts: DecisionFacts
 
 
 class DecideCommit(Stage[DecisionContent, Decided]):
@@ -139,12 +137,8 @@ class DecideCommit(Stage[DecisionContent, Decided]):
             statistics=value.statistics,
             sealed=value.sealed,
         )
-        return Decided(
-            await create_decision(self.context, decision),
-            superseded=self._read_back("superseded", value.superseded, plan),
-            identities=self._read_back("identity", value.identities, plan),
-            targets=self._read_back("target", value.targets, plan),
-        )
+        facts = DecisionFacts(value.facts, *(self._read_back(kind, facts, plan) for kind, facts in noted.items()))
+        return Decided(await create_decision(self.context, decision), facts)
 
     def _read_back(self, kind: PlanKind, noted: NotedFacts, plan: list[PlanFile]) -> Facts:
         if noted.in_memory is not None:

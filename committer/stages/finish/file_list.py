@@ -18,8 +18,9 @@ from committer.records.file_list import (
     partition_of,
 )
 from committer.records.limits import LIMITS
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext
-from committer.stages.load.planned_files import PlannedFile, PlannedFiles
+from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.names import is_absolute
 from committer.stores.base import Store
 

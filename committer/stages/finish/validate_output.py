@@ -5,10 +5,10 @@ from __future__ import annotations
 from committer.errors import StoreNotFoundError, ValidationError
 from committer.events import names
 from committer.flow.workers import run_workers
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, end_advice, is_forward_only
 from committer.stages.identity import may_be_file_of
-from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.publish import Published
 
 _MOST_PROBLEMS = 100

@@ -19,6 +19,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import BY_PATH, Winner
 from committer.records.manifest import TaskManifest
+from committer.records.publish_chunk import PlannedFile
 from committer.records.task_commit import digest_of
 from committer.stages.base import RecordRef, Stage, StageContext
 from committer.stages.facts import NotedFacts
@@ -27,7 +28,6 @@ from committer.stages.load.planned_files import (
     BYTES_OF_COPIES,
     KeptEntries,
     LinkedSources,
-    PlannedFile,
     RecordEntries,
     decode_record,
     read_record,

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-import msgspec
-
 from committer.errors import RecordError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events import names
 from committer.flow.spill import NumberedSpill
@@ -18,32 +16,11 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact, Winner
 from committer.records.manifest import TaskManifest, cut_names, decode_task_manifest, relative_names
 from committer.records.pending_uploads import UploadEntry
+from committer.records.publish_chunk import PlannedFile
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
 from committer.stages.facts import FactList, Facts
 from committer.stores.abilities import LOCAL_PATHS
-
-
-class PlannedFile(msgspec.Struct, gc=False):
-    """File to publish, with names that were checked to stay inside.
-
-    Attributes:
-        source: Relative to the job's `tasks` directory; nothing exists there if the file waits in an upload.
-        destination: Relative to the destination; an absolute path below a root.
-        identity: Proves that a file is this one; None if the store has none, or before it is looked up.
-        stamp: For an upload, proves it together with the length; empty if Hadoop sent it, then `identity` does.
-        version: The version for the store's preconditions (`FileStatus.version`), if any.
-        stood: What existed at its destination according to the decision.
-    """
-
-    source: str
-    destination: str
-    size: int
-    identity: str | None
-    upload: UploadEntry | None = None
-    stamp: str = ""
-    version: str | None = None
-    stood: Fact | None = None
 
 
 class RecordEntries(NamedTuple):

@@ -26,6 +26,7 @@ from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.job_state import Fact
+from committer.records.publish_chunk import PlannedFile
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
 from committer.stages.check.preflight import end_it_first
@@ -39,7 +40,6 @@ from committer.stages.identity import (
     may_be_file_of,
     stands_as_directory,
 )
-from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.create_directories import make_missing, remove_made
 from committer.stores.abilities import (
     BATCH_RENAME,

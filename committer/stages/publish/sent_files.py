@@ -20,10 +20,10 @@ from committer.errors import (
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.pending_uploads import UploadEntry
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, end_advice
 from committer.stages.identity import is_file_of
-from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.publish import ExistingTargets, Published
 from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none

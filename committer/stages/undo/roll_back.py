@@ -20,12 +20,12 @@ from committer.layout import SUCCESS
 from committer.paths import StorePath, by_hand
 from committer.records.job_state import Fact, JobOutcome
 from committer.records.limits import LIMITS
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, is_forward_only, looking_again, stands_fenced
 from committer.stages.facts import FactList, Facts
 from committer.stages.finish.end_job import EndJob
 from committer.stages.identity import is_file_of, stands_as_directory, stood_there
-from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.move_aside import PLACE_TAKEN, take_away
 from committer.stages.undo.seal import SealTasks, is_sealed_whole, seal_whole
 from committer.stores.abilities import CONDITIONAL_REPLACE
