@@ -129,7 +129,7 @@ class JobCall:
         targets = await self._kept(state.targets)
         if targets is not state.targets:
             state.targets = targets
-            state.files.set_target_facts({}, targets)
+            state.files.targets = targets
 
     async def _kept(self, listed: Facts) -> Facts:
         if not isinstance(listed, RecordedFacts):

@@ -274,9 +274,7 @@ async def _look_at_destination(
     try:
         if loaded.lacking:
             await LookUpIdentities(context).run(loaded)
-        files = PlannedFiles(
-            context, loaded.winners, loaded.entries, in_order=loaded.identities, on_disk=loaded.on_disk
-        )
+        files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities, on_disk=loaded.on_disk)
         old_listed = context.config.conflict_mode == "replace"
         inspected, gone = await both(
             InspectDestination(context).run(InspectionRequest(loaded, in_the_way, old_listed)),
@@ -288,7 +286,7 @@ async def _look_at_destination(
         try:
             view, superseded = replacements.view, replacements.superseded
             if view.targets:
-                files.set_target_facts({}, view.targets.facts)
+                files.targets = view.targets.facts
                 loaded.changed.extend(await look_at_blocks(context, files))
             if prove is not None and view.targets and context.store.capabilities.hard_links:
                 await prove()

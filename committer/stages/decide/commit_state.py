@@ -65,18 +65,15 @@ class CommitState:
         on_disk: NumberedSpill[KeptEntries] | None = None,
     ) -> CommitState:
         """Sorts facts by kind."""
-        few, targets = facts.few, facts.targets
-        known = {fact.path: fact.identity for fact in few if fact.kind == "identity" and fact.identity is not None}
-        stood = {fact.path: fact for fact in few if fact.kind == "target"}
-        files = PlannedFiles(context, decision.winners, entries, known, facts.identities, decided=True, on_disk=on_disk)
-        files.set_target_facts(stood, targets)
+        files = PlannedFiles(context, decision.winners, entries, facts.identities, decided=True, on_disk=on_disk)
+        files.targets = facts.targets
         return cls(
             decision=decision,
             files=files,
-            targets=targets or FactList(stood.values()),
-            blocking=[fact for fact in few if fact.kind == "blocking"],
+            targets=facts.targets,
+            blocking=[fact for fact in facts.others if fact.kind == "blocking"],
             superseded=facts.superseded,
-            directories=[fact.path for fact in few if fact.kind == "directory"],
+            directories=[fact.path for fact in facts.others if fact.kind == "directory"],
         )
 
 

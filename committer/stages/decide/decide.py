@@ -144,9 +144,7 @@ class DecideCommit(Stage[DecisionContent, Decided]):
         if noted.in_memory is not None:
             return FactList(noted.in_memory)
         files = [file for file in plan if file.kind == kind]
-        return RecordedFacts(
-            self.context, kind, files, noted.count, directories=noted.within, of_directories=noted.of_directories
-        )
+        return RecordedFacts(self.context, files, of_directories=noted.of_directories, directories=noted.within)
 
     async def _write_plan(self, value: DecisionContent, noted: Mapping[PlanKind, NotedFacts]) -> list[PlanFile]:
         plan = list[PlanFile]()

@@ -234,8 +234,13 @@ class PlannedFiles:
     """Every file of a job's winners, iterable repeatedly: from memory, this driver's disk, or the records again.
 
     The disk holds what was checked of a record of the same digest, and a repeated read verifies the digest, so
-    every pass sees the same files. `identities` are those of files whose record has none, by source; `in_order`
-    the same as facts in the order of the files.
+    every pass sees the same files.
+
+    Args:
+        identities: Those of files whose record has none, in the order of the files.
+
+    Attributes:
+        targets: What existed at files' destinations, in the order of the files; later passes attach it to them.
     """
 
     def __init__(
@@ -243,8 +248,7 @@ class PlannedFiles:
         context: StageContext,
         winners: list[Winner],
         entries: list[PlannedFile] | None,
-        identities: dict[str, str] | None = None,
-        in_order: Facts | None = None,
+        identities: Facts | None = None,
         *,
         decided: bool = False,
         on_disk: NumberedSpill[KeptEntries] | None = None,
@@ -254,15 +258,8 @@ class PlannedFiles:
         self._decided = decided
         self._winners = winners
         self._entries = entries
-        self._identities = identities or {}
-        self._in_order = in_order
-        self._stood: Mapping[str, Fact] = {}
-        self._stood_in_order: Facts = FactList()
-
-    def set_target_facts(self, stood: Mapping[str, Fact], in_order: Facts | None = None) -> None:
-        """Sets the facts about files' destinations, which later passes attach to the files."""
-        self._stood = stood
-        self._stood_in_order = in_order or FactList()
+        self._identities = identities
+        self.targets: Facts = FactList()
 
     @property
     def in_memory(self) -> list[PlannedFile] | None:
@@ -276,16 +273,12 @@ class PlannedFiles:
 
     async def batches(self) -> AsyncIterator[list[PlannedFile]]:
         """Yields all files in batches: all that are in memory, else those of a few megabytes of records."""
-        identities = self._identities
-        found = _Identities(self._in_order) if self._in_order and self._entries is None else None
-        stood = _Stood(self._stood, self._stood_in_order) if self._stood or self._stood_in_order else None
+        # Entries in memory have their identity.
+        found = _Identities(self._identities) if self._identities and self._entries is None else None
+        stood = _Stood(self.targets) if self.targets else None
         async for batch in self._kept() if self._entries is not None else self._read_again():
             if found is not None:
                 await found.give([file for file in batch if file.identity is None])
-            elif identities:
-                for file in batch:
-                    if file.identity is None:
-                        file.identity = identities.get(file.source)
             if stood is not None:
                 await stood.give(batch)
             yield batch
@@ -420,11 +413,10 @@ class _Identities:
 
 
 class _Stood:
-    """Facts about files' destinations, by name or in the order of the files."""
+    """Facts about files' destinations, in the order of the files."""
 
-    def __init__(self, by_name: Mapping[str, Fact], in_order: Facts) -> None:
-        self._by_name = by_name
-        self._turns = FactReader(in_order)
+    def __init__(self, facts: Facts) -> None:
+        self._turns = FactReader(facts)
         self._next: Fact | None = None
         self._began = False
 
@@ -432,12 +424,12 @@ class _Stood:
         """Gives each file the fact about its destination, None if nothing existed there."""
         if not self._began:
             self._began, self._next = True, await self._turns.next()
-        fact, by_name = self._next, self._by_name
+        fact = self._next
         for file in files:
-            if fact is not None and fact.path == file.destination:
-                file.stood, fact = fact, await self._turns.next()
-            else:
-                file.stood = by_name.get(file.destination)
+            is_next = fact is not None and fact.path == file.destination
+            file.stood = fact if is_next else None
+            if is_next:
+                fact = await self._turns.next()
         self._next = fact
 
     async def end(self) -> None:

@@ -23,7 +23,7 @@ from committer.records.publish_chunk import (
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, is_forward_only
-from committer.stages.facts import DecisionFacts
+from committer.stages.facts import DecisionFacts, FactList
 from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.publish.publish import Published
 from committer.stores.abilities import BATCH_RENAME
@@ -102,9 +102,8 @@ def state_of_chunk(context: StageContext, chunk: PublishChunk) -> CommitState:
         size=chunk.size,
         sealed=chunk.sealed,
     )
-    state = CommitState.of(
-        context, decision, DecisionFacts([file.stood for file in files if file.stood is not None]), files
-    )
+    targets = FactList(file.stood for file in files if file.stood is not None)
+    state = CommitState.of(context, decision, DecisionFacts([], targets=targets), files)
     state.forward_only = chunk.forward_only
     return state
 
