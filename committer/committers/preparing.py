@@ -28,10 +28,9 @@ from committer.stages.check.inspect_destination import (
     DestinationView,
     FindTargets,
     InspectDestination,
-    InspectionRequest,
-    TargetsRequest,
+    Inspection,
 )
-from committer.stages.check.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
+from committer.stages.check.preflight import MOST_CONFLICTS, Conflicts, Preflight, refused_moves
 from committer.stages.check.superseded import ListSuperseded, LookIntoTargets, Superseded
 from committer.stages.check.task_files import LookUpIdentities, look_at_blocks, look_at_first_files
 from committer.stages.decide.decide import DecisionContent
@@ -63,23 +62,22 @@ class Replacements(NamedTuple):
         refusal: Problem and next step, if other writers' metadata forbid the job; else None.
     """
 
-    view: DestinationView
     superseded: Superseded
     links: list[str]
     refusal: tuple[str, str] | None
     metadata: list[str]
 
 
-async def find_replacements(context: StageContext, asked: TargetsRequest) -> Replacements:
+async def find_replacements(context: StageContext, inspection: Inspection) -> Replacements:
     """Finds the existing files that a job will replace, by one listing of each directory. Changes nothing."""
-    folding, loaded = NameFolding(context.store.capabilities), asked.loaded
+    folding, loaded, view = NameFolding(context.store.capabilities), inspection.loaded, inspection.view
     whole, stale = False, list[str]()
     superseded, links, listed = Superseded(layout=context.layout, folding=folding), list[str](), set[str]()
     try:
         if context.config.conflict_mode == "replace":
             links = await _links_named(context, loaded.written)
             written = {folding.fold(name) for name in loaded.written}
-            listing = ListSuperseded(context, superseded, asked.in_the_way, written)
+            listing = ListSuperseded(context, superseded, inspection.in_the_way, written)
             scope = superseded_scope(context.config, sorted(loaded.written), folding)
             whole = "" in scope
             if context.config.replaces_destination:
@@ -89,7 +87,7 @@ async def find_replacements(context: StageContext, asked: TargetsRequest) -> Rep
             else:
                 await listing.run(scope)
             listed = listing.listed
-        view = await FindTargets(context).run(replace(asked, listed=listed, places=superseded.places))
+        await FindTargets(context, listed=listed, places=superseded.places).run(inspection)
         superseded.places += view.targets.facts.count
         await _inspect_obstacles(context, view, superseded, listed)
         if loaded.files or superseded.any:
@@ -97,9 +95,9 @@ async def find_replacements(context: StageContext, asked: TargetsRequest) -> Rep
         await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None or bool(stale))
     except BaseException:
         await superseded.facts.close()
-        await asked.inspected.view.targets.close()
+        await view.targets.facts.close()
         raise
-    return Replacements(view, superseded, links, refusal_of(view.root, whole=whole), stale)
+    return Replacements(superseded, links, refusal_of(view.root, whole=whole), stale)
 
 
 async def _add_summaries(
@@ -190,7 +188,7 @@ class Prepared:
         """Frees the driver's disk space."""
         await self.superseded.facts.close()
         await self.loaded.close()
-        await self.view.targets.close()
+        await self.view.targets.facts.close()
 
 
 async def find_refs(
@@ -275,25 +273,23 @@ async def _look_at_destination(
         if loaded.lacking:
             await LookUpIdentities(context).run(loaded)
         files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities, on_disk=loaded.on_disk)
-        old_listed = context.config.conflict_mode == "replace"
-        inspected, gone = await both(
-            InspectDestination(context).run(InspectionRequest(loaded, in_the_way, old_listed)),
-            look_at_first_files(context, loaded),
-        )
+        inspection = Inspection(loaded, files, in_the_way)
+        view = inspection.view
+        _inspected, gone = await both(InspectDestination(context).run(inspection), look_at_first_files(context, loaded))
         # Before the conflicts of single files of the same attempts.
         loaded.changed[told:told] = gone
-        replacements = await find_replacements(context, TargetsRequest(loaded, files, in_the_way, inspected))
+        replacements = await find_replacements(context, inspection)
+        superseded = replacements.superseded
         try:
-            view, superseded = replacements.view, replacements.superseded
             if view.targets:
                 files.targets = view.targets.facts
                 loaded.changed.extend(await look_at_blocks(context, files))
             if prove is not None and view.targets and context.store.capabilities.hard_links:
                 await prove()
-            conflicts = await Preflight(context).run(PreflightRequest(loaded, files, view))
+            conflicts = await Preflight(context).run(inspection)
         except BaseException:
             await superseded.facts.close()
-            await view.targets.close()
+            await view.targets.facts.close()
             raise
     finally:
         await in_the_way.close()
@@ -448,11 +444,11 @@ async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | N
 async def _replaced(context: StageContext, prepared: Prepared) -> list[str]:
     """Returns at most a hundred names that would be replaced, without those that refuse the commit."""
     view = prepared.view
-    names = {name for name, _standing in view.targets.first.items()}
+    names = {name for name, _standing in view.targets.first.first()}
     if context.config.existing_target == "replace":
         names |= view.blocking.keys()
     else:
-        names -= {name for name, _standing in view.targets.unwanted.items()}
+        names -= {name for name, _standing in view.targets.unwanted.first()}
     first = nsmallest(_MOST_NAMED, names)
     async for facts in prepared.superseded.facts.batches():
         first = nsmallest(_MOST_NAMED, [*first, *(fact.path for fact in facts)])
