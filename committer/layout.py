@@ -358,18 +358,9 @@ class JobLayout:
         """Returns the path of a driver's intent."""
         return self.job_directory / f"{INTENT}{driver}"
 
-    @property
-    def entry_owner(self) -> str:
-        """The job's name in the names of its entries. No id, setup or driver contains a ``~``."""
-        return f"{self.job_id}~{self.setup_name}" if self.setup_name else self.job_id
-
     def entry(self, driver: str, *, replaces: bool) -> StorePath:
-        """Returns the path of a driver's entry."""
-        return self.entries / f"{self.entry_owner}~{driver}.{'replace' if replaces else 'append'}"
-
-    def success_temporary(self, driver: str) -> StorePath:
-        """Returns the path where a driver writes `_SUCCESS` first; each driver of a job has its own."""
-        return self.work / f"_SUCCESS-{driver}.tmp"
+        """Returns the path of a driver's entry. No id, setup or driver contains a ``~``."""
+        return self.entries / f"{self.unique_id}~{driver}.{'replace' if replaces else 'append'}"
 
     def plan_file(self, number: int, driver: str) -> StorePath:
         """Returns the path of the `number`th side file of a driver's decision."""

@@ -29,7 +29,7 @@ from committer.stages.publish.move_aside import SetAsideSuccess
 from committer.stages.publish.publish import Published
 from committer.stages.state.own_records import read_decision, read_outcome, read_setup
 from committer.stages.task.abort_task import AbortRequest, AbortTask
-from committer.stages.task.attempt_files import AttemptFiles, FilesInStore
+from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import ListBeingWritten
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stages.undo.roll_back import RollBack
@@ -202,7 +202,7 @@ OBJECT: Final = "object"
 """Placeholder of an upload's id in the list of objects."""
 
 
-class DirectFiles(FilesInStore):
+class DirectFiles(AttemptFiles):
     """Files that are objects at the destination as soon as they are closed.
 
     Opening one costs 2 calls: its name is listed in the job's directory, then the job is checked. Files that

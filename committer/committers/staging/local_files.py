@@ -198,8 +198,8 @@ class LocalFiles(AttemptFiles):
     """
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
+        super().__init__(context)
         layout = context.layout
-        self._context = context
         self._run = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce).name
         self._place = ""
         self._making = threading.Lock()
@@ -223,10 +223,6 @@ class LocalFiles(AttemptFiles):
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
         """Returns the file's name and size; its upload has not begun."""
         return WrittenFile(staged, status.size, None, absolute=absolute)
-
-    def kept_at(self, staged: str) -> StorePath | None:
-        """Returns None: the file is on the disk, then in an upload with the destination's path."""
-        return None
 
     def local_directory(self, name: str) -> str:
         """Returns a directory of this machine, created on the first call."""

@@ -34,11 +34,6 @@ def liveness_path(context: StageContext) -> StorePath | None:
     return layout.job_attempt_directory if context.store.capabilities.directories else None
 
 
-def lacks_setup_record(context: StageContext) -> bool:
-    """Whether the job has no setup record (Hadoop's), so that a delayed write could recreate it."""
-    return context.spec.hadoop
-
-
 def keeps_setup_elsewhere(context: StageContext) -> bool:
     """Whether nothing at the destination shows that a Hadoop job exists, because its records are elsewhere."""
     return context.spec.hadoop and context.layout.keeps_elsewhere

@@ -13,7 +13,13 @@ from committer.stores.base import FileStatus, FileWriter, Store
 
 
 class AttemptFiles(ABC):
-    """The files of one run of a task attempt while they are written; none is visible at the destination."""
+    """The files of one run of a task attempt while they are written; none is visible at the destination.
+
+    What is not abstract suits files whose every byte goes to the store: no program writes one by a local path.
+    """
+
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
 
     @abstractmethod
     async def open(self, destination: str, staged: str) -> FileWriter:
@@ -23,51 +29,33 @@ class AttemptFiles(ABC):
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
         """Returns the record's entry of a closed file; `absolute` is its absolute destination, if any. No call."""
 
-    @abstractmethod
     def kept_at(self, staged: str) -> StorePath | None:
         """Returns the longest path that depends on the name until the job commits, None without one. No call."""
+        return None
 
-    @abstractmethod
     def local_directory(self, name: str) -> str:
         """Returns the directory for programs that write by local path, or raises `UnsupportedError`. May create it."""
-
-    @abstractmethod
-    async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """Returns programs' files there and directories to create, or raises `TaskError` for links and the like."""
-
-    @abstractmethod
-    async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
-        """Completes the files before the attempt's record is saved; returns them for the record. Repeatable."""
-
-    @abstractmethod
-    async def stop(self) -> None:
-        """Stops files that were never closed: nothing is sent any more once this returns."""
-
-    @abstractmethod
-    def uploads(self) -> Sequence[tuple[StorePath, str]]:
-        """Returns every upload that was begun and not aborted, by path and id, oldest first; no call."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Frees this process's resources for the attempt. Raises nothing; safe to call twice."""
-
-
-class FilesInStore(AttemptFiles):
-    """Files whose every byte goes to the store: no program writes one by a local path."""
-
-    def __init__(self, context: StageContext) -> None:
-        self._context = context
-
-    def local_directory(self, name: str) -> str:
-        """Raises `UnsupportedError`."""
         raise no_local_paths(self._context.store, name)
 
     async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """Returns nothing."""
+        """Returns programs' files there and directories to create, or raises `TaskError` for links and the like."""
         return [], []
 
+    async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
+        """Completes the files before the attempt's record is saved; returns them for the record. Repeatable."""
+        return files
+
+    async def stop(self) -> None:
+        """Stops files that were never closed: nothing is sent any more once this returns."""
+        return
+
+    def uploads(self) -> Sequence[tuple[StorePath, str]]:
+        """Returns every upload that was begun and not aborted, by path and id, oldest first; no call."""
+        return ()
+
     async def close(self) -> None:
-        """Does nothing."""
+        """Frees this process's resources for the attempt. Raises nothing; safe to call twice."""
+        return
 
 
 def no_local_paths(store: Store, name: str) -> UnsupportedError:

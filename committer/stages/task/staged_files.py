@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from committer.errors import (
     CommitterError,
@@ -91,7 +90,7 @@ class StagedFiles(AttemptFiles):
     """Files of the task attempt directory; opening one costs a call, and one per new directory."""
 
     def __init__(self, context: StageContext, directory: StorePath) -> None:
-        self._context = context
+        super().__init__(context)
         self._directory = directory
         self._made: set[str] = {""}
         self._held: int | None = None
@@ -145,17 +144,6 @@ class StagedFiles(AttemptFiles):
         ]
         # Empty reserved directories are left out: libraries create them that take this for a job's directory.
         return files, [name for path in made if not is_reserved(name := path.relative_to(self._directory))]
-
-    async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
-        """Returns the files: a rename publishes them."""
-        return files
-
-    async def stop(self) -> None:
-        """Does nothing: leftovers go with the directory."""
-
-    def uploads(self) -> Sequence[tuple[StorePath, str]]:
-        """Returns nothing."""
-        return ()
 
     async def close(self) -> None:
         """Closes the directory."""
