@@ -28,7 +28,6 @@ from committer.errors import (
 from committer.flow.workers import run_workers
 from committer.layout import WORK, DirectoryName, JobLayout, is_job_id
 from committer.options.config import CommitterConfig
-from committer.paths import StorePath
 from committer.records.job_state import DecisionHead, Entry, encode_record
 from committer.stages.base import StageContext
 from committer.stages.durability import sync_directories
@@ -137,11 +136,6 @@ class Listed(NamedTuple):
     setup: str
     replaces: bool
 
-    @property
-    def path(self) -> StorePath:
-        """The file's path."""
-        return self.status.path
-
 
 async def create_entry(context: StageContext, scope: Scope) -> None:
     """Creates this driver's entry, or raises `StoreNotFoundError` if the job vanished: one call, sometimes 3."""
@@ -183,9 +177,9 @@ async def refuse_neighbours(context: StageContext, scope: Scope) -> None:
     own, others = layout.entry(context.driver, replaces=bool(scope.replaces)), list[Listed]()
     found = False
     async for listed in _listed(store, layout):
-        found = found or listed.path == own
+        found = found or listed.status.path == own
         if (listed.job_id, listed.setup) == (layout.job_id, layout.setup_name):
-            context.known.entries.add(listed.path)
+            context.known.entries.add(listed.status.path)
         elif scope.replaces or listed.replaces:
             others.append(listed)
     if not found:
@@ -196,7 +190,7 @@ async def refuse_neighbours(context: StageContext, scope: Scope) -> None:
     async def look(listed: Listed) -> None:
         error: CommitterError | None = None
         try:
-            entry = await read_record(store, listed.path, Entry)
+            entry = await read_record(store, listed.status.path, Entry)
             if entry is None:
                 return
             other = Scope(entry.writes, entry.replaces)
@@ -249,14 +243,6 @@ def _busy(context: StageContext, busy: dict[str, _BlockingJob]) -> DestinationBu
     )
 
 
-async def withdraw_entry(context: StageContext) -> None:
-    """Deletes this driver's entry, if it created one; only before a create of a decision was sent. One call."""
-    for replaces in (False, True):
-        path = context.layout.entry(context.driver, replaces=replaces)
-        if path in context.known.entries:
-            await context.store.delete_file(path)
-
-
 async def drop_entries(context: StageContext) -> None:
     """Deletes the entries of a job that is over, and the directory of all entries if it is empty."""
     # One call per entry; for a driver that created none, one listing, and 2 to 4 calls for each entry of
@@ -270,7 +256,7 @@ async def drop_entries(context: StageContext) -> None:
                 listed.job_id == layout.job_id
                 and await _is_orphan(store, layout_of_owner(context, listed.job_id, listed.setup))
             ):
-                paths.add(listed.path)
+                paths.add(listed.status.path)
     for path in sorted(paths, key=str):
         await store.delete_file(path)
     context.known.entries.clear()
@@ -290,7 +276,7 @@ async def remove_orphans(
             old = modified is not None and modified < before
             meant = old if job_id is None else listed.job_id == job_id
             if meant and await _is_orphan(store, layout_of(listed.job_id, listed.setup)):
-                await store.delete_file(listed.path)
+                await store.delete_file(listed.status.path)
         await _remove_directory(store, layout)
 
 

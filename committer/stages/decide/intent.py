@@ -16,7 +16,6 @@ from committer.stages.decide.entries import (
     create_entry,
     make_directory_of_entries,
     refuse_neighbours,
-    withdraw_entry,
 )
 from committer.stages.state.job_liveness import job_vanished
 
@@ -101,5 +100,8 @@ class RefuseNeighbours(Stage[Scope, None]):
 
 async def withdraw(context: StageContext) -> None:
     """Deletes the entry and the intent of a driver that sent no decision: no other driver uses these names. 2 calls."""
-    await withdraw_entry(context)
+    for replaces in (False, True):
+        entry = context.layout.entry(context.driver, replaces=replaces)
+        if entry in context.known.entries:
+            await context.store.delete_file(entry)
     await context.store.delete_file(context.layout.intent(context.driver))

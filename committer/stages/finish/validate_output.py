@@ -53,7 +53,7 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
 
         async def look(file: PlannedFile) -> None:
             nonlocal seen
-            problem = await self._problem_with(file)
+            problem = await problem_with(self.context, file)
             if problem is None:
                 seen += 1
             elif len(problems) < _MOST_PROBLEMS:
@@ -65,9 +65,6 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
         if problems or seen != state.decision.files:
             problems = problems or [f"{state.decision.files} files were decided, {seen} were seen"]
             raise await self._problem(state, problems)
-
-    async def _problem_with(self, file: PlannedFile) -> str | None:
-        return await problem_with(self.context, file)
 
     async def _problem(self, state: CommitState, problems: list[str]) -> ValidationError:
         end = await end_advice(self.context, forward_only=is_forward_only(self.context, state))
