@@ -82,11 +82,6 @@ def plain_names_below(base: StorePath, uris: Sequence[str]) -> list[str] | None:
     return names
 
 
-def cut_prefix(base: StorePath) -> int:
-    """Returns the number of characters before the name in a URI that `plain_names_below` accepted."""
-    return len(base.uri) + (base.path != "/")
-
-
 def _read_plain(chunk: Sequence[str]) -> Sequence[str] | None:
     """Returns the texts if one check proves that the chunk needs no decoding or normalizing; else None."""
     try:
@@ -317,7 +312,7 @@ def relative_names(
 
 def cut_names(manifest: TaskManifest, *, destination: StorePath, source_root: StorePath) -> tuple[list[str], list[str]]:
     """Returns sources and destinations of a manifest that `relative_names` found plain: 0.2 microseconds per file."""
-    source_cut, target_cut = cut_prefix(source_root), cut_prefix(destination)
+    source_cut, target_cut = (len(base.uri) + (base.path != "/") for base in (source_root, destination))
     return [entry.s[source_cut:] for entry in manifest.files], [entry.d[target_cut:] for entry in manifest.files]
 
 

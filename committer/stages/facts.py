@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
-from committer.file_names import check_absolute_name, check_file_name, root_of, working_directory_in
+from committer.file_names import check_destination_name, check_file_name, root_of, working_directory_in
 from committer.flow.spill import SpillFile
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout
@@ -172,10 +172,8 @@ def check_superseded(layout: JobLayout, name: str) -> None:
     if root is not None:
         # An old file may have a name that new files may not: `_SUCCESS` of a table in a subdirectory.
         check_file_name(name[len(root) + 1 :])
-    elif is_absolute(name):
-        check_absolute_name(name, roots)
     else:
-        check_file_name(name)
+        check_destination_name(name, roots)
     if working_directory_in(name):
         raise InvalidPathError("it lies in a job's own directory, below this destination")
 
@@ -204,10 +202,8 @@ def _check_contained(context: StageContext, fact: Fact, source: StorePath) -> No
             return
         if fact.kind == "superseded":
             check_superseded(context.layout, fact.path)
-        elif is_absolute(fact.path):
-            check_absolute_name(fact.path, roots)
         else:
-            check_file_name(fact.path)
+            check_destination_name(fact.path, roots)
     except InvalidPathError as error:
         raise RecordError(
             f"a side file of the decision names {fact.path!r}: {error.message}",

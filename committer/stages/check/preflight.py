@@ -76,7 +76,6 @@ class Preflight(Stage[Inspection, Conflicts]):
             conflicts.run_again = "run those tasks again"
         await self._collect_duplicates(value, conflicts.output)
         conflicts.output.extend(value.loaded.unstorable)
-        self._collect_jobs(value.view, conflicts)
         self._collect_targets(value.view, conflicts)
         self._collect_rights(value.view, conflicts.rights)
         return conflicts
@@ -120,17 +119,15 @@ class Preflight(Stage[Inspection, Conflicts]):
                 told.append(f"{key} is written by {' and '.join(sorted(writers)[:3])}")
         return told
 
-    def _collect_jobs(self, view: DestinationView, conflicts: Conflicts) -> None:
-        found = sorted(view.jobs.items())
-        conflicts.targets.extend(
-            f"a directory exists at {name}, where a file goes, and a job runs into it: it holds {job}"
-            for name, job in found
-        )
-        if found:
-            conflicts.next_step = end_it_first(found[0][1])
-
     def _collect_targets(self, view: DestinationView, conflicts: Conflicts) -> None:
         config, targets = self.context.config, conflicts.targets
+        running = sorted(view.jobs.items())
+        targets.extend(
+            f"a directory exists at {name}, where a file goes, and a job runs into it: it holds {job}"
+            for name, job in running
+        )
+        if running:
+            conflicts.next_step = end_it_first(running[0][1])
         if config.refuses_used_destination:
             if view.used:
                 targets.append("the destination already holds data")

@@ -147,19 +147,9 @@ async def _remove_shared(context: StageContext) -> None:
 
 async def _rename_away(context: StageContext, directory: StorePath, removed: StorePath) -> bool:
     """Renames a directory and deletes it; returns False where this store cannot."""
-    can = context.store.capabilities
-    if not (can.directories and can.atomic_directory_rename):
-        return False
-    try:
-        await _remove_by_rename(context, directory, removed)
-    except UnsupportedError:
-        # A disk shows this only when a rename is tried; from now on the store's capabilities say it, too.
-        return False
-    return True
-
-
-async def _remove_by_rename(context: StageContext, directory: StorePath, removed: StorePath) -> None:
     store = context.store
+    if not (store.capabilities.directories and store.capabilities.atomic_directory_rename):
+        return False
 
     async def rename() -> bool:
         try:
@@ -171,13 +161,17 @@ async def _remove_by_rename(context: StageContext, directory: StorePath, removed
         return True
 
     for _try in range(_TRIES):
-        renamed = await looking_again(rename)
+        try:
+            renamed = await looking_again(rename)
+        except UnsupportedError:
+            # A disk shows this only when a rename is tried; from now on the store's capabilities say it, too.
+            return False
         # On a disk that reorders them, no delete may survive a power loss that the rename does not survive.
         await sync_directories(context, [directory.parent], missing_ok=True)
         # It may also be from a removal that died, beside a directory that a delayed request created again.
         await store.delete_directory(removed, recursive=True)
         if renamed:
-            return
+            return True
     raise JobStateError(
         f"{directory} was made again each of {_TRIES} times that it was removed",
         operation="remove_job",

@@ -204,17 +204,14 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             raise
         return saved, path
 
-    def _checks(self, value: TaskOutput) -> list[Coroutine[Any, Any, None]]:
+    def _checks(self, value: TaskOutput) -> list[Coroutine[Any, Any, object]]:
         """Returns the checks that run beside the save."""
         # By listing, an aborted attempt's record would replace a good one of the same task. By message it
         # replaces nothing, and a job commit that is given it checks the files.
-        checks = [self._check_job_stands()]
+        checks: list[Coroutine[Any, Any, object]] = [check_job_is_live(self.context, operation=self.name)]
         if self.context.spec.delivery == "listing" and self.context.store.capabilities.directories:
             checks.append(self._check_not_aborted(value))
         return checks
-
-    async def _check_job_stands(self) -> None:
-        await check_job_is_live(self.context, operation=self.name)
 
     def _check_size(self, record: bytes, path: StorePath) -> None:
         limit = self.context.config.record_size_limit
@@ -228,7 +225,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
 
     async def _why_gone(self) -> CommitterError:
         try:
-            await self._check_job_stands()
+            await check_job_is_live(self.context, operation=self.name)
         except CommitterError as reason:
             return reason
         return no_directory(self.context.layout, self.context.layout.manifests, self.name)
@@ -238,7 +235,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         try:
             await self.context.store.status(value.directory)
         except StoreNotFoundError as error:
-            await self._check_job_stands()
+            await check_job_is_live(self.context, operation=self.name)
             raise attempt_aborted(self.name, value.directory) from error
 
 
