@@ -213,7 +213,7 @@ class DirectFiles(AttemptFiles):
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
         super().__init__(context)
         layout = context.layout
-        self._run = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce).name
+        self._run = layout.task_attempt_directory(*identity).name
         attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
         self._list = ListBeingWritten(context, layout.uploads / self._run, attempt_id)
         self._begun: dict[str, StorePath] = {}

@@ -61,7 +61,7 @@ class FileOutputCommitter(Committer):
             await check_job_is_live(context, operation="task_stage_setup")
         elif not await exists(store, layout.application_attempt):
             raise no_hadoop_job(layout)
-        directory = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce)
+        directory = layout.task_attempt_directory(*identity)
         for tries_left in reversed(range(_TRIES)):
             try:
                 if not context.spec.hadoop:

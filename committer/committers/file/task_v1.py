@@ -82,7 +82,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
         await self._check_job(value)
         if not context.spec.hadoop:
             # Written before the rename: an abort must be able to tell whose the task's directory is.
-            place = layout.attempt_record(identity.task, identity.attempt, identity.nonce)
+            place = layout.attempt_record(*identity)
             await context.store.put(place, ready.record, durable=context.durable)
         await self._rename(value, ready, layout.manifests / task_name)
         try:

@@ -200,7 +200,7 @@ class LocalFiles(AttemptFiles):
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
         super().__init__(context)
         layout = context.layout
-        self._run = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce).name
+        self._run = layout.task_attempt_directory(*identity).name
         self._place = ""
         self._making = threading.Lock()
         self._uploaded = UploadedFiles(context, identity)

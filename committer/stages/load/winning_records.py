@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from committer.advice import COMMIT_AGAIN
@@ -15,11 +14,11 @@ from committer.errors import (
     TaskMissingError,
 )
 from committer.layout import MANIFEST_SUFFIX, JobLayout
-from committer.paths import StorePath
 from committer.readable import count
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import RecordRef, StageContext
 from committer.stages.load.listed_records import no_directory
+from committer.stages.task_output import AttemptIdentity
 
 RIGHT_NUMBER: Final = "give their right number"
 """The start of the advice if more tasks committed than the caller stated: no task has to run again."""
@@ -136,35 +135,21 @@ def check_task_count(layout: JobLayout, refs: list[RecordRef], tasks: int | None
     )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class CommittedAttempt:
-    """Run of a task attempt that committed, as its record's name tells."""
-
-    task: int
-    attempt: int
-    nonce: str
-
-    def record(self, layout: JobLayout) -> StorePath:
-        """Returns the path of its record."""
-        return layout.attempt_record(self.task, self.attempt, self.nonce)
-
-
-async def one_attempt_a_task(context: StageContext, tasks: int) -> list[CommittedAttempt]:
+async def one_attempt_a_task(context: StageContext, tasks: int) -> list[AttemptIdentity]:
     """Returns the committed attempt of each task (numbered from 0) if each has exactly one: two listings.
 
     Raises `TaskCommitsRequiredError` if several attempts of a task committed, since only the engine that ran
     them knows which wins; `TaskMissingError` if a task has none, or one committed, or began, whose number is
     too high: then the caller counted too few.
     """
-    found: dict[int, list[CommittedAttempt]] = {}
+    found: dict[int, list[AttemptIdentity]] = {}
     strange: list[str] = []
     for name in await _record_names(context):
         run = context.layout.parse_attempt_record(name)
         if run is None:
             strange.append(name)
         else:
-            one = CommittedAttempt(*run)
-            found.setdefault(one.task, []).append(one)
+            found.setdefault(run[0], []).append(AttemptIdentity(*run))
     several = {task: sorted(runs) for task, runs in sorted(found.items()) if len(runs) > 1}
     if several or strange:
         sentences = [f"task {task} committed as {_attempts(runs)}" for task, runs in several.items()]
@@ -216,7 +201,7 @@ async def _record_names(context: StageContext) -> list[str]:
     return [name for name in children if name.endswith(MANIFEST_SUFFIX)]
 
 
-def _attempts(runs: list[CommittedAttempt]) -> str:
+def _attempts(runs: list[AttemptIdentity]) -> str:
     return " and ".join(f"attempt {run.attempt} (run {run.nonce})" for run in runs)
 
 

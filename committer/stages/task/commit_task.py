@@ -58,7 +58,7 @@ class SetupTask(Stage[AttemptIdentity, StorePath]):
         """Checks the job and creates the directory."""
         layout, store = self.context.layout, self.context.store
         await check_job_is_live(self.context, operation=self.name)
-        directory = layout.task_attempt_directory(value.task, value.attempt, value.nonce)
+        directory = layout.task_attempt_directory(*value)
         await make_tasks(self.context)
         try:
             await store.make_directory(directory, parents=False)
@@ -155,10 +155,10 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
 
     async def _save(self, value: TaskOutput, directories: list[DirectoryEntry]) -> tuple[bytes, StorePath]:
         layout, identity = self.context.layout, value.identity
-        path, temporary = layout.attempt_record(identity.task, identity.attempt, identity.nonce), None
+        path, temporary = layout.attempt_record(*identity), None
         if self.context.spec.delivery == "listing":
             path = layout.manifest(identity.task)
-            temporary = layout.manifest_temporary(identity.task, identity.attempt, identity.nonce)
+            temporary = layout.manifest_temporary(*identity)
         # Encoded once for all tries: a delayed request must not replace the record with other bytes.
         saved = self.context.forms.encode_task(self.context, value, directories)
         self._check_size(saved, path)

@@ -222,7 +222,7 @@ class UploadedFiles(SentFiles[UploadWriter]):
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
         layout = context.layout
-        directory = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce)
+        directory = layout.task_attempt_directory(*identity)
         super().__init__(context, directory)
         attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
         self._list = ListBeingWritten(context, layout.uploads / directory.name, attempt_id)
