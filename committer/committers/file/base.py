@@ -14,8 +14,7 @@ from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
 from committer.stages.state.job_liveness import check_job_is_live
-from committer.stages.task.attempt_files import AttemptFiles
-from committer.stages.task.staged_files import StagedFiles
+from committer.stages.task.attempt_files import AttemptFiles, StagedFiles
 from committer.stages.task_output import AttemptIdentity
 from committer.stores.helpers import exists
 

@@ -28,8 +28,8 @@ from committer.stages.durability import sync_directories
 from committer.stages.state.job_directory import look_at_job
 from committer.stages.state.job_liveness import check_job_is_live, too_late
 from committer.stages.task.abort_task import AbortRequest, AbortTask
+from committer.stages.task.attempt_files import attempt_aborted
 from committer.stages.task.commit_task import message_of, sync_output
-from committer.stages.task.staged_files import attempt_aborted
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.helpers import exists
 

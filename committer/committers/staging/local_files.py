@@ -22,9 +22,8 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import StageContext
 from committer.stages.state.job_liveness import check_job_is_live
-from committer.stages.task.attempt_files import AttemptFiles
+from committer.stages.task.attempt_files import AttemptFiles, ScanTask
 from committer.stages.task.sent_files import UploadedFiles
-from committer.stages.task.staged_files import ScanTask
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, FileWriter

@@ -33,7 +33,7 @@ from committer.flow.workers import run_workers
 from committer.layout import DirectoryName, JobLayout
 from committer.logs import audit
 from committer.paths import StorePath
-from committer.records.job_state import JobSetup, encode_record, limit_of
+from committer.records.job_state import JobOpened, JobSetup, decode_record, encode_record, limit_of
 from committer.spec import JobSpec
 from committer.stages.base import JobKnowledge, Stage, StageContext
 from committer.stages.decide.commit_state import looking_again
@@ -42,7 +42,7 @@ from committer.stages.remove.removal import remove_failed_setup
 from committer.stages.setup.destination_file import enclose_file, file_in_the_way, refuse_object
 from committer.stages.state.job_directory import JobState, list_job_directories, look_at_job
 from committer.stages.state.job_liveness import has_setup, may_vanish
-from committer.stages.state.own_records import Drivers, create_opened, is_open, read_drivers, read_setup, read_state
+from committer.stages.state.own_records import Drivers, is_open, read_drivers, read_setup, read_state
 from committer.stores.helpers import children_of, create_exclusively, exists, status_or_none
 
 SETUP_BYTES: Final = 10
@@ -280,7 +280,7 @@ class SetupJob(Stage[None, None]):
                 return None
             if opened is None and not decided:
                 try:
-                    opened = (await create_opened(context, layout, "closed")).state == "open"
+                    opened = (await _create_opened(context, layout, "closed")).state == "open"
                 except StoreNotFoundError:
                     return None
             stands = layout.setup.name in children and await exists(store, layout.setup)
@@ -297,7 +297,7 @@ class SetupJob(Stage[None, None]):
         context, layout = self.context, self.context.layout
         temporary = layout.temporary_of(layout.opened, context.driver)
         try:
-            opened = (await create_opened(context, layout, "open", temporary)).driver == context.driver
+            opened = (await _create_opened(context, layout, "open", temporary)).driver == context.driver
         except StoreNotFoundError:
             opened = False
         if opened and may_vanish(context):
@@ -350,6 +350,22 @@ class SetupJob(Stage[None, None]):
                 next_step="name another root, or remove the file",
                 causes=[error],
             ) from error
+
+
+async def _create_opened(
+    context: StageContext, layout: JobLayout, state: Literal["open", "closed"], temporary: StorePath | None = None
+) -> JobOpened:
+    """Creates the record that a job of the id was opened, or closed; returns the existing one, if any. 1 to 3 calls."""
+    wanted = JobOpened(state=state, driver=context.driver, created=context.timestamp())
+    found = await create_exclusively(
+        context.store,
+        layout.opened,
+        encode_record(wanted),
+        temporary=temporary,
+        durable=context.durable,
+        limit=limit_of(JobOpened),
+    )
+    return decode_record(found, JobOpened, source=str(layout.opened))
 
 
 async def _setup_record(context: StageContext) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from committer.driver_process import DriverProcess, DriverState, state_of
@@ -21,13 +21,11 @@ from committer.records.job_state import (
     JobSetup,
     R,
     decode_record,
-    encode_record,
     limit_of,
 )
-from committer.stages.base import StageContext, abandon_advice
+from committer.stages.base import abandon_advice
 from committer.stages.state.job_directory import JobDirectory, JobState
 from committer.stores.base import Store
-from committer.stores.helpers import create_exclusively
 
 Drivers: TypeAlias = Sequence[tuple[DriverProcess | None, DriverState]]
 """The processes that drive a job, as far as records name them, and whether each runs."""
@@ -108,22 +106,6 @@ async def is_open(store: Store, layout: JobLayout) -> bool | None:
         return True
     opened = await read_record(store, layout.opened, JobOpened)
     return opened.state == "open" if opened is not None else None
-
-
-async def create_opened(
-    context: StageContext, layout: JobLayout, state: Literal["open", "closed"], temporary: StorePath | None = None
-) -> JobOpened:
-    """Creates the record that a job of the id was opened, or closed; returns the existing one, if any. 1 to 3 calls."""
-    wanted = JobOpened(state=state, driver=context.driver, created=context.timestamp())
-    found = await create_exclusively(
-        context.store,
-        layout.opened,
-        encode_record(wanted),
-        temporary=temporary,
-        durable=context.durable,
-        limit=limit_of(JobOpened),
-    )
-    return decode_record(found, JobOpened, source=str(layout.opened))
 
 
 async def read_intent(store: Store, found: JobDirectory) -> Intent | None:

@@ -34,7 +34,7 @@ from committer.stages.durability import sync_directories
 from committer.stages.load.listed_records import no_directory
 from committer.stages.names import with_ancestors
 from committer.stages.state.job_liveness import check_job_is_live, make_tasks, names_not_forced
-from committer.stages.task.staged_files import attempt_aborted
+from committer.stages.task.attempt_files import attempt_aborted
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 from committer.stores.abilities import SYNC
 from committer.stores.paced import without_retries
