@@ -16,7 +16,7 @@ from committer.events import names
 from committer.logs import job_logger
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.decide.decide import DecideCommit
-from committer.stages.decide.intent import DeclareIntent
+from committer.stages.decide.entries import DeclareIntent
 from committer.stages.finish.end_job import EndJob
 from committer.stages.load.promotions import may_promote
 

@@ -34,8 +34,7 @@ from committer.stages.check.preflight import MOST_CONFLICTS, Conflicts, Prefligh
 from committer.stages.check.superseded import ListSuperseded, LookIntoTargets, Superseded
 from committer.stages.check.task_files import LookUpIdentities, look_at_blocks, look_at_first_files
 from committer.stages.decide.decide import DecisionContent
-from committer.stages.decide.entries import scope_of, superseded_scope
-from committer.stages.decide.intent import DeclareScope, RefuseNeighbours
+from committer.stages.decide.entries import DeclareScope, RefuseNeighbours, scope_of, superseded_scope
 from committer.stages.load.load_records import LoadedRecords, LoadRecords
 from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.load.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote

@@ -10,7 +10,7 @@ from committer.layout import JobLayout
 from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.decide.decide import DecideCommit, create_decision
-from committer.stages.decide.intent import DeclareIntent
+from committer.stages.decide.entries import DeclareIntent
 from committer.stages.finish.end_job import EndJob
 from committer.stages.publish.move_aside import SetAsideSuccess
 from committer.stages.publish.publish import Published, PublishFiles
