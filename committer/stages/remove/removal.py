@@ -204,25 +204,27 @@ async def _delete(context: StageContext, children: Iterable[FileStatus]) -> None
     """Deletes files and directories, files in batches where the store can; raises what failed."""
     store, found = context.store, list(children)
     files = [child.path for child in found if not child.is_directory]
-    failures: list[StoreError] = []
     able = BATCH_DELETE.of(store)
     alone: list[FileStatus] = [child for child in found if child.is_directory]
     if able is None or len(files) < 2:
         alone += [child for child in found if not child.is_directory]
         able = None
 
-    async def in_batches() -> None:
+    async def in_batches() -> list[StoreError]:
+        failures: list[StoreError] = []
         if able is not None:
             most = store.capabilities.max_batch_delete or len(files)
             for first in range(0, len(files), most):
                 failures.extend((await able.delete_files(dict.fromkeys(files[first : first + most]))).values())
+        return failures
 
-    await both_in_full(in_batches(), delete_each(context, alone, failures))
-    raise_failures(failures)
+    together, singly = await both_in_full(in_batches(), delete_each(context, alone))
+    raise_failures(together + singly)
 
 
-async def delete_each(context: StageContext, found: Iterable[FileStatus], failures: list[StoreError]) -> None:
-    """Deletes files and directories concurrently, one call each; appends errors to `failures`."""
+async def delete_each(context: StageContext, found: Iterable[FileStatus]) -> list[StoreError]:
+    """Deletes files and directories concurrently, one call each; returns the errors."""
+    failures: list[StoreError] = []
 
     async def delete(child: FileStatus) -> None:
         try:
@@ -234,6 +236,7 @@ async def delete_each(context: StageContext, found: Iterable[FileStatus], failur
             failures.append(error)
 
     await run_workers(found, delete, workers=context.config.io_concurrency, operation="cleanup")
+    return failures
 
 
 def raise_failures(failures: list[StoreError]) -> None:

@@ -6,8 +6,6 @@ committer may consist only of what its task attempts keep beside the job's direc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from committer.errors import (
     JobDecidedError,
     JobNotFoundError,
@@ -127,16 +125,13 @@ def job_vanished(context: StageContext, operation: str, *causes: StoreNotFoundEr
     )
 
 
-def too_late(
-    layout: JobLayout, how: str, *, operation: str, path: StorePath, causes: Sequence[BaseException] = ()
-) -> JobStateError:
+def too_late(layout: JobLayout, how: str, *, operation: str, path: StorePath) -> JobStateError:
     """Builds the error of a task attempt that would commit while a driver commits its job; `how` says how late."""
     return JobStateError(
         f"job {layout.job_id} is being committed: {how}",
         operation=operation,
         path=path,
         next_step="stop this task: its job is over",
-        causes=causes,
     )
 
 

@@ -28,7 +28,7 @@ from committer.records.manifest import (
     DIRECTORY_UNKNOWN,
     DirectoryEntry,
 )
-from committer.records.task_commit import TaskCommit, digest_of, inline_record
+from committer.records.task_commit import INLINE_LIMIT, TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.load.listed_records import no_directory
@@ -259,7 +259,7 @@ def message_of(
         length=len(record),
         files=len(sizes),
         size=sum(sizes),
-        inline=inline_record(record) if inline else None,
+        inline=record.decode() if inline and len(record) <= INLINE_LIMIT else None,
     )
 
 
