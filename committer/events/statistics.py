@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 
 from committer.events.names import FAILURES, MAXIMUM, MEAN, MINIMUM
@@ -129,28 +130,26 @@ class Statistics:
             mean[1] += total
 
 
+@dataclass(slots=True)
 class Timed:
     """Timer of one block; see `Statistics.timed`."""
 
-    __slots__ = ("_name", "_since", "_started", "_statistics")
-
-    def __init__(self, statistics: Statistics, name: str, since: float | None) -> None:
-        self._statistics = statistics
-        self._name = name
-        self._since = since
-        self._started = 0.0
+    statistics: Statistics
+    name: str
+    since: float | None
+    started: float = 0.0
 
     def __enter__(self) -> None:
-        running = self._statistics._running
-        running[self._name] = running.get(self._name, 0) + 1
-        self._started = self._statistics._monotonic() if self._since is None else self._since
+        running = self.statistics._running
+        running[self.name] = running.get(self.name, 0) + 1
+        self.started = self.statistics._monotonic() if self.since is None else self.since
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        statistics, name = self._statistics, self._name
+        statistics, name = self.statistics, self.name
         statistics._running[name] -= 1
-        elapsed = statistics._monotonic() - self._started
+        elapsed = statistics._monotonic() - self.started
         if kind is None:
             statistics.done(name, elapsed)
             return

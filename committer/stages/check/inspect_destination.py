@@ -49,6 +49,7 @@ class FirstNames(dict[str, T]):
         return nsmallest(_MOST_TOLD, self.items())
 
 
+@dataclass(slots=True)
 class Targets:
     """Files and directories that exist at the destinations of a job's files.
 
@@ -58,15 +59,15 @@ class Targets:
         refused: The first that cannot be moved, with the reason.
         unwanted: The first that only `existing_target="replace"` replaces.
         directories: Names of directories.
+        waiting: Facts that `end` adds to `facts`.
     """
 
-    def __init__(self) -> None:
-        self.facts: NotedFacts = NotedFacts()
-        self.first: FirstNames[ExistingEntry] = FirstNames()
-        self.refused: FirstNames[str] = FirstNames()
-        self.unwanted: FirstNames[ExistingEntry] = FirstNames()
-        self.directories: list[str] = []
-        self._waiting: list[Fact] = []
+    facts: NotedFacts = field(default_factory=NotedFacts)
+    first: FirstNames[ExistingEntry] = field(default_factory=FirstNames)
+    refused: FirstNames[str] = field(default_factory=FirstNames)
+    unwanted: FirstNames[ExistingEntry] = field(default_factory=FirstNames)
+    directories: list[str] = field(default_factory=list)
+    waiting: list[Fact] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.facts or self.directories)
@@ -82,13 +83,13 @@ class Targets:
             if not real:
                 return
         self.first.add(name, standing)
-        self._waiting.append(Fact("target", name, standing.identity, standing.size, standing.is_directory, aside))
-        if len(self._waiting) >= _NOTED_TOGETHER:
+        self.waiting.append(Fact("target", name, standing.identity, standing.size, standing.is_directory, aside))
+        if len(self.waiting) >= _NOTED_TOGETHER:
             await self.end()
 
     async def end(self) -> None:
         """Writes the buffered facts. Call it after the last `add`."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         await self.facts.add(waiting, {fact.path.rpartition("/")[0] for fact in waiting})
 
 

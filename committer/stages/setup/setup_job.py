@@ -183,16 +183,16 @@ class SetupJob(Stage[None, None]):
 
     async def _make_inside(self, base: StorePath) -> None:
         layout, store = self.context.layout, self.context.store
-
-        def at(place: StorePath) -> StorePath:
-            return base / place.relative_to(layout.job_directory)
-
-        attempt = at(layout.job_attempt_directory)
-        await together(*(store.make_directory(place, parents=False) for place in (attempt, at(layout.work))))
-        records = layout.records_of(by_listing=self.context.spec.delivery == "listing")
-        places = [place for place in (layout.tasks, *records) if place.is_under(layout.job_directory)]
+        attempt, work = base / layout.job_attempt_directory.name, base / layout.work.name
+        await both(store.make_directory(attempt, parents=False), store.make_directory(work, parents=False))
+        places = (
+            layout.tasks,
+            *layout.records_of(by_listing=self.context.spec.delivery == "listing"),
+            layout.superseded,
+        )
+        inside = [place.relative_to(layout.job_directory) for place in places if place.is_under(layout.job_directory)]
         await together(
-            *(store.make_directory(at(place), parents=False) for place in (*places, layout.superseded)),
+            *(store.make_directory(base / name, parents=False) for name in inside),
             store.probe(attempt),
             run_workers(
                 sorted(layout.roots),

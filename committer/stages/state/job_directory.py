@@ -95,8 +95,8 @@ class JobDirectory:
 
 async def list_job_directories(store: Store, temporary: StorePath, job_id: str) -> list[DirectoryName]:
     """Lists the directories in `_temporary` of a job's id, sorted, with the errors of `Store.list`: one call."""
-    children = [child async for child in store.list(temporary) if child.is_directory or child.is_link]
-    found = [DirectoryName.of(child.path.name) for child in children]
+    listed = [child async for child in store.list(temporary) if child.is_directory or child.is_link]
+    found = (DirectoryName.of(child.path.name) for child in listed)
     return sorted(name for name in found if name.job_id == job_id)
 
 

@@ -32,22 +32,12 @@ def liveness_path(context: StageContext) -> StorePath | None:
     return layout.job_attempt_directory if context.store.capabilities.directories else None
 
 
-def keeps_setup_elsewhere(context: StageContext) -> bool:
-    """Whether nothing at the destination shows that a Hadoop job exists, because its records are elsewhere."""
-    return context.spec.hadoop and context.layout.keeps_elsewhere
-
-
 def is_set_up(context: StageContext, found: JobDirectory) -> bool:
     """Whether the content of a job's directory shows that the job was set up and not cleaned up since."""
-    if found.set_up or keeps_setup_elsewhere(context):
-        return True
-    return context.spec.hadoop and context.layout.job_attempt_directory.name in found.children
-
-
-async def make_tasks(context: StageContext) -> None:
-    """Creates the parent of a Hadoop job's task attempt directories, which Hadoop leaves to the first task."""
-    if context.spec.hadoop:
-        await context.store.make_directory(context.layout.tasks, parents=False)
+    if found.set_up or not context.spec.hadoop:
+        return found.set_up
+    # With records elsewhere nothing at the destination shows that a Hadoop job exists.
+    return context.layout.keeps_elsewhere or context.layout.job_attempt_directory.name in found.children
 
 
 async def make_superseded(context: StageContext) -> None:
@@ -71,7 +61,7 @@ async def check_job_is_live(context: StageContext, *, operation: str) -> JobDire
     """Returns the job's directory, or raises `JobNotFoundError` or `JobDecidedError` if a task must stop."""
     # One call; 2 for a Hadoop job whose records are elsewhere and that no driver of this engine joined.
     layout = context.layout
-    if keeps_setup_elsewhere(context):
+    if context.spec.hadoop and layout.keeps_elsewhere:
         found = await _look_elsewhere(context, operation)
     else:
         found = await look_at_job(context.store, layout)

@@ -33,7 +33,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.load.listed_records import no_directory
 from committer.stages.names import with_ancestors
-from committer.stages.state.job_liveness import check_job_is_live, make_tasks, names_not_forced
+from committer.stages.state.job_liveness import check_job_is_live, names_not_forced
 from committer.stages.task.attempt_files import attempt_aborted
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 from committer.stores.abilities import SYNC
@@ -59,7 +59,9 @@ class SetupTask(Stage[AttemptIdentity, StorePath]):
         layout, store = self.context.layout, self.context.store
         await check_job_is_live(self.context, operation=self.name)
         directory = layout.task_attempt_directory(*value)
-        await make_tasks(self.context)
+        if self.context.spec.hadoop:
+            # Hadoop leaves the parent to the first task.
+            await store.make_directory(layout.tasks, parents=False)
         try:
             await store.make_directory(directory, parents=False)
         except StoreNotFoundError as error:
