@@ -166,7 +166,6 @@ class InspectDestination(Stage[Inspection, None]):
 
     Preconditions: records are loaded. Statuses in them are not trusted: the destination may have changed since.
     Postconditions: everything that is in the way of a directory is known, with its identity.
-    Failure modes: a store error; nothing changed.
     Cost: one listing per existing directory that is written to, or up to 4 status calls for as few names; 1 listing
     of the destination (`look_at_root`), 1 status of `_SUCCESS` and of each root written to. Round trips: depth.
     Hadoop: the probes of ``TaskAttemptScanDirectoryStage`` and ``CreateOutputDirectoriesStage``.
@@ -362,7 +361,6 @@ class FindTargets(Stage[Inspection, None]):
     `listed` are folded names of the directories whose entries `in_the_way` already has, `places` the first number that
     no old file has in the job's directory.
 
-    Preconditions: the destination was inspected.
     Postconditions: everything that is in the way of a file is known, with its identity.
     Cost: one listing for each directory not yet listed, or unsure; none in most jobs. One read per record if
     more than a few things exist there and entries are not in memory. Memory: a few megabytes of files, more go

@@ -57,7 +57,6 @@ class Preflight(Stage[Inspection, Conflicts]):
     known to refuse (another volume, another user's files in a sticky directory, missing permissions).
 
     Preconditions: records loaded, destination inspected.
-    Postconditions: the conflicts, or none; nothing changed.
     Cost: no store call; time and disk for a job of millions of files.
     Hadoop: checks none of it; its last rename wins.
     """

@@ -328,7 +328,6 @@ class DeclareIntent(Stage[CommitIntent, None]):
     """The stage that writes this driver's intent, beside those of the job's other drivers.
 
     Preconditions: the job exists, undecided.
-    Postconditions: the intent exists.
     Failure modes: `JobNotFoundError` if the job's directory vanished.
     Cost: 1 call, where directories are real 2 at once.
     """

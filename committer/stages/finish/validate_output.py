@@ -21,8 +21,6 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
     and be the committed one where the store can prove it. Hadoop looks only after it published `_SUCCESS`, and
     compares no counts.
 
-    Preconditions: every publish action ended.
-    Postconditions: the commit is complete.
     Failure modes: `ValidationError` lists up to a hundred problems; the job stays decided, nothing is deleted.
     Cost: none, or one call per file with `validate_output`.
     Hadoop: ``ValidateRenamedFilesStage``.
