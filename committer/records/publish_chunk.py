@@ -5,7 +5,6 @@ The messages are small, picklable, hold no secret, and are never stored.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final, Literal, Protocol, TypeAlias, cast
 
 import msgspec
@@ -15,6 +14,7 @@ from committer.readable import UNDECODABLE
 from committer.records.job_state import Fact
 from committer.records.pending_uploads import UploadEntry
 from committer.records.statistics import IOStatistics
+from committer.records.task_commit import digest_of
 from committer.spec import JobSpec
 
 VERSION: Final = 1
@@ -82,7 +82,7 @@ class PublishChunk(msgspec.Struct, frozen=True, kw_only=True):
         try:
             if self.version != VERSION:
                 raise RecordError(f"version {self.version} of a chunk is unknown to this release", field="version")
-            if digest_of_entries(self.entries) != self.digest:
+            if digest_of(self.entries) != self.digest:
                 raise RecordError("the files of a chunk are not those that its digest names", field="digest")
             found = msgspec.msgpack.decode(self.entries, type=list[PlannedFile])
             if (len(found), sum([file.size for file in found])) != (self.files, self.size):
@@ -156,11 +156,6 @@ def checked_pool(pool: object) -> PublishPool | None:
         next_step="give a committer.sync.ExecutorPool, or an object with the two methods of "
         "committer.api.publishing.PublishPool; or leave it out",
     )
-
-
-def digest_of_entries(entries: bytes) -> str:
-    """Returns `PublishChunk.digest`."""
-    return hashlib.sha256(entries).hexdigest()
 
 
 def _not_a_chunk(error: RecordError) -> RecordError:

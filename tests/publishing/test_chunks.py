@@ -11,7 +11,8 @@ from committer import JobSpec, publish_chunk
 from committer.api.publishing import PublishAccount, PublishChunk
 from committer.errors import CommitterError, ConfigurationError, RecordError
 from committer.records.pending_uploads import UploadEntry
-from committer.records.publish_chunk import PlannedFile, digest_of_entries
+from committer.records.publish_chunk import PlannedFile
+from committer.records.task_commit import digest_of
 from committer.stages.publish.publish_elsewhere import cut, files_of_a_chunk
 from tests.neighbours.meeting import Table
 from tests.publishing.pools import TablePool
@@ -59,7 +60,7 @@ def chunk(**changes: object) -> PublishChunk:
         files=1,
         size=3,
         entries=entries,
-        digest=digest_of_entries(entries),
+        digest=digest_of(entries),
     )
     return msgspec.structs.replace(made, **changes)
 
@@ -72,7 +73,7 @@ def chunk(**changes: object) -> PublishChunk:
         {"digest": "0" * 64},
         {"files": 2},
         {"size": 4},
-        {"entries": b"\xc1", "digest": digest_of_entries(b"\xc1")},
+        {"entries": b"\xc1", "digest": digest_of(b"\xc1")},
     ],
 )
 async def test_a_damaged_chunk_is_refused(changes: dict[str, object]) -> None:

@@ -172,7 +172,6 @@ class InspectDestination(Stage[Inspection, None]):
     """
 
     name = "job_stage_inspect_destination"
-    statistic = ""
 
     def __init__(self, context: StageContext) -> None:
         super().__init__(context)
@@ -368,7 +367,6 @@ class FindTargets(Stage[Inspection, None]):
     """
 
     name = "job_stage_find_targets"
-    statistic = ""
 
     def __init__(self, context: StageContext, *, listed: AbstractSet[str], places: int) -> None:
         super().__init__(context)

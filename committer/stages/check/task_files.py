@@ -119,7 +119,6 @@ class LookUpIdentities(Stage[LoadedRecords, None]):
     """
 
     name = "job_stage_look_up_identities"
-    statistic = ""
 
     async def execute(self, value: LoadedRecords) -> None:
         """Lists for one batch of records at a time."""

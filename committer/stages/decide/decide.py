@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -237,10 +237,9 @@ def _step_of(context: StageContext, decision: Decision) -> str:
 
 def abort_decision(context: StageContext) -> Decision:
     """Returns a decision that the job never becomes visible."""
-    kind: Literal["abort"] = "abort"
     return Decision(
         job_id=context.layout.job_id,
-        decision=kind,
+        decision="abort",
         driver=context.driver,
         created=context.timestamp(),
         config=context.config,

@@ -33,15 +33,11 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
         state, published = value
         decision = state.decision
         if (published.files, published.size) != (decision.files, decision.size):
-            raise await self._problem(
-                state,
-                [
-                    (
-                        f"{decision.files} files of {decision.size} bytes were decided, "
-                        f"{published.files} files of {published.size} bytes were published"
-                    )
-                ],
+            problem = (
+                f"{decision.files} files of {decision.size} bytes were decided, "
+                f"{published.files} files of {published.size} bytes were published"
             )
+            raise await self._problem(state, [problem])
         if self.context.config.validate_output:
             await self._look_at_all(state)
 

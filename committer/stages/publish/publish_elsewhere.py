@@ -18,9 +18,9 @@ from committer.records.publish_chunk import (
     PublishAccount,
     PublishChunk,
     PublishPool,
-    digest_of_entries,
 )
 from committer.records.success import FILENAMES_LIMIT
+from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, is_forward_only
 from committer.stages.facts import DecisionFacts, FactList
@@ -82,7 +82,7 @@ def make_chunk(
         files=len(files),
         size=sum([file.size for file in files]),
         entries=entries,
-        digest=digest_of_entries(entries),
+        digest=digest_of(entries),
         forward_only=forward_only,
         sealed=state.decision.sealed,
         rate=rate,
