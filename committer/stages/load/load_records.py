@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from committer.advice import COMMIT_AGAIN
 from committer.errors import RecordError, StoreNotFoundError
@@ -53,12 +53,6 @@ PARTS_AN_ENTRY = 5
 MOST_PROBLEMS = 100
 
 _RUN_AGAIN: Final = "it was damaged, or another program wrote it: run its task again, or the job"
-
-
-class _Kept(NamedTuple):
-    digest: str
-    length: int
-    files: list[PlannedFile]
 
 
 @dataclass(slots=True)
@@ -135,7 +129,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         self._linked = LinkedSources(context)
         self._in_flight = Budget(BYTES_IN_FLIGHT)
         self._notes_owners = may_promote(context)
-        self._kept: dict[int, _Kept] | None = {}
+        self._kept: dict[int, tuple[KeptEntries, int]] | None = {}
         self._kept_files = self._kept_bytes = self._all_bytes = 0
         self._moved = asyncio.Event()
         self._prefix_bytes = len(context.layout.destination.path.encode()) + 1
@@ -168,7 +162,11 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             # In the order in which a driver that finishes the job reads them, since a decision's facts are in
             # this order.
             kept = self._kept
-            loaded.entries = None if kept is None else [f for number in sorted(kept) for f in kept.pop(number).files]
+            loaded.entries = (
+                [file for number in sorted(kept) for file in kept.pop(number)[0].entries.planned()]
+                if kept is not None
+                else None
+            )
             _refuse_one_task_twice(loaded.winners)
         except BaseException:
             await loaded.repeats.close()
@@ -291,7 +289,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             if loaded.on_disk is not None and loaded.on_disk.takes_more:
                 await loaded.on_disk.add(number, KeptEntries(digest, files), weight=length)
             return
-        self._kept[number] = _Kept(digest, length, files.planned())
+        self._kept[number] = KeptEntries(digest, files), length
         self._kept_files += len(files.destinations)
         self._kept_bytes += length
         loaded.parts += sum(len(upload.etags) for upload in files.uploads or () if upload is not None)
@@ -302,8 +300,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             # Concurrent loads wait: an entry that is added long before its turn is not found again.
             try:
                 for earlier in sorted(kept):
-                    one = kept.pop(earlier)
-                    await on_disk.add(earlier, KeptEntries.of_files(one.digest, one.files), weight=one.length)
+                    entries, weight = kept.pop(earlier)
+                    await on_disk.add(earlier, entries, weight=weight)
             finally:
                 # After an error, too, the workers are awaited.
                 self._moved.set()

@@ -57,22 +57,6 @@ class KeptEntries(NamedTuple):
     digest: str
     entries: RecordEntries
 
-    @classmethod
-    def of_files(cls, digest: str, files: list[PlannedFile]) -> KeptEntries:
-        """Converts the files of a record back to columns."""
-        uploads = [file.upload for file in files]
-        versions = [file.version for file in files]
-        entries = RecordEntries(
-            [file.source for file in files],
-            [file.destination for file in files],
-            [file.size for file in files],
-            [file.identity for file in files],
-            uploads if any(uploads) else None,
-            files[0].stamp if files else "",
-            versions if any(versions) else None,
-        )
-        return cls(digest, entries)
-
 
 class FactReader:
     """An iterator over single facts."""
