@@ -58,23 +58,10 @@ class KeptEntries(NamedTuple):
     entries: RecordEntries
 
 
-class FactReader:
-    """An iterator over single facts."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._batches = facts.batches()
-        self._facts: Iterator[Fact] = iter(())
-
-    async def next(self) -> Fact | None:
-        """Returns the next fact; None after the last."""
-        fact = next(self._facts, None)
-        while fact is None:
-            some = await anext(self._batches, None)
-            if some is None:
-                return None
-            self._facts = iter(some)
-            fact = next(self._facts, None)
-        return fact
+async def _each(facts: Facts) -> AsyncIterator[Fact]:
+    async for some in facts.batches():
+        for fact in some:
+            yield fact
 
 
 def out_of_turn(what: str) -> RecordError:
@@ -242,7 +229,7 @@ class PlannedFiles:
         self._decided = decided
         self._winners = winners
         self._entries = entries
-        self._identities = identities
+        self._identities = FactList() if identities is None else identities
         self.targets: Facts = FactList()
 
     @property
@@ -257,12 +244,17 @@ class PlannedFiles:
 
     async def batches(self) -> AsyncIterator[list[PlannedFile]]:
         """Yields all files in batches: all that are in memory, else those of a few megabytes of records."""
+        identities = _each(self._identities)
         # Entries in memory have their identity.
-        found = _Identities(self._identities) if self._identities and self._entries is None else None
+        are_lacking = bool(self._identities) and self._entries is None
         stood = _Stood(self.targets) if self.targets else None
         async for batch in self._kept() if self._entries is not None else self._read_again():
-            if found is not None:
-                await found.give([file for file in batch if file.identity is None])
+            for file in batch if are_lacking else ():
+                if file.identity is None:
+                    fact = await anext(identities, None)
+                    if fact is None or fact.path != file.source:
+                        raise out_of_turn(f"do not say what proves {file.source}, in its turn")
+                    file.identity = fact.identity
             if stood is not None:
                 await stood.give(batch)
             yield batch
@@ -381,44 +373,29 @@ class PlannedFiles:
         return self._context.repair_advice() if self._decided else ""
 
 
-class _Identities:
-    """Identities in the order of the files that have none in their record."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._turns = FactReader(facts)
-
-    async def give(self, files: list[PlannedFile]) -> None:
-        """Sets the identity of each file; raises `RecordError` if the next fact is another file's."""
-        for file in files:
-            fact = await self._turns.next()
-            if fact is None or fact.path != file.source:
-                raise out_of_turn(f"do not say what proves {file.source}, in its turn")
-            file.identity = fact.identity
-
-
 class _Stood:
     """Facts about files' destinations, in the order of the files."""
 
     def __init__(self, facts: Facts) -> None:
-        self._turns = FactReader(facts)
+        self._turns = _each(facts)
         self._next: Fact | None = None
         self._began = False
 
     async def give(self, files: list[PlannedFile]) -> None:
         """Gives each file the fact about its destination, None if nothing existed there."""
         if not self._began:
-            self._began, self._next = True, await self._turns.next()
+            self._began, self._next = True, await anext(self._turns, None)
         fact = self._next
         for file in files:
             is_next = fact is not None and fact.path == file.destination
             file.stood = fact if is_next else None
             if is_next:
-                fact = await self._turns.next()
+                fact = await anext(self._turns, None)
         self._next = fact
 
     async def end(self) -> None:
         """Raises `RecordError` if facts are left after the last file."""
-        left = self._next if self._began else await self._turns.next()
+        left = self._next if self._began else await anext(self._turns, None)
         if left is not None:
             raise out_of_turn(f"say what existed at {left.path}, where no file goes, or not in its turn")
 
