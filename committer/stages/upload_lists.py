@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 
-from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
 from committer.file_names import check_destination_name
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
@@ -13,6 +13,7 @@ from committer.paths import StorePath
 from committer.records.job_state import limit_of
 from committer.records.pending_uploads import ListedUpload, UploadList, decode_upload_list
 from committer.stages.base import StageContext
+from committer.stores.helpers import children_of
 from committer.stores.upload_ends import end_upload
 
 _log = job_logger("committer.stages")
@@ -39,11 +40,7 @@ async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator
 async def parts_of_list(context: StageContext, run: StorePath) -> AsyncIterator[UploadList]:
     """Yields the readable parts of the list of one run: one listing, and a read for each part."""
     store = context.store
-    try:
-        parts = sorted([child.path async for child in store.list(run) if not child.is_directory])
-    except (StoreNotFoundError, StoreNotADirectoryError):
-        return
-    for part in parts:
+    for part in sorted(child.path for child in await children_of(store, run) if not child.is_directory):
         try:
             data = await store.read(part, limit=limit_of(UploadList))
         except StoreNotFoundError:

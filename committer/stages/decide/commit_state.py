@@ -93,20 +93,15 @@ async def end_advice(context: StageContext, *, forward_only: bool) -> str:
     """Returns a sentence about how to end a decided job that cannot be finished: at most 3 calls."""
     layout, renames = context.layout, context.store.capabilities.atomic_directory_rename
     try:
-        reversible = not renames or await exists(context.store, layout.tasks) or await is_fenced(context)
+        reversible = not renames or await exists(context.store, layout.tasks)
+        # A rollback may have begun.
+        reversible = reversible or await stands_fenced(context, layout.tasks_fenced)
         if not reversible and layout.tasks != layout.recorded_tasks:
             reversible = await exists(context.store, layout.recorded_tasks)
     except StoreError:
         # The caller reports another error. A rollback that cannot continue says so itself.
         reversible = True
     return context.abandon_advice() if forward_only or not reversible else context.rollback_advice()
-
-
-async def is_fenced(context: StageContext) -> bool:
-    """Whether a rollback began, as far as the store shows it: one call; `StoreLinkError` if a link has that name."""
-    if not context.store.capabilities.atomic_directory_rename:
-        return False
-    return await stands_fenced(context, context.layout.tasks_fenced)
 
 
 async def stands_fenced(context: StageContext, fenced: StorePath) -> bool:

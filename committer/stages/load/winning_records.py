@@ -19,6 +19,7 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.base import RecordRef, StageContext
 from committer.stages.load.listed_records import no_directory
 from committer.stages.task_output import AttemptIdentity
+from committer.stores.helpers import children_of
 
 RIGHT_NUMBER: Final = "give their right number"
 """The start of the advice if more tasks committed than the caller stated: no task has to run again."""
@@ -144,7 +145,9 @@ async def one_attempt_a_task(context: StageContext, tasks: int) -> list[AttemptI
     """
     found: dict[int, list[AttemptIdentity]] = {}
     strange: list[str] = []
-    for name in await _record_names(context):
+    for name in [child.path.name for child in await children_of(context.store, context.layout.attempts)]:
+        if not name.endswith(MANIFEST_SUFFIX):
+            continue
         run = context.layout.parse_attempt_record(name)
         if run is None:
             strange.append(name)
@@ -185,20 +188,9 @@ async def one_attempt_a_task(context: StageContext, tasks: int) -> list[AttemptI
 async def _begun(context: StageContext) -> set[int]:
     """Returns the tasks with a task attempt directory: their attempt was not aborted."""
     layout = context.layout
-    try:
-        names = [child.path.name async for child in context.store.list(layout.tasks) if child.is_directory]
-    except StoreNotFoundError:
-        return set()
-    runs = (layout.parse_attempt_record(f"{name}{MANIFEST_SUFFIX}") for name in names)
+    found = [child.path.name for child in await children_of(context.store, layout.tasks) if child.is_directory]
+    runs = (layout.parse_attempt_record(f"{name}{MANIFEST_SUFFIX}") for name in found)
     return {run[0] for run in runs if run is not None}
-
-
-async def _record_names(context: StageContext) -> list[str]:
-    try:
-        children = [child.path.name async for child in context.store.list(context.layout.attempts)]
-    except StoreNotFoundError:
-        return []
-    return [name for name in children if name.endswith(MANIFEST_SUFFIX)]
 
 
 def _attempts(runs: list[AttemptIdentity]) -> str:

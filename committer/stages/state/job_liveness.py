@@ -22,16 +22,6 @@ from committer.stores.base import Store
 from committer.stores.helpers import children_of, exists
 
 
-def liveness_path(context: StageContext) -> StorePath | None:
-    """Returns the path that exists as long as the job does (its setup record, or a Hadoop job's directory), or None."""
-    layout = context.layout
-    if not context.spec.hadoop:
-        return layout.setup
-    if layout.beside is not None:
-        return layout.beside
-    return layout.job_attempt_directory if context.store.capabilities.directories else None
-
-
 def is_set_up(context: StageContext, found: JobDirectory) -> bool:
     """Whether the content of a job's directory shows that the job was set up and not cleaned up since."""
     if found.set_up or not context.spec.hadoop:
@@ -135,15 +125,20 @@ def may_vanish(context: StageContext) -> bool:
 
 
 async def has_setup(context: StageContext, found: JobDirectory | None = None) -> bool:
-    """Whether the record that shows that the job is live exists (`liveness_path`): no call if `found` is given."""
+    """Whether what shows that the job is live exists: no call if `found` is given, else one.
+
+    That is the setup record, or a Hadoop job's directory.
+    """
     # The setup record counts only together with `opened`: a repeated request can create it again after a removal.
     if found is not None:
         return is_set_up(context, found) and found.opened
-    layout, anchor = context.layout, liveness_path(context)
-    if anchor == layout.setup:
-        names = {child.path.name for child in await children_of(context.store, layout.job_directory)}
+    layout, store = context.layout, context.store
+    if not context.spec.hadoop:
+        names = {child.path.name for child in await children_of(store, layout.job_directory)}
         return layout.setup.name in names and (layout.opened.name in names or not layout.setup_name)
-    return anchor is None or await exists(context.store, anchor)
+    if layout.beside is not None:
+        return await exists(store, layout.beside)
+    return not store.capabilities.directories or await exists(store, layout.job_attempt_directory)
 
 
 async def is_marked_over(context: StageContext, found: JobDirectory) -> bool:
