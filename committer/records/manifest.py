@@ -295,19 +295,21 @@ def relative_names(
     """
     files, directories = manifest.files, manifest.directories
     source_uris, target_uris = [entry.s for entry in files], [entry.d for entry in files]
-    plain_sources = plain_names_below(source_root, source_uris)
-    plain_targets = plain_names_below(destination, target_uris)
-    sources = plain_sources or _names_below(source_root, source_uris, "files[%d].s", source)
-    targets = plain_targets or _names_below(destination, target_uris, "files[%d].d", source, roots)
     made_uris = [entry.d for entry in directories]
-    made = plain_names_below(destination, made_uris) or _names_below(
-        destination, made_uris, "directories[%d].d", source, roots
-    )
+    sources, targets = plain_names_below(source_root, source_uris), plain_names_below(destination, target_uris)
+    plain = sources is not None and targets is not None
+    if sources is None:
+        sources = _names_below(source_root, source_uris, "files[%d].s", source)
+    if targets is None:
+        targets = _names_below(destination, target_uris, "files[%d].d", source, roots)
+    made = plain_names_below(destination, made_uris)
+    if made is None:
+        made = _names_below(destination, made_uris, "directories[%d].d", source, roots)
     _refuse_twice(sources, "files[%d].s", "another entry has the same source", source)
     _refuse_twice(targets, "files[%d].d", "another entry has the same destination", source)
     _refuse_reserved(targets, "files[%d].d", source)
     _refuse_reserved(made, "directories[%d].d", source)
-    return RelativeNames(sources, targets, made, plain_sources is not None and plain_targets is not None)
+    return RelativeNames(sources, targets, made, plain)
 
 
 def cut_names(manifest: TaskManifest, *, destination: StorePath, source_root: StorePath) -> tuple[list[str], list[str]]:
