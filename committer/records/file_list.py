@@ -17,8 +17,7 @@ F = TypeVar("F", "CommittedFile", "ListedFile")
 
 ENTRIES_IN_A_PART: Final = 100_000
 """Files per part. A job whose files are kept in memory has at most one full part, so drivers that enumerate its
-files in
-different orders never write parts that do not fit together."""
+files in different orders never write parts that do not fit together."""
 
 
 class CommittedFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):

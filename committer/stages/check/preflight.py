@@ -63,10 +63,6 @@ class Preflight(Stage[Inspection, Conflicts]):
 
     name = "job_stage_preflight"
 
-    def __init__(self, context: StageContext) -> None:
-        super().__init__(context)
-        self._folding = NameFolding(context.store.capabilities)
-
     async def execute(self, value: Inspection) -> Conflicts:
         """Collects conflicts of every kind."""
         changed = value.loaded.changed
@@ -90,23 +86,26 @@ class Preflight(Stage[Inspection, Conflicts]):
             rights.extend(f"{name} cannot be replaced: {reason}" for name, reason in view.targets.refused.first())
 
     async def _collect_duplicates(self, value: Inspection, output: list[str]) -> None:
-        loaded = value.loaded
+        loaded, folding = value.loaded, NameFolding(self.context.store.capabilities)
         folded: dict[str, str] = {}
         for directory in sorted(loaded.directories):
-            key = self._folding.fold(directory)
+            key = folding.fold(directory)
             first = folded.setdefault(key, directory)
             if first is not directory:
                 output.append(f"the store takes the directories {first} and {directory} for one")
         await loaded.repeats.add(folded)
         repeated = await loaded.repeats.find()
         if repeated:
-            output.extend(await self._tell_duplicates(value, folded.keys(), set(islice(repeated, MOST_CONFLICTS))))
+            first_repeated = set(islice(repeated, MOST_CONFLICTS))
+            output.extend(await self._tell_duplicates(value, folding, folded.keys(), first_repeated))
 
-    async def _tell_duplicates(self, value: Inspection, directories: Collection[str], repeated: set[int]) -> list[str]:
+    async def _tell_duplicates(
+        self, value: Inspection, folding: NameFolding, directories: Collection[str], repeated: set[int]
+    ) -> list[str]:
         """Reads the names again, of which only hashes were kept."""
         tasks: dict[str, list[str]] = {}
         async for batch in value.files.batches():
-            keys = self._folding.fold_all([file.destination for file in batch])
+            keys = folding.fold_all([file.destination for file in batch])
             for file, key in zip(batch, keys, strict=True):
                 if hash(key) in repeated:
                     tasks.setdefault(key, []).append(value.loaded.attempts[file.source.partition("/")[0]])
