@@ -60,6 +60,16 @@ def decode(data: bytes, kind: type[T], *, source: str, what: str, field: str = "
     return record
 
 
+def members_of(stored: msgspec.Struct) -> dict[str, Any]:
+    """Returns the members of a decoded record that are neither absent nor null."""
+    # An undecoded member is a view of the record's bytes, and would keep all of them alive.
+    return {
+        name: value.copy() if isinstance(value, msgspec.Raw) else value
+        for name, value in msgspec.structs.asdict(stored).items()
+        if value is not None
+    }
+
+
 def bad_record(what: str, field: str, reason: str, *, source: str) -> RecordError:
     """Returns the error for one invalid member of a record."""
     return RecordError(f"a {what} is wrong at {field or 'its root'}: {reason}", field=field, path=source)

@@ -18,7 +18,7 @@ from committer.errors import InvalidPathError, RecordError
 from committer.file_names import check_absolute_name, check_file_name, may_be_reserved
 from committer.layout import TEMPORARY
 from committer.paths import URI_PLAIN, StorePath, decode_uri_path
-from committer.records.hadoop_json import bad_record, decode, encode
+from committer.records.hadoop_json import bad_record, decode, encode, members_of
 from committer.records.pending_uploads import UploadEntry
 from committer.records.statistics import IOStatistics, LazyStatistics, statistics_of
 
@@ -240,18 +240,7 @@ def decode_task_manifest(data: bytes, *, source: str, names_checked: bool = True
         _refuse_twice(destinations, "files[%d].d", "another entry has the same destination", source)
         read_uris([entry.s for entry in stored.files], field="files[%d].s", what=_WHAT, source=source)
         read_uris([entry.d for entry in stored.directories], field="directories[%d].d", what=_WHAT, source=source)
-    return TaskManifest(
-        extraData=stored.extraData or {},
-        jobId=stored.jobId,
-        jobAttemptNumber=stored.jobAttemptNumber,
-        taskID=stored.taskID,
-        taskAttemptID=stored.taskAttemptID,
-        taskAttemptDir=stored.taskAttemptDir,
-        files=stored.files,
-        directories=stored.directories,
-        # Undecoded members are views of `data` and would keep all of it alive.
-        iostatistics=stored.iostatistics.copy(),
-    )
+    return TaskManifest(**members_of(stored))
 
 
 class RelativeNames(NamedTuple):
