@@ -10,6 +10,8 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Final, NamedTuple
 
+import msgspec
+
 from committer.committers.results import CommitPlan
 from committer.committers.trusted_config import refuse_records_out_of_sight
 from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
@@ -19,7 +21,7 @@ from committer.flow.together import both, settled
 from committer.flow.workers import portions
 from committer.layout import has_nonce
 from committer.logs import audit
-from committer.records.job_state import Fact
+from committer.records.job_state import Decision, Fact
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import RecordRef, StageContext
 from committer.stages.check.foreign_metadata import refusal_of
@@ -394,23 +396,28 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool 
         aside += 1
     facts.extend(Fact(kind="directory", path=path) for path in sorted(view.absent))
     roots = _roots_written(context, loaded)
-    return DecisionContent(
+    decision = Decision(
+        job_id=context.layout.job_id,
+        decision="commit",
+        driver=context.driver,
+        created=context.timestamp(),
+        config=msgspec.structs.replace(context.config, absolute_roots=roots),
         winners=loaded.winners,
         files=loaded.files,
         size=loaded.size,
         directories=len(view.absent),
         facts=facts,
-        superseded=prepared.superseded.facts,
-        identities=loaded.identities,
-        targets=view.targets.facts,
-        success=view.success,
+        success_identity=view.success.identity if view.success is not None else None,
+        success_present=view.success is not None,
         replacing=prepared.superseded.any or bool(view.targets.facts),
         # `validate` can then compare all files of the destination with all that were committed.
         was_empty=view.was_empty and not roots,
-        first_plan_file=loaded.side_files,
+        hadoop=context.spec.hadoop,
         statistics=loaded.statistics.snapshot(),
-        roots=roots,
         sealed=sealed,
+    )
+    return DecisionContent(
+        decision, prepared.superseded.facts, loaded.identities, view.targets.facts, loaded.side_files
     )
 
 
