@@ -18,7 +18,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.check.foreign_metadata import SUMMARY_NAMES, RootView, first_data, look_at_root
 from committer.stages.check.in_the_way import ExistingEntry, ObstacleFinder
 from committer.stages.durability import pages
-from committer.stages.facts import NotedFacts
+from committer.stages.facts import NotedFacts, directories_of
 from committer.stages.identity import is_file_of
 from committer.stages.load.load_records import LoadedRecords
 from committer.stages.load.planned_files import PlannedFiles
@@ -90,7 +90,7 @@ class Targets:
     async def end(self) -> None:
         """Writes the buffered facts. Call it after the last `add`."""
         waiting, self.waiting = self.waiting, []
-        await self.facts.add(waiting, {fact.path.rpartition("/")[0] for fact in waiting})
+        await self.facts.add(waiting, directories_of(waiting))
 
 
 # Up to this many names are looked up singly; for more, their directory is listed.

@@ -15,7 +15,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.file_names import is_utf_8, working_directory_in
+from committer.file_names import is_utf_8, root_of, working_directory_in
 from committer.flow.matches import Asked, Matches
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout
@@ -279,14 +279,8 @@ def topmost(directories: list[str]) -> list[str]:
     """Returns the directories that lie below no other of them."""
     if "" in directories:
         return ["", *topmost([directory for directory in directories if is_absolute(directory)])]
-    chosen: set[str] = set()
-    for directory in sorted(directories):
-        parent = directory
-        while parent and parent not in chosen:
-            parent = parent.rpartition("/")[0]
-        if not parent:
-            chosen.add(directory)
-    return sorted(chosen)
+    given = set(directories)
+    return sorted(directory for directory in given if root_of(directory, given) is None)
 
 
 # Old files that are added in one batch.

@@ -40,6 +40,7 @@ from committer.stages.identity import (
     may_be_file_of,
     stands_as_directory,
 )
+from committer.stages.names import with_ancestors
 from committer.stages.publish.create_directories import make_missing, remove_made
 from committer.stores.abilities import (
     BATCH_RENAME,
@@ -86,12 +87,7 @@ async def counted_files(
 
 def _recorded(files: list[PlannedFile]) -> TreeCounts:
     """Returns the counts of a directory with these files and nothing else."""
-    directories = set[str]()
-    for directory in {file.source.rpartition("/")[0] for file in files}:
-        above = directory
-        while above and above not in directories:
-            directories.add(above)
-            above = above.rpartition("/")[0]
+    directories = with_ancestors({file.source.rpartition("/")[0] for file in files})
     return TreeCounts(len(files), len(directories), sum([file.size for file in files]))
 
 
