@@ -31,8 +31,8 @@ from committer.records.pending_set import (
 )
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import StageContext
-from committer.stages.load.listed_records import aborted_attempt
 from committer.stages.load.manifest_forms import ManifestForms
+from committer.stages.load.winning_records import aborted_attempt
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 
 NONCE: Final = "committer.nonce"

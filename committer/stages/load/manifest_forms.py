@@ -15,7 +15,7 @@ from committer.records.manifest import (
     encode_task_manifest,
 )
 from committer.stages.base import RecordForms, RecordRef, StageContext
-from committer.stages.load.listed_records import list_manifests
+from committer.stages.load.winning_records import list_manifests
 from committer.stages.task_output import TaskOutput
 from committer.stages.upload_lists import listed_uploads
 

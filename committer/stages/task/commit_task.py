@@ -31,7 +31,7 @@ from committer.records.manifest import (
 from committer.records.task_commit import INLINE_LIMIT, TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
-from committer.stages.load.listed_records import no_directory
+from committer.stages.load.winning_records import no_directory
 from committer.stages.names import with_ancestors
 from committer.stages.state.job_liveness import check_job_is_live, names_not_forced
 from committer.stages.task.attempt_files import attempt_aborted
