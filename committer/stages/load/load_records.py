@@ -233,34 +233,22 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         self, record: str, manifest: TaskManifest, files: RecordEntries, loaded: LoadedRecords
     ) -> None:
         """Refuses a record with another record's sources; registers sources that may lie behind a link."""
-        attempts = _attempts_of(files.sources)
+        attempts, uploads, problem = _attempts_of(files.sources), files.uploads, ""
         if len(attempts) > 1 or not loaded.attempts.keys().isdisjoint(attempts):
-            raise RecordError(
-                "the record names files of more than one task attempt, or of another record's",
-                field="files",
-                path=self.context.layout.record_path(record),
-                operation=self.name,
-            )
+            problem = "the record names files of more than one task attempt, or of another record's"
+        elif uploads is not None and None in uploads:
+            problem = "the record names files of two kinds: some wait in uploads, some do not"
+        elif self.context.store.capabilities.multipart and not all(one.etags for one in uploads or () if one):
+            problem = "the record names an upload without parts"
+        if problem:
+            path = self.context.layout.record_path(record)
+            raise RecordError(problem, field="files", path=path, operation=self.name)
         if not files.sources:
             return
         loaded.attempts.update(dict.fromkeys(attempts, manifest.taskID))
         if BY_PATH in manifest.extraData:
             loaded.by_path.update(attempts)
         await self._linked.add(record, files.sources)
-        if files.uploads is not None and None in files.uploads:
-            raise RecordError(
-                "the record names files of two kinds: some wait in uploads, some do not",
-                field="files",
-                path=self.context.layout.record_path(record),
-                operation=self.name,
-            )
-        if self.context.store.capabilities.multipart and not all(one.etags for one in files.uploads or () if one):
-            raise RecordError(
-                "the record names an upload without parts",
-                field="files",
-                path=self.context.layout.record_path(record),
-                operation=self.name,
-            )
         loaded.first_files[record] = files.first()
 
     def _gather(self, number: int, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:
