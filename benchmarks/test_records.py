@@ -18,7 +18,7 @@ from committer.records.manifest import (
     relative_names,
 )
 from committer.records.success import SuccessData, decode_success, encode_success
-from committer.records.task_commit import TaskCommit, inline_record
+from committer.records.task_commit import TaskCommit
 
 DESTINATION = StorePath.of("/data/table")
 TASKS = DESTINATION / "_temporary/job/00/tasks"
@@ -87,7 +87,7 @@ def test_task_commit_message(benchmark: BenchmarkFixture) -> None:
         length=len(record),
         files=10,
         size=45,
-        inline=inline_record(record),
+        inline=record.decode(),
     )
     assert message.inline is not None
     assert benchmark(lambda: TaskCommit.decode(message.encode())) == message

@@ -77,6 +77,11 @@ def check_absolute_name(name: str, roots: Collection[str]) -> str:
     return name
 
 
+def check_destination_name(name: str, roots: Collection[str]) -> str:
+    """Returns a name that may be the destination of a file, relative or absolute; raises as the two above."""
+    return check_absolute_name(name, roots) if name[:1] == "/" else check_file_name(name)
+
+
 def check_relative(name: str) -> None:
     """Refuses a name that no store can hold: no text, empty, absolute, with an empty, ``.`` or ``..`` segment
     or a NUL.

@@ -134,6 +134,8 @@ class JobLayout:
     A committer that keeps task records elsewhere has a subclass, which overrides `_place_records` and
     `_place_own`, and sets `beside_prefix`, `record_suffix` and `record_kind`.
 
+    The module's docstring shows the other paths.
+
     Args:
         job_attempt: Hadoop's job attempt number; 0 except for jobs that Hadoop set up.
         roots: Directories outside the destination, in the same store, that the caller lets the job write to.
@@ -148,20 +150,13 @@ class JobLayout:
         record_root: The job's directory in that place; None if records are at the destination.
         unique_id: The name of each of the job's directories, such as the one in `_temporary`: ``J~S``, or J for
             a job of Hadoop's. Hadoop's tasks and drivers with this id use the same directories.
-        manifests: The directory of records under tasks' names.
-        uploads: The directory of the lists of task attempts' uploads.
         tasks: The directory of the files to publish, by task attempt or task.
         recorded_tasks: The same directory as records name it.
         sealed: The target of `tasks` when it is sealed: no task attempt knows that path.
         runs: The directory of the directories of running task attempts.
-        entries: The directory of the entries of all jobs of the destination.
         shared: Directories in `_temporary` that jobs share, the innermost first; the last job removes them.
-        work: The directory of files that drivers of the job write and move aside.
-        work_fenced: Its name when the job ends and its directory stays.
         setup_name: The nonce of the setup; empty for a job of Hadoop's.
         name_token: Part of file names that no other setup uses (`Capabilities.deletes_by_name`).
-        building: The directory that setup makes and renames to `job_directory`.
-        removed: The name of `job_directory` before it is deleted.
         roots: Their absolute paths, without those below another.
         beside: The job's directory among the output, which Hadoop's committer may have made; None without one.
     """
@@ -358,18 +353,9 @@ class JobLayout:
         """Returns the path of a driver's intent."""
         return self.job_directory / f"{INTENT}{driver}"
 
-    @property
-    def entry_owner(self) -> str:
-        """The job's name in the names of its entries. No id, setup or driver contains a ``~``."""
-        return f"{self.job_id}~{self.setup_name}" if self.setup_name else self.job_id
-
     def entry(self, driver: str, *, replaces: bool) -> StorePath:
-        """Returns the path of a driver's entry."""
-        return self.entries / f"{self.entry_owner}~{driver}.{'replace' if replaces else 'append'}"
-
-    def success_temporary(self, driver: str) -> StorePath:
-        """Returns the path where a driver writes `_SUCCESS` first; each driver of a job has its own."""
-        return self.work / f"_SUCCESS-{driver}.tmp"
+        """Returns the path of a driver's entry. No id, setup or driver contains a ``~``."""
+        return self.entries / f"{self.unique_id}~{driver}.{'replace' if replaces else 'append'}"
 
     def plan_file(self, number: int, driver: str) -> StorePath:
         """Returns the path of the `number`th side file of a driver's decision."""

@@ -31,7 +31,7 @@ from committer.stages.base import StageContext
 from committer.stages.names import NameFolding, ancestors, is_absolute, name_problem
 from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.abort_task import AbortRequest
-from committer.stages.task.staged_files import make_local_directories, why_attempt_is_gone
+from committer.stages.task.attempt_files import make_local_directories, why_attempt_is_gone
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile, oldest_first
 from committer.stores.base import FileStatus
 

@@ -19,7 +19,7 @@ from committer.layout import SUCCESS, JobLayout
 from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.paths import StorePath
 from committer.readable import Shown
-from committer.records.file_list import decode_names
+from committer.records.file_list import ListedFile
 from committer.records.limits import LIMITS
 from committer.records.success import SuccessData, decode_success
 from committer.stages.finish.file_list import FILE_LIST, FILE_LIST_PROBLEM, list_named, read_parts
@@ -116,7 +116,7 @@ class ListedFiles:
             # The whole list is read first: a list that ends half way tells nothing of the rest.
             if not await self._is_whole(store, self._path):
                 return
-            async for part in read_parts(store, self._path, decode_names):
+            async for part in read_parts(store, self._path, ListedFile):
                 await self.names.add(file.path for file in part)
                 await self._looks.compare((file.path, file.size) for file in part)
                 del part
@@ -126,7 +126,7 @@ class ListedFiles:
         """Returns whether the list has as many files and bytes as `_SUCCESS`."""
         files = size = 0
         try:
-            async for part in read_parts(store, first, decode_names):
+            async for part in read_parts(store, first, ListedFile):
                 files += len(part)
                 size += sum(file.size for file in part)
                 del part  # Else two parts would be in memory while the next one is read.

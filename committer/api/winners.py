@@ -17,7 +17,7 @@ from committer.layout import SUCCESS, JobLayout
 from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.paths import StorePath
 from committer.readable import Shown
-from committer.records.file_list import CommittedFile, decode_names, partition_of
+from committer.records.file_list import CommittedFile, ListedFile, partition_of
 from committer.records.success import SuccessData
 from committer.stages.finish.file_list import FILE_LIST, list_named, read_parts
 from committer.stages.identity import is_regular
@@ -121,7 +121,7 @@ async def _named(
     found: list[tuple[str, int | None]] = []
     async with store_beside(store, destination, first, config) as listing:
         try:
-            async for part in read_parts(listing, first, decode_names):
+            async for part in read_parts(listing, first, ListedFile):
                 found.extend((file.path, file.size) for file in part)
         except StoreNotFoundError as error:
             raise _says_not(destination, f"names a complete list that is gone: {first}") from error

@@ -8,12 +8,12 @@ from typing import Final
 
 from committer.flow.together import both_in_full
 from committer.paths import StorePath
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.facts import FactList, directories_of
 from committer.stages.finish.validate_output import ValidateOutput
-from committer.stages.load.planned_files import PlannedFile
 from committer.stages.load.promotions import LISTED_IN_A_CALL, Promotion
 from committer.stages.names import ancestors, with_ancestors
 from committer.stages.publish.create_directories import CreateDirectories

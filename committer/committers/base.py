@@ -23,7 +23,7 @@ from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.load.manifest_forms import ManifestForms
-from committer.stages.load.winning_records import CommittedAttempt, one_attempt_a_task
+from committer.stages.load.winning_records import one_attempt_a_task
 from committer.stages.setup.setup_job import set_up
 from committer.stages.state.job_directory import join_job
 from committer.stages.task.abort_task import AbortRequest, AbortTask
@@ -177,8 +177,8 @@ class Committer(ABC):
         layout = context.layout
         messages: dict[int, TaskCommit] = {}
 
-        async def read(run: CommittedAttempt) -> None:
-            path = run.record(layout)
+        async def read(run: AttemptIdentity) -> None:
+            path = layout.attempt_record(*run)
             message = None
             with contextlib.suppress(StoreNotFoundError):
                 data = await context.store.read(path, limit=context.config.record_size_limit)

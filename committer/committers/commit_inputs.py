@@ -24,7 +24,7 @@ from committer.records.job_state import Intent, NamedRecord
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import RecordRef, StageContext
 from committer.stages.check.preflight import refuse
-from committer.stages.decide.intent import CommitIntent, withdraw
+from committer.stages.decide.entries import CommitIntent, withdraw
 from committer.stages.load.winning_records import check_attempt_records, refs_of_messages
 from committer.stages.state.job_directory import JobDirectory, look_at_job
 from committer.stages.state.own_records import read_intent

@@ -16,7 +16,7 @@ from committer.events import names
 from committer.logs import job_logger
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.decide.decide import DecideCommit
-from committer.stages.decide.intent import DeclareIntent
+from committer.stages.decide.entries import DeclareIntent
 from committer.stages.finish.end_job import EndJob
 from committer.stages.load.promotions import may_promote
 
@@ -42,8 +42,7 @@ async def decide(call: JobCall, position: Position) -> StepResult:
             await call.probe_abilities()
             promotions = promotions if may_promote(context) else []
         sealed = bool(promotions) and not context.layout.is_out_of_reach
-        content = decision_content(context, prepared, sealed=sealed)
-        decided = await DecideCommit(context).run(content)
+        decided = await DecideCommit(context).run(decision_content(context, prepared, sealed=sealed))
         # The files are read again, after the rest of `prepared` is closed.
         on_disk = call.take_from_disk(prepared.loaded)
     decision = decided.decision
@@ -66,16 +65,7 @@ async def decide(call: JobCall, position: Position) -> StepResult:
     if not own or decision.decision != "commit":
         return await call.look()
     call.adopt(position := Position(Standing.DECIDED, decision=decision))
-    call.state = CommitState.of(
-        call.context,
-        decision,
-        content.facts,
-        prepared.loaded.entries,
-        decided.superseded,
-        decided.identities,
-        decided.targets,
-        on_disk,
-    )
+    call.state = CommitState.of(call.context, decision, decided.facts, prepared.loaded.entries, on_disk)
     call.state.promotions, call.state.attempts = promotions, prepared.loaded.attempts.keys()
     await call.keep_old_files(call.state)
     # Decided a moment ago, so nothing is read. What other drivers did since shows later: a fence at the first

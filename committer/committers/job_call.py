@@ -25,7 +25,7 @@ from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.durability import sync_directories
-from committer.stages.facts import Facts, NotedFacts, RecordedFacts, directories_of
+from committer.stages.facts import Facts, NotedFacts, RecordedFacts, directories_of, read_facts
 from committer.stages.load.load_records import LoadedRecords
 from committer.stages.load.planned_files import KeptEntries
 from committer.stages.publish.publish import Published
@@ -105,7 +105,7 @@ class JobCall:
         if decision is None:
             raise AssertionError(position.standing)
         if self.state is None:
-            self.state = await CommitState.read(self.context, decision)
+            self.state = CommitState.of(self.context, decision, await read_facts(self.context, decision))
             await self.keep_old_files(self.state)
         return self.state
 
@@ -129,7 +129,7 @@ class JobCall:
         targets = await self._kept(state.targets)
         if targets is not state.targets:
             state.targets = targets
-            state.files.set_target_facts({}, targets)
+            state.files.targets = targets
 
     async def _kept(self, listed: Facts) -> Facts:
         if not isinstance(listed, RecordedFacts):

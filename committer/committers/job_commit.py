@@ -40,8 +40,7 @@ from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.logs import audit, job_logger
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import StageContext
-from committer.stages.decide.entries import layout_of_owner, owners_of_entries
-from committer.stages.decide.intent import DeclareIntent
+from committer.stages.decide.entries import DeclareIntent, layout_of_owner, owners_of_entries
 from committer.stages.undo.roll_back import RollBackRequest
 
 _RunStep: TypeAlias = Callable[[JobCall, Position], Awaitable[StepResult]]

@@ -10,8 +10,7 @@ from committer.paths import StorePath
 from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.load.manifest_forms import MANIFEST_COMMITTER, ManifestForms
-from committer.stages.task.attempt_files import AttemptFiles
-from committer.stages.task.staged_files import StagedFiles
+from committer.stages.task.attempt_files import AttemptFiles, StagedFiles
 from committer.stages.task_output import AttemptIdentity
 
 

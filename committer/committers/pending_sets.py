@@ -12,7 +12,7 @@ from hashlib import md5
 from typing import Final
 
 from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
-from committer.file_names import check_absolute_name, check_file_name
+from committer.file_names import check_destination_name
 from committer.layout import JobLayout, has_nonce, task_in
 from committer.logs import job_logger
 from committer.paths import StorePath
@@ -31,9 +31,8 @@ from committer.records.pending_set import (
 )
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import StageContext
-from committer.stages.load.listed_records import aborted_attempt
 from committer.stages.load.manifest_forms import ManifestForms
-from committer.stages.names import is_absolute
+from committer.stages.load.winning_records import aborted_attempt
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 
 NONCE: Final = "committer.nonce"
@@ -256,11 +255,7 @@ def _contained(
     for one in named:
         try:
             path = target_of(layout, one)
-            name = layout.name_of(path)
-            if is_absolute(name):
-                check_absolute_name(name, layout.roots)
-            else:
-                check_file_name(name)
+            check_destination_name(layout.name_of(path), layout.roots)
         except InvalidPathError as error:
             _log.warning("%s names an upload to %r, which stays as it is: %s", record, one.destinationKey, error)
             continue

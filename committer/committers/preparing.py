@@ -10,6 +10,8 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Final, NamedTuple
 
+import msgspec
+
 from committer.committers.results import CommitPlan
 from committer.committers.trusted_config import refuse_records_out_of_sight
 from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
@@ -19,7 +21,7 @@ from committer.flow.together import both, settled
 from committer.flow.workers import portions
 from committer.layout import has_nonce
 from committer.logs import audit
-from committer.records.job_state import Fact
+from committer.records.job_state import Decision, Fact
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import RecordRef, StageContext
 from committer.stages.check.foreign_metadata import refusal_of
@@ -28,15 +30,13 @@ from committer.stages.check.inspect_destination import (
     DestinationView,
     FindTargets,
     InspectDestination,
-    InspectionRequest,
-    TargetsRequest,
+    Inspection,
 )
-from committer.stages.check.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
+from committer.stages.check.preflight import MOST_CONFLICTS, Conflicts, Preflight, refused_moves
 from committer.stages.check.superseded import ListSuperseded, LookIntoTargets, Superseded
 from committer.stages.check.task_files import LookUpIdentities, look_at_blocks, look_at_first_files
 from committer.stages.decide.decide import DecisionContent
-from committer.stages.decide.entries import scope_of, superseded_scope
-from committer.stages.decide.intent import DeclareScope, RefuseNeighbours
+from committer.stages.decide.entries import DeclareScope, RefuseNeighbours, scope_of, superseded_scope
 from committer.stages.load.load_records import LoadedRecords, LoadRecords
 from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.load.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote
@@ -63,23 +63,22 @@ class Replacements(NamedTuple):
         refusal: Problem and next step, if other writers' metadata forbid the job; else None.
     """
 
-    view: DestinationView
     superseded: Superseded
     links: list[str]
     refusal: tuple[str, str] | None
     metadata: list[str]
 
 
-async def find_replacements(context: StageContext, asked: TargetsRequest) -> Replacements:
+async def find_replacements(context: StageContext, inspection: Inspection) -> Replacements:
     """Finds the existing files that a job will replace, by one listing of each directory. Changes nothing."""
-    folding, loaded = NameFolding(context.store.capabilities), asked.loaded
+    folding, loaded, view = NameFolding(context.store.capabilities), inspection.loaded, inspection.view
     whole, stale = False, list[str]()
     superseded, links, listed = Superseded(layout=context.layout, folding=folding), list[str](), set[str]()
     try:
         if context.config.conflict_mode == "replace":
             links = await _links_named(context, loaded.written)
             written = {folding.fold(name) for name in loaded.written}
-            listing = ListSuperseded(context, superseded, asked.in_the_way, written)
+            listing = ListSuperseded(context, superseded, inspection.in_the_way, written)
             scope = superseded_scope(context.config, sorted(loaded.written), folding)
             whole = "" in scope
             if context.config.replaces_destination:
@@ -89,7 +88,7 @@ async def find_replacements(context: StageContext, asked: TargetsRequest) -> Rep
             else:
                 await listing.run(scope)
             listed = listing.listed
-        view = await FindTargets(context).run(replace(asked, listed=listed, places=superseded.places))
+        await FindTargets(context, listed=listed, places=superseded.places).run(inspection)
         superseded.places += view.targets.facts.count
         await _inspect_obstacles(context, view, superseded, listed)
         if loaded.files or superseded.any:
@@ -97,9 +96,9 @@ async def find_replacements(context: StageContext, asked: TargetsRequest) -> Rep
         await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None or bool(stale))
     except BaseException:
         await superseded.facts.close()
-        await asked.inspected.view.targets.close()
+        await view.targets.facts.close()
         raise
-    return Replacements(view, superseded, links, refusal_of(view.root, whole=whole), stale)
+    return Replacements(superseded, links, refusal_of(view.root, whole=whole), stale)
 
 
 async def _add_summaries(
@@ -190,7 +189,7 @@ class Prepared:
         """Frees the driver's disk space."""
         await self.superseded.facts.close()
         await self.loaded.close()
-        await self.view.targets.close()
+        await self.view.targets.facts.close()
 
 
 async def find_refs(
@@ -274,28 +273,24 @@ async def _look_at_destination(
     try:
         if loaded.lacking:
             await LookUpIdentities(context).run(loaded)
-        files = PlannedFiles(
-            context, loaded.winners, loaded.entries, in_order=loaded.identities, on_disk=loaded.on_disk
-        )
-        old_listed = context.config.conflict_mode == "replace"
-        inspected, gone = await both(
-            InspectDestination(context).run(InspectionRequest(loaded, in_the_way, old_listed)),
-            look_at_first_files(context, loaded),
-        )
+        files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities, on_disk=loaded.on_disk)
+        inspection = Inspection(loaded, files, in_the_way)
+        view = inspection.view
+        _inspected, gone = await both(InspectDestination(context).run(inspection), look_at_first_files(context, loaded))
         # Before the conflicts of single files of the same attempts.
         loaded.changed[told:told] = gone
-        replacements = await find_replacements(context, TargetsRequest(loaded, files, in_the_way, inspected))
+        replacements = await find_replacements(context, inspection)
+        superseded = replacements.superseded
         try:
-            view, superseded = replacements.view, replacements.superseded
             if view.targets:
-                files.set_target_facts({}, view.targets.facts)
+                files.targets = view.targets.facts
                 loaded.changed.extend(await look_at_blocks(context, files))
             if prove is not None and view.targets and context.store.capabilities.hard_links:
                 await prove()
-            conflicts = await Preflight(context).run(PreflightRequest(loaded, files, view))
+            conflicts = await Preflight(context).run(inspection)
         except BaseException:
             await superseded.facts.close()
-            await view.targets.close()
+            await view.targets.facts.close()
             raise
     finally:
         await in_the_way.close()
@@ -401,23 +396,28 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool 
         aside += 1
     facts.extend(Fact(kind="directory", path=path) for path in sorted(view.absent))
     roots = _roots_written(context, loaded)
-    return DecisionContent(
+    decision = Decision(
+        job_id=context.layout.job_id,
+        decision="commit",
+        driver=context.driver,
+        created=context.timestamp(),
+        config=msgspec.structs.replace(context.config, absolute_roots=roots),
         winners=loaded.winners,
         files=loaded.files,
         size=loaded.size,
         directories=len(view.absent),
         facts=facts,
-        superseded=prepared.superseded.facts,
-        identities=loaded.identities,
-        targets=view.targets.facts,
-        success=view.success,
+        success_identity=view.success.identity if view.success is not None else None,
+        success_present=view.success is not None,
         replacing=prepared.superseded.any or bool(view.targets.facts),
         # `validate` can then compare all files of the destination with all that were committed.
         was_empty=view.was_empty and not roots,
-        first_plan_file=loaded.side_files,
+        hadoop=context.spec.hadoop,
         statistics=loaded.statistics.snapshot(),
-        roots=roots,
         sealed=sealed,
+    )
+    return DecisionContent(
+        decision, prepared.superseded.facts, loaded.identities, view.targets.facts, loaded.side_files
     )
 
 
@@ -450,11 +450,11 @@ async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | N
 async def _replaced(context: StageContext, prepared: Prepared) -> list[str]:
     """Returns at most a hundred names that would be replaced, without those that refuse the commit."""
     view = prepared.view
-    names = {name for name, _standing in view.targets.first.items()}
+    names = {name for name, _standing in view.targets.first.first()}
     if context.config.existing_target == "replace":
         names |= view.blocking.keys()
     else:
-        names -= {name for name, _standing in view.targets.unwanted.items()}
+        names -= {name for name, _standing in view.targets.unwanted.first()}
     first = nsmallest(_MOST_NAMED, names)
     async for facts in prepared.superseded.facts.batches():
         first = nsmallest(_MOST_NAMED, [*first, *(fact.path for fact in facts)])

@@ -12,7 +12,7 @@ from committer.errors import ConfigurationError, RecordError, TaskMissingError
 from committer.events import names
 from committer.paths import StorePath
 from committer.readable import Shown, count
-from committer.records.file_list import CommittedFile, decode_part
+from committer.records.file_list import CommittedFile
 from committer.records.statistics import IOStatistics
 from committer.stages.finish.file_list import read_parts
 
@@ -127,7 +127,7 @@ async def committed_parts(
     first = StorePath.from_uri(report.file_list)
     files = size = 0
     async with open_store(first, storage_options) as store:
-        async for part in read_parts(store, first, decode_part):
+        async for part in read_parts(store, first, CommittedFile):
             files += len(part)
             size += sum(file.size for file in part)
             yield part

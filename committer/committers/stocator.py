@@ -18,17 +18,18 @@ from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Fact, JobOutcome, JobSetup, Winner
 from committer.records.pending_uploads import ListedUpload
+from committer.records.publish_chunk import PlannedFile
 from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.finish.validate_output import ValidateOutput
 from committer.stages.load.manifest_forms import ManifestForms
-from committer.stages.load.planned_files import PlannedFile, decode_record, read_winner
+from committer.stages.load.planned_files import decode_record, read_winner
 from committer.stages.publish.move_aside import SetAsideSuccess
 from committer.stages.publish.publish import Published
 from committer.stages.state.own_records import read_decision, read_outcome, read_setup
 from committer.stages.task.abort_task import AbortRequest, AbortTask
-from committer.stages.task.attempt_files import AttemptFiles, FilesInStore
+from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import ListBeingWritten
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stages.undo.roll_back import RollBack
@@ -201,7 +202,7 @@ OBJECT: Final = "object"
 """Placeholder of an upload's id in the list of objects."""
 
 
-class DirectFiles(FilesInStore):
+class DirectFiles(AttemptFiles):
     """Files that are objects at the destination as soon as they are closed.
 
     Opening one costs 2 calls: its name is listed in the job's directory, then the job is checked. Files that
@@ -212,7 +213,7 @@ class DirectFiles(FilesInStore):
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
         super().__init__(context)
         layout = context.layout
-        self._run = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce).name
+        self._run = layout.task_attempt_directory(*identity).name
         attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
         self._list = ListBeingWritten(context, layout.uploads / self._run, attempt_id)
         self._begun: dict[str, StorePath] = {}

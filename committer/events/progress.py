@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Final, Literal, TypeAlias
 
@@ -55,18 +56,16 @@ Listener: TypeAlias = Callable[[JobEvent], None]
 """Called on the event loop for each event; must return at once."""
 
 
+@dataclass(slots=True, eq=False)
 class _Stage:
     """State of one stage of one job."""
 
-    __slots__ = ("bytes_done", "done", "name", "progress", "reported_at", "total")
-
-    def __init__(self, progress: Progress, name: str, total: int | None) -> None:
-        self.progress = progress
-        self.name = name
-        self.total = total
-        self.done = 0
-        self.bytes_done = 0
-        self.reported_at = -_ADVANCE_INTERVAL_S
+    progress: Progress
+    name: str = ""
+    total: int | None = None
+    done: int = 0
+    bytes_done: int = 0
+    reported_at: float = -_ADVANCE_INTERVAL_S
 
 
 # Tasks inherit it, so workers of concurrent stages each advance their own.
@@ -147,9 +146,7 @@ class Progress:
 
     def report_committed_tasks(self, tasks: int) -> None:
         """Reports the number of committed tasks of an open job."""
-        counted = _Stage(self, "", None)
-        counted.done = tasks
-        self._tell("tasks_committed", counted)
+        self._tell("tasks_committed", _Stage(self, done=tasks))
 
     @asynccontextmanager
     async def heartbeat(self, interval_s: float = HEARTBEAT_S) -> AsyncIterator[None]:

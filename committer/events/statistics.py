@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 
 from committer.events.names import FAILURES, MAXIMUM, MEAN, MINIMUM
@@ -36,7 +38,7 @@ class Statistics:
     def sample(self, name: str, value: int) -> None:
         """Adds a value to the counter `name`, and to its minimum, maximum and mean."""
         self.count(name, value)
-        self._measured(name, name, name, value)
+        self._measured(name, name, name, (1, value, value, value))
 
     def timed(self, name: str, *, since: float | None = None) -> Timed:
         """Returns a context manager that counts `name` at its beginning and times its block.
@@ -49,7 +51,8 @@ class Statistics:
 
     def duration(self, name: str, seconds: float) -> None:
         """Adds a duration without counting it, as Hadoop does for time spent waiting for a permit."""
-        self._measured(name + MINIMUM, name + MAXIMUM, name + MEAN, int(seconds * 1000))
+        milliseconds = int(seconds * 1000)
+        self._measured(name + MINIMUM, name + MAXIMUM, name + MEAN, (1, milliseconds, milliseconds, milliseconds))
 
     def done(self, name: str, seconds: float, times: int = 1) -> None:
         """Counts `times` successful blocks of `seconds` each: like `timed`, for a caller that measures."""
@@ -105,21 +108,18 @@ class Statistics:
     def _fold(self) -> None:
         """Adds the calls in `_done` to counters, means and extremes."""
         gathered, self._done = self._done, {}
-        for name, (times, total, least, most) in gathered.items():
-            self.count(name, times)
-            self._add_to_mean(name + MEAN, times, total)
-            for value in (least, most):
-                self._extreme(name + MINIMUM, name + MAXIMUM, value)
+        for name, values in gathered.items():
+            self.count(name, values[0])
+            self._measured(name + MINIMUM, name + MAXIMUM, name + MEAN, values)
 
-    def _measured(self, minimum: str, maximum: str, mean: str, value: int) -> None:
-        self._add_to_mean(mean, 1, value)
-        self._extreme(minimum, maximum, value)
-
-    def _extreme(self, minimum: str, maximum: str, value: int) -> None:
+    def _measured(self, minimum: str, maximum: str, mean: str, values: Sequence[int]) -> None:
+        """Adds values, by their number, total, least and greatest."""
+        samples, total, least, most = values
+        self._add_to_mean(mean, samples, total)
         # -1 means "never measured" to every reader, so a negative sample cannot be an extreme.
-        if value >= 0:
-            self._minimums[minimum] = min(value, self._minimums.get(minimum, value))
-            self._maximums[maximum] = max(value, self._maximums.get(maximum, value))
+        if least >= 0:
+            self._minimums[minimum] = min(least, self._minimums.get(minimum, least))
+            self._maximums[maximum] = max(most, self._maximums.get(maximum, most))
 
     def _add_to_mean(self, name: str, samples: int, total: int) -> None:
         mean = self._means.get(name)
@@ -130,28 +130,26 @@ class Statistics:
             mean[1] += total
 
 
+@dataclass(slots=True)
 class Timed:
     """Timer of one block; see `Statistics.timed`."""
 
-    __slots__ = ("_name", "_since", "_started", "_statistics")
-
-    def __init__(self, statistics: Statistics, name: str, since: float | None) -> None:
-        self._statistics = statistics
-        self._name = name
-        self._since = since
-        self._started = 0.0
+    statistics: Statistics
+    name: str
+    since: float | None
+    started: float = 0.0
 
     def __enter__(self) -> None:
-        running = self._statistics._running
-        running[self._name] = running.get(self._name, 0) + 1
-        self._started = self._statistics._monotonic() if self._since is None else self._since
+        running = self.statistics._running
+        running[self.name] = running.get(self.name, 0) + 1
+        self.started = self.statistics._monotonic() if self.since is None else self.since
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        statistics, name = self._statistics, self._name
+        statistics, name = self.statistics, self.name
         statistics._running[name] -= 1
-        elapsed = statistics._monotonic() - self._started
+        elapsed = statistics._monotonic() - self.started
         if kind is None:
             statistics.done(name, elapsed)
             return

@@ -13,12 +13,11 @@ from committer.file_names import HIVE_DEFAULT_PARTITION, unescape_path_name
 from committer.options.config import FileListFormat
 from committer.readable import UNDECODABLE
 
-T = TypeVar("T")
+F = TypeVar("F", "CommittedFile", "ListedFile")
 
 ENTRIES_IN_A_PART: Final = 100_000
 """Files per part. A job whose files are kept in memory has at most one full part, so drivers that enumerate its
-files in
-different orders never write parts that do not fit together."""
+files in different orders never write parts that do not fit together."""
 
 
 class CommittedFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -42,8 +41,6 @@ class ListedFile(msgspec.Struct, frozen=True, gc=False):
     size: int
 
 
-_LINES: Final = msgspec.json.Decoder(CommittedFile)
-_NAMES: Final = msgspec.json.Decoder(ListedFile)
 _LINE: Final = msgspec.json.Encoder()
 
 
@@ -52,21 +49,14 @@ def encode_part(files: list[CommittedFile], form: FileListFormat) -> bytes:
     return _LINE.encode_lines(files) if form == "jsonl" else _encode_parquet(files)
 
 
-def decode_part(data: bytes, form: FileListFormat, source: str) -> list[CommittedFile]:
+def decode_part(data: bytes, form: FileListFormat, kind: type[F], source: str) -> list[F]:
     """Decodes one part of a list; raises RecordError for other data, ConfigurationError for Parquet
     without pyarrow.
     """
-    return _decode_parquet(data, source) if form == "parquet" else _decode_lines(_LINES, data, source)
-
-
-def decode_names(data: bytes, form: FileListFormat, source: str) -> list[ListedFile]:
-    """Decodes names and sizes of one part of a list; raises as `decode_part`."""
-    return _names_of_parquet(data, source) if form == "parquet" else _decode_lines(_NAMES, data, source)
-
-
-def _decode_lines(lines: msgspec.json.Decoder[T], data: bytes, source: str) -> list[T]:
+    if form == "parquet":
+        return _decode_parquet(data, kind, source)
     try:
-        return lines.decode_lines(data)
+        return msgspec.json.Decoder(kind).decode_lines(data)
     except UNDECODABLE as error:
         raise _undecodable(error, source) from error
 
@@ -119,21 +109,14 @@ def _encode_parquet(files: list[CommittedFile]) -> bytes:
     return out.getvalue()
 
 
-def _decode_parquet(data: bytes, source: str) -> list[CommittedFile]:
+def _decode_parquet(data: bytes, kind: type[F], source: str) -> list[F]:
     pa, pq = _arrow()
     try:
-        table = pq.read_table(pa.BufferReader(data), columns=["path", "size", "partition"])
-        rows = [{**row, "partition": dict(row["partition"])} for row in table.to_pylist()]
-        return msgspec.convert(rows, list[CommittedFile])
-    except (pa.ArrowException, KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-        raise _undecodable(error, source) from error
-
-
-def _names_of_parquet(data: bytes, source: str) -> list[ListedFile]:
-    pa, pq = _arrow()
-    try:
-        table = pq.read_table(pa.BufferReader(data), columns=["path", "size"])
-        paths = msgspec.convert(table["path"].to_pylist(), list[str])
-        return list(map(ListedFile, paths, msgspec.convert(table["size"].to_pylist(), list[int])))
+        table = pq.read_table(pa.BufferReader(data), columns=list(kind.__struct_fields__))
+        columns = {name: table[name].to_pylist() for name in table.column_names}
+        if "partition" in columns:
+            columns["partition"] = list(map(dict, columns["partition"]))
+        rows = zip(*columns.values(), strict=True)
+        return [msgspec.convert(dict(zip(columns, row, strict=True)), kind) for row in rows]
     except (pa.ArrowException, KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
         raise _undecodable(error, source) from error

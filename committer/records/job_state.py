@@ -220,8 +220,7 @@ SETUP: Final = "committer.setup"
 
 BY_PATH: Final = "committer.by-path"
 """Key in a task record's extra data: programs were given the path of the attempt's directory, and only the caller
-knows
-when they write no more."""
+knows when they write no more."""
 
 
 def encode_record(record: Record) -> bytes:

@@ -18,7 +18,7 @@ from committer.errors import InvalidPathError, RecordError
 from committer.file_names import check_absolute_name, check_file_name, may_be_reserved
 from committer.layout import TEMPORARY
 from committer.paths import URI_PLAIN, StorePath, decode_uri_path
-from committer.records.hadoop_json import bad_record, decode, encode
+from committer.records.hadoop_json import bad_record, decode, encode, members_of
 from committer.records.pending_uploads import UploadEntry
 from committer.records.statistics import IOStatistics, LazyStatistics, statistics_of
 
@@ -80,11 +80,6 @@ def plain_names_below(base: StorePath, uris: Sequence[str]) -> list[str] | None:
     ):
         return None
     return names
-
-
-def cut_prefix(base: StorePath) -> int:
-    """Returns the number of characters before the name in a URI that `plain_names_below` accepted."""
-    return len(base.uri) + (base.path != "/")
 
 
 def _read_plain(chunk: Sequence[str]) -> Sequence[str] | None:
@@ -245,18 +240,7 @@ def decode_task_manifest(data: bytes, *, source: str, names_checked: bool = True
         _refuse_twice(destinations, "files[%d].d", "another entry has the same destination", source)
         read_uris([entry.s for entry in stored.files], field="files[%d].s", what=_WHAT, source=source)
         read_uris([entry.d for entry in stored.directories], field="directories[%d].d", what=_WHAT, source=source)
-    return TaskManifest(
-        extraData=stored.extraData or {},
-        jobId=stored.jobId,
-        jobAttemptNumber=stored.jobAttemptNumber,
-        taskID=stored.taskID,
-        taskAttemptID=stored.taskAttemptID,
-        taskAttemptDir=stored.taskAttemptDir,
-        files=stored.files,
-        directories=stored.directories,
-        # Undecoded members are views of `data` and would keep all of it alive.
-        iostatistics=stored.iostatistics.copy(),
-    )
+    return TaskManifest(**members_of(stored))
 
 
 class RelativeNames(NamedTuple):
@@ -300,24 +284,26 @@ def relative_names(
     """
     files, directories = manifest.files, manifest.directories
     source_uris, target_uris = [entry.s for entry in files], [entry.d for entry in files]
-    plain_sources = plain_names_below(source_root, source_uris)
-    plain_targets = plain_names_below(destination, target_uris)
-    sources = plain_sources or _names_below(source_root, source_uris, "files[%d].s", source)
-    targets = plain_targets or _names_below(destination, target_uris, "files[%d].d", source, roots)
     made_uris = [entry.d for entry in directories]
-    made = plain_names_below(destination, made_uris) or _names_below(
-        destination, made_uris, "directories[%d].d", source, roots
-    )
+    sources, targets = plain_names_below(source_root, source_uris), plain_names_below(destination, target_uris)
+    plain = sources is not None and targets is not None
+    if sources is None:
+        sources = _names_below(source_root, source_uris, "files[%d].s", source)
+    if targets is None:
+        targets = _names_below(destination, target_uris, "files[%d].d", source, roots)
+    made = plain_names_below(destination, made_uris)
+    if made is None:
+        made = _names_below(destination, made_uris, "directories[%d].d", source, roots)
     _refuse_twice(sources, "files[%d].s", "another entry has the same source", source)
     _refuse_twice(targets, "files[%d].d", "another entry has the same destination", source)
     _refuse_reserved(targets, "files[%d].d", source)
     _refuse_reserved(made, "directories[%d].d", source)
-    return RelativeNames(sources, targets, made, plain_sources is not None and plain_targets is not None)
+    return RelativeNames(sources, targets, made, plain)
 
 
 def cut_names(manifest: TaskManifest, *, destination: StorePath, source_root: StorePath) -> tuple[list[str], list[str]]:
     """Returns sources and destinations of a manifest that `relative_names` found plain: 0.2 microseconds per file."""
-    source_cut, target_cut = cut_prefix(source_root), cut_prefix(destination)
+    source_cut, target_cut = (len(base.uri) + (base.path != "/") for base in (source_root, destination))
     return [entry.s[source_cut:] for entry in manifest.files], [entry.d[target_cut:] for entry in manifest.files]
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from committer.records.hadoop_json import bad_record, decode
+from committer.records.hadoop_json import bad_record, decode, members_of
 from committer.records.statistics import IOStatistics, LazyStatistics, statistics_of
 
 PENDING_VERSION: Final = 2
@@ -181,13 +181,7 @@ def decode_pending_set(data: bytes, *, source: str) -> PendingSet:
             raise bad_record(_SET, f"{at}destinationKey", reason, source=source)
         seen.add(key)
         commits.append(_pending(one, at, source))
-    return PendingSet(
-        version=stored.version,
-        jobId=stored.jobId or "",
-        commits=tuple(commits),
-        extraData=_texts(stored.extraData),
-        iostatistics=stored.iostatistics.copy(),
-    )
+    return PendingSet(**members_of(stored) | {"commits": tuple(commits), "extraData": _texts(stored.extraData)})
 
 
 def java_date(moment: datetime) -> str:
@@ -222,24 +216,7 @@ def _pending(stored: _StoredPending, at: str, source: str) -> PendingCommit:
     for index, part in enumerate(etags):
         if not part.etag.strip('"'):
             raise bad_record(_PENDING, f"{at}etags[{index}]", "it is empty", source=source)
-    return PendingCommit(
-        version=stored.version,
-        filename=stored.filename,
-        uri=stored.uri or "",
-        uploadId=stored.uploadId,
-        bucket=stored.bucket,
-        destinationKey=stored.destinationKey,
-        created=stored.created,
-        saved=stored.saved,
-        date=stored.date or "",
-        jobId=stored.jobId or "",
-        taskId=stored.taskId or "",
-        text=stored.text or "",
-        etags=etags,
-        extraData=_texts(stored.extraData),
-        length=stored.length,
-        iostatistics=stored.iostatistics.copy(),
-    )
+    return PendingCommit(**members_of(stored) | {"etags": etags, "extraData": _texts(stored.extraData)})
 
 
 def _texts(given: dict[str, str | None] | None) -> dict[str, str]:

@@ -1,12 +1,11 @@
-"""Messages between a driver and its publishing workers: a chunk of a decided plan, and its account.
+"""Files to publish, and messages between a driver and its publishing workers: a chunk of them, and its account.
 
-Both are small, picklable, hold no secret, and are never stored.
+The messages are small, picklable, hold no secret, and are never stored.
 """
 
 from __future__ import annotations
 
-import hashlib
-from typing import Annotated, Final, Literal, Protocol, TypeAlias, cast
+from typing import Final, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -15,6 +14,7 @@ from committer.readable import UNDECODABLE
 from committer.records.job_state import Fact
 from committer.records.pending_uploads import UploadEntry
 from committer.records.statistics import IOStatistics
+from committer.records.task_commit import digest_of
 from committer.spec import JobSpec
 
 VERSION: Final = 1
@@ -22,26 +22,28 @@ VERSION: Final = 1
 Problem: TypeAlias = Literal["", "over", "refused", "unknown", "failed"]
 
 _LONGEST_MESSAGE: Final = 500
-_Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class ChunkFile(msgspec.Struct, gc=False, array_like=True, omit_defaults=True):
-    """Entry of a file in a chunk, with the fields of `PlannedFile`."""
+class PlannedFile(msgspec.Struct, gc=False, array_like=True, omit_defaults=True):
+    """File to publish, with names that were checked to stay inside.
 
-    source: _Name
-    destination: _Name
+    Attributes:
+        source: Relative to the job's `tasks` directory; nothing exists there if the file waits in an upload.
+        destination: Relative to the destination; an absolute path below a root.
+        identity: Proves that a file is this one; None if the store has none, or before it is looked up.
+        stamp: For an upload, proves it together with the length; empty if Hadoop sent it, then `identity` does.
+        version: The version for the store's preconditions (`FileStatus.version`), if any.
+        stood: What existed at its destination according to the decision.
+    """
+
+    source: str
+    destination: str
     size: int
-    identity: str | None = None
-    version: str | None = None
+    identity: str | None
     upload: UploadEntry | None = None
     stamp: str = ""
-
-
-class ChunkFiles(msgspec.Struct, gc=False, array_like=True):
-    """Files of a chunk, and the decision's facts about existing files at their destinations."""
-
-    files: list[ChunkFile]
-    targets: list[Fact]
+    version: str | None = None
+    stood: Fact | None = None
 
 
 class PublishChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,17 +75,17 @@ class PublishChunk(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bool = False
     rate: float | None = None
 
-    def decoded(self) -> ChunkFiles:
+    def decoded(self) -> list[PlannedFile]:
         """Decodes the files; raises RecordError if digest or counts differ: damaged in transit, or of
         another release.
         """
         try:
             if self.version != VERSION:
                 raise RecordError(f"version {self.version} of a chunk is unknown to this release", field="version")
-            if digest_of_entries(self.entries) != self.digest:
+            if digest_of(self.entries) != self.digest:
                 raise RecordError("the files of a chunk are not those that its digest names", field="digest")
-            found = msgspec.msgpack.decode(self.entries, type=ChunkFiles)
-            if (len(found.files), sum([file.size for file in found.files])) != (self.files, self.size):
+            found = msgspec.msgpack.decode(self.entries, type=list[PlannedFile])
+            if (len(found), sum([file.size for file in found])) != (self.files, self.size):
                 raise RecordError("a chunk names other files than it counts", field="files")
         except UNDECODABLE as error:
             raise _not_a_chunk(RecordError(f"the files of a chunk cannot be read: {error}", field="entries")) from error
@@ -154,11 +156,6 @@ def checked_pool(pool: object) -> PublishPool | None:
         next_step="give a committer.sync.ExecutorPool, or an object with the two methods of "
         "committer.api.publishing.PublishPool; or leave it out",
     )
-
-
-def digest_of_entries(entries: bytes) -> str:
-    """Returns `PublishChunk.digest`."""
-    return hashlib.sha256(entries).hexdigest()
 
 
 def _not_a_chunk(error: RecordError) -> RecordError:

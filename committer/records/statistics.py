@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import msgspec
 
 from committer.records.hadoop_json import decode
-
-T = TypeVar("T")
 
 UNSET: Final = -1
 """Hadoop's minimum or maximum of a statistic that was never measured."""
@@ -53,17 +51,12 @@ class IOStatistics(msgspec.Struct):
 
     def only(self, name: str) -> IOStatistics:
         """Selects one statistic."""
-        return IOStatistics(
-            counters=_only(name, self.counters),
-            gauges=_only(name, self.gauges),
-            minimums=_only(name, self.minimums),
-            maximums=_only(name, self.maximums),
-            meanstatistics=_only(name, self.meanstatistics),
-        )
-
-
-def _only(name: str, values: dict[str, T]) -> dict[str, T]:
-    return {key: value for key, value in values.items() if key == name or key.startswith(f"{name}.")}
+        selected = IOStatistics()
+        for kind in self.__struct_fields__:
+            for key, value in getattr(self, kind).items():
+                if key == name or key.startswith(f"{name}."):
+                    getattr(selected, kind)[key] = value
+        return selected
 
 
 LazyStatistics: TypeAlias = IOStatistics | msgspec.Raw | None

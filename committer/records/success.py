@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from committer.records.hadoop_json import bad_record, decode, encode
+from committer.records.hadoop_json import bad_record, decode, encode, members_of
 from committer.records.statistics import IOStatistics, LazyStatistics, statistics_of
 
 SUCCESS_NAME: Final = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
@@ -95,23 +95,8 @@ def decode_success(data: bytes, *, source: str) -> SuccessData:
         for index, length in enumerate(lengths):
             if length < 0:
                 raise bad_record(_WHAT, f"lengths[{index}]", f"{length} is negative", source=source)
-    return SuccessData(
-        timestamp=stored.timestamp or 0,
-        success=stored.success is not False,
-        date=stored.date or "",
-        hostname=stored.hostname or "",
-        committer=stored.committer or "",
-        description=stored.description,
-        jobId=stored.jobId or "",
-        jobIdSource=stored.jobIdSource or "",
-        metrics=stored.metrics or {},
-        diagnostics={key: text for key, text in (stored.diagnostics or {}).items() if text is not None},
-        filenames=filenames,
-        iostatistics=stored.iostatistics.copy(),
-        state=stored.state,
-        stage=stored.stage,
-        lengths=lengths,
-    )
+    diagnostics = {key: text for key, text in (stored.diagnostics or {}).items() if text is not None}
+    return SuccessData(**members_of(stored) | {"diagnostics": diagnostics})
 
 
 def hadoop_date(moment: datetime) -> str:

@@ -83,11 +83,6 @@ class TaskCommit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return message
 
 
-def inline_record(record: bytes) -> str | None:
-    """Returns the record for the message; None if it is over 6 KiB."""
-    return record.decode() if len(record) <= INLINE_LIMIT else None
-
-
 def messages_in(task_commits: Iterable[TaskCommit] | None) -> list[TaskCommit] | None:
     """Lists the messages that a caller gave for a commit; None if it gave none."""
     if isinstance(task_commits, TaskCommit):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar, final
@@ -26,6 +25,7 @@ from committer.records.success import FILENAMES_LIMIT
 from committer.spec import JobSpec
 from committer.stages.task_output import TaskOutput
 from committer.stores.base import FileStatus, Store
+from committer.stores.helpers import children_of
 
 
 def cleanup_call(layout: JobLayout, *, force: bool = False) -> str:
@@ -60,6 +60,8 @@ class RecordRef:
 class RecordForms(ABC):
     """The record format of a committer, in which tasks tell drivers what they wrote; it decodes to task manifests.
 
+    What is not abstract suits a format of task manifests, with lists of uploads in the job's directory.
+
     Attributes:
         takes_records: Whether a job commit by listing first moves the records away from where tasks commit.
         names_directories: Whether records name the directories that files need; Java drivers rely on it.
@@ -88,13 +90,13 @@ class RecordForms(ABC):
     def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
         """Decodes a record under a task's name to a task manifest, or raises `RecordError`."""
 
-    @abstractmethod
     def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
         """Converts a record, or a copy, to an encoded task manifest (`data` if it is one), or raises `RecordError`."""
+        return data
 
-    @abstractmethod
     async def read(self, context: StageContext, path: StorePath) -> bytes:
         """Reads the record of a task, or a copy of one; raises `StoreNotFoundError` if it does not exist."""
+        return await context.holding(path).read(path, limit=context.config.record_size_limit)
 
     @abstractmethod
     async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
@@ -104,25 +106,27 @@ class RecordForms(ABC):
         """Restores the records that `list_records` moved, for a job that stays undecided."""
         return
 
-    @abstractmethod
     async def outside(self, context: StageContext) -> list[FileStatus]:
         """Lists what the job keeps outside its own directory; its removal deletes that, too."""
+        beside = context.layout.beside
+        return [] if beside is None else [FileStatus(beside, True, 0)]
 
-    @abstractmethod
     async def upload_lists(self, context: StageContext) -> list[StorePath]:
         """Returns the lists of uploads that the job's task attempts began; called on stores with uploads only."""
+        return [child.path for child in await children_of(context.store, context.layout.uploads)]
 
-    @abstractmethod
     def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
         """Whether a place that `upload_lists` found belongs to one of these tasks or task attempts."""
+        # A run's name is its attempt's id and a nonce.
+        return place.name.rpartition("-")[0] in winners
 
     @abstractmethod
     def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
         """Yields the uploads, by path and id, of such a place or record; skips paths outside with a warning (G10)."""
 
-    @abstractmethod
     def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:
         """Returns other places, outside the lists in the job's directory, that name an attempt's uploads; no call."""
+        return []
 
 
 @dataclass(slots=True)
@@ -247,25 +251,18 @@ class Stage(ABC, Generic[In, Out]):
         if self._ran:
             raise JobStateError(f"stage {self.name} ran already", operation=self.name)
         self._ran = True
-        with audit(st=self.name), self.context.progress.stage(self.name), self._logged():
-            if not self.statistic:
-                return await self.execute(value)
-            with self.context.statistics.timed(self.statistic):
-                return await self.execute(value)
-
-    @contextmanager
-    def _logged(self) -> Iterator[None]:
-        if not _log.isEnabledFor(logging.DEBUG):
-            yield
-            return
+        timed = self.context.statistics.timed(self.statistic) if self.statistic else nullcontext()
         monotonic = self.context.runtime.monotonic
         started = monotonic()
-        try:
-            yield
-        except BaseException as error:
-            _log.debug("stage %s failed after %.3f s: %s", self.name, monotonic() - started, type(error).__name__)
-            raise
-        _log.debug("stage %s took %.3f s", self.name, monotonic() - started)
+        with audit(st=self.name), self.context.progress.stage(self.name):
+            try:
+                with timed:
+                    result = await self.execute(value)
+            except BaseException as error:
+                _log.debug("stage %s failed after %.3f s: %s", self.name, monotonic() - started, type(error).__name__)
+                raise
+            _log.debug("stage %s took %.3f s", self.name, monotonic() - started)
+            return result
 
     @abstractmethod
     async def execute(self, value: In) -> Out:

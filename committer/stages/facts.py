@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
-from committer.file_names import check_absolute_name, check_file_name, root_of, working_directory_in
+from committer.file_names import check_destination_name, check_file_name, root_of, working_directory_in
 from committer.flow.spill import SpillFile
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout
@@ -20,6 +20,7 @@ from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
 
+_KINDS: Final[tuple[PlanKind, ...]] = ("superseded", "identity", "target")
 # Side files that are read and decoded concurrently, some 20 MB each.
 _FILES_AT_ONCE: Final = 4
 
@@ -70,24 +71,20 @@ class FactList(Facts):
 
 
 class RecordedFacts(Facts):
-    """Facts of one kind that are read from a decision's side files; `first` are those in the decision itself."""
+    """Facts of one kind that are read from a decision's side files."""
 
     def __init__(
         self,
         context: StageContext,
-        kind: PlanKind,
         files: list[PlanFile],
-        count: int,
-        first: Iterable[Fact] = (),
+        *,
+        of_directories: int,
         directories: set[str] | None = None,
-        of_directories: int = 0,
     ) -> None:
         self._context = context
-        self._kind = kind
         self._files = files
-        self._first = list(first)
         self._directories = directories
-        self.count: int = count
+        self.count: int = sum([file.lines for file in files])
         self.of_directories: int = of_directories
 
     async def directories(self) -> set[str]:
@@ -98,29 +95,22 @@ class RecordedFacts(Facts):
 
     async def batches(self) -> AsyncIterator[list[Fact]]:
         """Yields the facts of a side file at a time, one call each; `RecordError` if it does not match the decision."""
-        if self._first:
-            yield self._first
         for file in self._files:
-            facts = await _read_file(self._context, file)
-            if file.kind != self._kind:
-                facts = [fact for fact in facts if fact.kind == self._kind]
-            if facts:
-                yield facts
+            yield await _read_file(self._context, file)
 
 
-class ReadFacts(NamedTuple):
-    """The facts of a decision; identities and targets in the order of the job's files, or in `few` without order."""
+class DecisionFacts(NamedTuple):
+    """The facts of a decision: old files, identities and targets in the order of the job's files, and `others`."""
 
-    few: list[Fact]
-    superseded: Facts
-    identities: Facts
-    targets: Facts
+    others: list[Fact]
+    superseded: Facts = FactList()
+    identities: Facts = FactList()
+    targets: Facts = FactList()
 
 
-async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
+async def read_facts(context: StageContext, decision: Decision) -> DecisionFacts:
     """Reads and checks every fact of a decision, one call per side file; `RecordError` if one does not match."""
-    found: dict[str, list[Fact]] = {}
-    old: dict[str, int] = {}
+    others: dict[str, list[Fact]] = {}
     of_directories: dict[str, int] = {}
 
     async def read(file: PlanFile) -> None:
@@ -132,32 +122,22 @@ async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
                 path=context.layout.job_directory / file.name,
                 next_step=f"find out who writes into the job's directory; {context.abandon_advice()}",
             )
-        if file.kind in ("identity", "target"):
-            found[file.name], old[file.name] = [], 0
-            of_directories[file.name] = count_directories(facts)
-            return
-        found[file.name] = [fact for fact in facts if fact.kind != "superseded"]
-        old[file.name] = len(facts) - len(found[file.name])
-        of_directories[file.name] = count_directories(fact for fact in facts if fact.kind == "superseded")
+        of_directories[file.name] = count_directories(facts)
+        if not file.kind:
+            others[file.name] = facts
 
     await run_workers(decision.plan, read, workers=_FILES_AT_ONCE, operation="read_facts")
     inline = contained(context, decision.facts, context.layout.decision)
-    few = [fact for fact in inline if fact.kind != "superseded"]
-    first = [fact for fact in inline if fact.kind == "superseded"]
-    few += [fact for file in decision.plan for fact in found[file.name]]
-    files = [file for file in decision.plan if old[file.name]]
-    superseded: Facts = FactList(first)
-    if files:
-        whole = count_directories(first) + sum(of_directories[file.name] for file in files)
-        count = len(first) + sum(old.values())
-        superseded = RecordedFacts(context, "superseded", files, count, first, of_directories=whole)
 
-    def in_order(kind: PlanKind) -> RecordedFacts:
-        named = [file for file in decision.plan if file.kind == kind]
-        count, whole = sum(file.lines for file in named), sum(of_directories[file.name] for file in named)
-        return RecordedFacts(context, kind, named, count, of_directories=whole)
+    def of_kind(kind: PlanKind) -> Facts:
+        files = [file for file in decision.plan if file.kind == kind]
+        if not files:
+            return FactList(fact for fact in inline if fact.kind == kind)
+        return RecordedFacts(context, files, of_directories=sum(of_directories[file.name] for file in files))
 
-    return ReadFacts(few, superseded, in_order("identity"), in_order("target"))
+    found = [fact for fact in inline if fact.kind not in _KINDS]
+    found += [fact for file in decision.plan for fact in others.get(file.name, ())]
+    return DecisionFacts(found, *map(of_kind, _KINDS))
 
 
 async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:
@@ -192,10 +172,8 @@ def check_superseded(layout: JobLayout, name: str) -> None:
     if root is not None:
         # An old file may have a name that new files may not: `_SUCCESS` of a table in a subdirectory.
         check_file_name(name[len(root) + 1 :])
-    elif is_absolute(name):
-        check_absolute_name(name, roots)
     else:
-        check_file_name(name)
+        check_destination_name(name, roots)
     if working_directory_in(name):
         raise InvalidPathError("it lies in a job's own directory, below this destination")
 
@@ -224,10 +202,8 @@ def _check_contained(context: StageContext, fact: Fact, source: StorePath) -> No
             return
         if fact.kind == "superseded":
             check_superseded(context.layout, fact.path)
-        elif is_absolute(fact.path):
-            check_absolute_name(fact.path, roots)
         else:
-            check_file_name(fact.path)
+            check_destination_name(fact.path, roots)
     except InvalidPathError as error:
         raise RecordError(
             f"a side file of the decision names {fact.path!r}: {error.message}",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from committer.records.job_state import Fact
+from committer.records.publish_chunk import PlannedFile
 from committer.stores.base import Capabilities, FileStatus
-
-if TYPE_CHECKING:
-    from committer.stages.load.planned_files import PlannedFile
 
 
 def is_file_of(status: FileStatus | None, file: PlannedFile) -> bool:
@@ -38,8 +34,9 @@ def is_recorded(status: FileStatus, fact: Fact) -> bool:
     return status.identity == fact.identity and status.size == fact.size
 
 
-def stood_there(file: PlannedFile, stood: Fact | None) -> bool:
+def stood_there(file: PlannedFile) -> bool:
     """Whether the committed file is a hard link of the old file at its destination: publishing it changes nothing."""
+    stood = file.stood
     return (
         stood is not None and not stood.is_directory and file.identity is not None and stood.identity == file.identity
     )

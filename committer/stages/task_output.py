@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from committer.paths import StorePath
 from committer.records.pending_uploads import UploadEntry
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptIdentity:
+class AttemptIdentity(NamedTuple):
     """The identity of one run of a task attempt; the random `nonce` is part of every path of the run."""
 
     task: int

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 
-from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
-from committer.file_names import check_absolute_name, check_file_name
+from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
+from committer.file_names import check_destination_name
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.logs import job_logger
@@ -13,7 +13,7 @@ from committer.paths import StorePath
 from committer.records.job_state import limit_of
 from committer.records.pending_uploads import ListedUpload, UploadList, decode_upload_list
 from committer.stages.base import StageContext
-from committer.stages.names import is_absolute
+from committer.stores.helpers import children_of
 from committer.stores.upload_ends import end_upload
 
 _log = job_logger("committer.stages")
@@ -40,11 +40,7 @@ async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator
 async def parts_of_list(context: StageContext, run: StorePath) -> AsyncIterator[UploadList]:
     """Yields the readable parts of the list of one run: one listing, and a read for each part."""
     store = context.store
-    try:
-        parts = sorted([child.path async for child in store.list(run) if not child.is_directory])
-    except (StoreNotFoundError, StoreNotADirectoryError):
-        return
-    for part in parts:
+    for part in sorted(child.path for child in await children_of(store, run) if not child.is_directory):
         try:
             data = await store.read(part, limit=limit_of(UploadList))
         except StoreNotFoundError:
@@ -61,18 +57,10 @@ def contained(context: StageContext, run: StorePath, part: UploadList) -> Iterat
     """Yields the uploads of a part that lie below the destination or a root; warns of the others."""
     for upload in part.uploads:
         try:
-            _check_contained(context, upload.name)
+            # A rollback restores the old `_SUCCESS` by an upload.
+            if upload.name != SUCCESS:
+                check_destination_name(upload.name, context.layout.roots)
         except InvalidPathError as error:
             _log.warning("a list in %s names %r, which stays as it is: %s", run, upload.name, error)
             continue
         yield upload
-
-
-def _check_contained(context: StageContext, name: str) -> None:
-    if name == SUCCESS:
-        # A rollback restores the old marker by an upload.
-        return
-    if is_absolute(name):
-        check_absolute_name(name, context.layout.roots)
-    else:
-        check_file_name(name)

@@ -13,17 +13,17 @@ import pytest
 
 import committer
 from committer import CommittedFile, CommitterConfig, JobReport
-from committer.api import validate as comparing
 from committer.errors import CommitterError, ConfigurationError, JobNotFoundError, RecordError, StoreNotFoundError
 from committer.options.config import FileListFormat
 from committer.paths import StorePath
 from committer.records import file_list as records
 from committer.records.file_list import ListedFile
+from committer.records.publish_chunk import PlannedFile
 from committer.records.success import decode_success
 from committer.stages.base import StageContext
 from committer.stages.finish import file_list as stage
 from committer.stages.load import load_records
-from committer.stages.load.planned_files import PlannedFile, PlannedFiles
+from committer.stages.load.planned_files import PlannedFiles
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash
@@ -230,7 +230,7 @@ async def test_lists_of_any_length_take_the_memory_of_one_part(tmp_path: Path, s
         try:
             saving = stage.SaveFileList(job._context, store=store, directory=directory, expected=(files, files))
             first = await saving.run(many)
-            assert sum([len(part) async for part in stage.read_parts(store, first, records.decode_part)]) == files
+            assert sum([len(part) async for part in stage.read_parts(store, first, records.CommittedFile)]) == files
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
@@ -348,13 +348,13 @@ async def test_one_part_is_in_memory_at_a_time(place: Place, small_parts: int, m
     await place.run_job(FILES, config=listing(f"{place.dest}/_lists"))
     in_memory: list[weakref.ref[_Part]] = []
 
-    def decode(data: bytes, form: FileListFormat, source: str) -> _Part:
+    def decode(data: bytes, form: FileListFormat, kind: type[ListedFile], source: str) -> _Part:
         assert all(part() is None for part in in_memory)
-        part = _Part(records.decode_names(data, form, source))
+        part = _Part(records.decode_part(data, form, kind, source))
         in_memory.append(weakref.ref(part))
         return part
 
-    monkeypatch.setattr(comparing, "decode_names", decode)
+    monkeypatch.setattr(stage, "decode_part", decode)
     report = await committer.validate(place.dest, storage_options=place.options)
     assert report.ok
     assert len(in_memory) == 2 * (len(FILES) // small_parts + 1)

@@ -133,7 +133,7 @@ POINTS: list[tuple[Any, str]] = [
     (publish.Published, "add"),
     (publish.PublishFiles, "_publish_together"),
     (sent_files.CompleteUploads, "_make_visible"),
-    (validate_output.ValidateOutput, "_problem_with"),
+    (validate_output, "problem_with"),
 ]
 
 

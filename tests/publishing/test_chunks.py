@@ -11,8 +11,8 @@ from committer import JobSpec, publish_chunk
 from committer.api.publishing import PublishAccount, PublishChunk
 from committer.errors import CommitterError, ConfigurationError, RecordError
 from committer.records.pending_uploads import UploadEntry
-from committer.records.publish_chunk import ChunkFile, ChunkFiles, digest_of_entries
-from committer.stages.load.planned_files import PlannedFile
+from committer.records.publish_chunk import PlannedFile
+from committer.records.task_commit import digest_of
 from committer.stages.publish.publish_elsewhere import cut, files_of_a_chunk
 from tests.neighbours.meeting import Table
 from tests.publishing.pools import TablePool
@@ -41,8 +41,7 @@ def test_runs_are_bounded_in_bytes() -> None:
     runs = list(cut(files, 5_000))
     assert len(runs) > 5
     for run in runs:
-        entries = ChunkFiles([ChunkFile(file.source, file.destination, file.size) for file in run], [])
-        assert len(msgspec.msgpack.encode(entries)) <= 1 << 20
+        assert len(msgspec.msgpack.encode(run)) <= 1 << 20
 
 
 def test_a_file_of_very_many_parts_is_a_run_of_its_own() -> None:
@@ -53,7 +52,7 @@ def test_a_file_of_very_many_parts_is_a_run_of_its_own() -> None:
 
 
 def chunk(**changes: object) -> PublishChunk:
-    entries = msgspec.msgpack.encode(ChunkFiles([ChunkFile("s", "d", 3)], []))
+    entries = msgspec.msgpack.encode([PlannedFile("s", "d", 3, None)])
     made = PublishChunk(
         number=0,
         spec=JobSpec(destination="memory://nowhere/table", job_id="job"),
@@ -61,7 +60,7 @@ def chunk(**changes: object) -> PublishChunk:
         files=1,
         size=3,
         entries=entries,
-        digest=digest_of_entries(entries),
+        digest=digest_of(entries),
     )
     return msgspec.structs.replace(made, **changes)
 
@@ -74,7 +73,7 @@ def chunk(**changes: object) -> PublishChunk:
         {"digest": "0" * 64},
         {"files": 2},
         {"size": 4},
-        {"entries": b"\xc1", "digest": digest_of_entries(b"\xc1")},
+        {"entries": b"\xc1", "digest": digest_of(b"\xc1")},
     ],
 )
 async def test_a_damaged_chunk_is_refused(changes: dict[str, object]) -> None:

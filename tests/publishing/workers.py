@@ -35,8 +35,8 @@ def _is_first(mark: str) -> bool:
 def _die_after(files: int) -> None:
     together = PublishFiles._publish_together
 
-    async def some(self: PublishFiles, rename: object, planned: list[object]) -> int:
-        await together(self, rename, planned[:files])  # type: ignore[arg-type]
+    async def some(self: PublishFiles, store: object, planned: list[object], *, looks: bool) -> int:
+        await together(self, store, planned[:files], looks=looks)  # type: ignore[arg-type]
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 

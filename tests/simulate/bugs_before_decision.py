@@ -129,7 +129,7 @@ def decided_after_publishing(patches: Patches) -> None:
         from committer.stages.load.planned_files import PlannedFiles
 
         store, layout = self.context.store, self.context.layout
-        async for file in PlannedFiles(self.context, value.winners, None, in_order=value.identities):
+        async for file in PlannedFiles(self.context, value.decision.winners, None, value.identities):
             target = layout.destination / file.destination
             try:
                 await store.make_directory(target.parent, parents=True)

@@ -10,7 +10,7 @@ from committer.layout import JobLayout
 from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.decide.decide import DecideCommit, create_decision
-from committer.stages.decide.intent import DeclareIntent
+from committer.stages.decide.entries import DeclareIntent
 from committer.stages.finish.end_job import EndJob
 from committer.stages.publish.move_aside import SetAsideSuccess
 from committer.stages.publish.publish import Published, PublishFiles
@@ -46,12 +46,7 @@ def success_set_aside_undecided(patches: Patches) -> None:
     original = DecideCommit.execute
 
     async def execute(self: DecideCommit, value: Any) -> Any:
-        decision = Decision(
-            job_id="", decision="commit", driver="", created="", config=self.context.config,
-            success_present=value.success is not None,
-            success_identity=value.success.identity if value.success else None,
-        )  # fmt: skip
-        await SetAsideSuccess(self.context).run(decision)
+        await SetAsideSuccess(self.context).run(value.decision)
         return await original(self, value)
 
     patches.method(DecideCommit, "execute", execute)

@@ -11,7 +11,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.stages.load.planned_files import PlannedFile
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.load.promotions import Promotion, find_promotions, note_owners
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Fault, FaultyStore

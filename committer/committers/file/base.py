@@ -14,8 +14,7 @@ from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
 from committer.stages.state.job_liveness import check_job_is_live
-from committer.stages.task.attempt_files import AttemptFiles
-from committer.stages.task.staged_files import StagedFiles
+from committer.stages.task.attempt_files import AttemptFiles, StagedFiles
 from committer.stages.task_output import AttemptIdentity
 from committer.stores.helpers import exists
 
@@ -61,7 +60,7 @@ class FileOutputCommitter(Committer):
             await check_job_is_live(context, operation="task_stage_setup")
         elif not await exists(store, layout.application_attempt):
             raise no_hadoop_job(layout)
-        directory = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce)
+        directory = layout.task_attempt_directory(*identity)
         for tries_left in reversed(range(_TRIES)):
             try:
                 if not context.spec.hadoop:

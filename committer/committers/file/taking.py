@@ -49,8 +49,8 @@ from committer.records.job_state import JobOutcome
 from committer.stages.base import RecordRef, StageContext
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.durability import sync_directories
-from committer.stages.load.listed_records import no_directory
 from committer.stages.load.manifest_forms import ManifestForms
+from committer.stages.load.winning_records import no_directory
 from committer.stages.publish.publish import Published
 from committer.stages.state.job_directory import look_at_job
 from committer.stages.state.job_liveness import check_job_is_live

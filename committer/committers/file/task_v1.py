@@ -28,8 +28,8 @@ from committer.stages.durability import sync_directories
 from committer.stages.state.job_directory import look_at_job
 from committer.stages.state.job_liveness import check_job_is_live, too_late
 from committer.stages.task.abort_task import AbortRequest, AbortTask
+from committer.stages.task.attempt_files import attempt_aborted
 from committer.stages.task.commit_task import message_of, sync_output
-from committer.stages.task.staged_files import attempt_aborted
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.helpers import exists
 
@@ -82,7 +82,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
         await self._check_job(value)
         if not context.spec.hadoop:
             # Written before the rename: an abort must be able to tell whose the task's directory is.
-            place = layout.attempt_record(identity.task, identity.attempt, identity.nonce)
+            place = layout.attempt_record(*identity)
             await context.store.put(place, ready.record, durable=context.durable)
         await self._rename(value, ready, layout.manifests / task_name)
         try:

@@ -9,7 +9,7 @@ from committer.paths import StorePath
 from committer.records.manifest import DIRECTORY_UNKNOWN, DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
 from committer.stages.base import StageContext
 from committer.stages.names import ancestors
-from committer.stages.task.staged_files import ScanTask
+from committer.stages.task.attempt_files import ScanTask
 from committer.stages.task_output import TaskOutput
 from committer.stores.base import FileStatus
 

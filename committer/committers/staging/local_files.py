@@ -22,9 +22,8 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import StageContext
 from committer.stages.state.job_liveness import check_job_is_live
-from committer.stages.task.attempt_files import AttemptFiles
+from committer.stages.task.attempt_files import AttemptFiles, ScanTask
 from committer.stages.task.sent_files import UploadedFiles
-from committer.stages.task.staged_files import ScanTask
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, FileWriter
@@ -198,9 +197,9 @@ class LocalFiles(AttemptFiles):
     """
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
+        super().__init__(context)
         layout = context.layout
-        self._context = context
-        self._run = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce).name
+        self._run = layout.task_attempt_directory(*identity).name
         self._place = ""
         self._making = threading.Lock()
         self._uploaded = UploadedFiles(context, identity)
@@ -223,10 +222,6 @@ class LocalFiles(AttemptFiles):
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
         """Returns the file's name and size; its upload has not begun."""
         return WrittenFile(staged, status.size, None, absolute=absolute)
-
-    def kept_at(self, staged: str) -> StorePath | None:
-        """Returns None: the file is on the disk, then in an upload with the destination's path."""
-        return None
 
     def local_directory(self, name: str) -> str:
         """Returns a directory of this machine, created on the first call."""

@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 from committer.file_names import is_reserved
 from committer.flow.matches import Asked, Matches
 from committer.flow.repeats import HashFilter, Repeats
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.identity import as_entry
 from committer.stages.load.load_records import LoadedRecords
-from committer.stages.load.planned_files import PlannedFile, PlannedFiles
+from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.names import NameFolding
 from committer.stores.base import Capabilities, FileStatus
 

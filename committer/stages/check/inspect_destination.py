@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events import names
@@ -17,7 +18,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.check.foreign_metadata import SUMMARY_NAMES, RootView, first_data, look_at_root
 from committer.stages.check.in_the_way import ExistingEntry, ObstacleFinder
 from committer.stages.durability import pages
-from committer.stages.facts import NotedFacts
+from committer.stages.facts import NotedFacts, directories_of
 from committer.stages.identity import is_file_of
 from committer.stages.load.load_records import LoadedRecords
 from committer.stages.load.planned_files import PlannedFiles
@@ -32,26 +33,23 @@ _MOST_TOLD: Final = 100
 _NOTED_TOGETHER: Final = 1000
 
 
-class FirstNames(Generic[T]):
+class FirstNames(dict[str, T]):
     """The first of many names, each with a value."""
 
-    def __init__(self) -> None:
-        self._kept: dict[str, T] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._kept)
-
     def add(self, name: str, said: T) -> None:
-        """Adds a name."""
-        self._kept[name] = said
-        if len(self._kept) > 10 * _MOST_TOLD:
-            self._kept = dict(self.items())
+        """Adds a name; drops the last ones if there are many."""
+        self[name] = said
+        if len(self) > 10 * _MOST_TOLD:
+            first = self.first()
+            self.clear()
+            self.update(first)
 
-    def items(self) -> list[tuple[str, T]]:
+    def first(self) -> list[tuple[str, T]]:
         """Returns at most a hundred, sorted."""
-        return [(name, self._kept[name]) for name in nsmallest(_MOST_TOLD, self._kept)]
+        return nsmallest(_MOST_TOLD, self.items())
 
 
+@dataclass(slots=True)
 class Targets:
     """Files and directories that exist at the destinations of a job's files.
 
@@ -61,15 +59,15 @@ class Targets:
         refused: The first that cannot be moved, with the reason.
         unwanted: The first that only `existing_target="replace"` replaces.
         directories: Names of directories.
+        waiting: Facts that `end` adds to `facts`.
     """
 
-    def __init__(self) -> None:
-        self.facts: NotedFacts = NotedFacts()
-        self.first: FirstNames[ExistingEntry] = FirstNames()
-        self.refused: FirstNames[str] = FirstNames()
-        self.unwanted: FirstNames[ExistingEntry] = FirstNames()
-        self.directories: list[str] = []
-        self._waiting: list[Fact] = []
+    facts: NotedFacts = field(default_factory=NotedFacts)
+    first: FirstNames[ExistingEntry] = field(default_factory=FirstNames)
+    refused: FirstNames[str] = field(default_factory=FirstNames)
+    unwanted: FirstNames[ExistingEntry] = field(default_factory=FirstNames)
+    directories: list[str] = field(default_factory=list)
+    waiting: list[Fact] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.facts or self.directories)
@@ -85,18 +83,14 @@ class Targets:
             if not real:
                 return
         self.first.add(name, standing)
-        self._waiting.append(Fact("target", name, standing.identity, standing.size, standing.is_directory, aside))
-        if len(self._waiting) >= _NOTED_TOGETHER:
+        self.waiting.append(Fact("target", name, standing.identity, standing.size, standing.is_directory, aside))
+        if len(self.waiting) >= _NOTED_TOGETHER:
             await self.end()
 
     async def end(self) -> None:
         """Writes the buffered facts. Call it after the last `add`."""
-        waiting, self._waiting = self._waiting, []
-        await self.facts.add(waiting, {fact.path.rpartition("/")[0] for fact in waiting})
-
-    async def close(self) -> None:
-        """Frees disk space. Safe to call twice."""
-        await self.facts.close()
+        waiting, self.waiting = self.waiting, []
+        await self.facts.add(waiting, directories_of(waiting))
 
 
 # Up to this many names are looked up singly; for more, their directory is listed.
@@ -120,6 +114,7 @@ class DestinationView:
         used: Whether the destination contained data, if the job refuses that.
         root: Contents of the destination itself, with other writers' metadata.
         summaries: Other writers' summary files by name, in the listed directories below the destination.
+        unlisted: Directories with files only, which `ListSuperseded` or `FindTargets` lists.
     """
 
     targets: Targets = field(default_factory=Targets)
@@ -134,6 +129,7 @@ class DestinationView:
     used: bool = False
     root: RootView = field(default_factory=RootView)
     summaries: dict[str, FileStatus] = field(default_factory=dict)
+    unlisted: list[str] = field(default_factory=list)
 
     def note_summaries(self, directory: str, names: list[str], children: list[FileStatus]) -> None:
         """Adds the summary files among a directory's children; `names` are relative to the destination."""
@@ -143,50 +139,53 @@ class DestinationView:
 
 
 @dataclass(frozen=True, slots=True)
-class InspectionRequest:
-    """Input of `InspectDestination`; with `old_listed`, the listing of old files covers directories with files only."""
+class Inspection:
+    """The values that the checks before a decision share: `view` is completed by one after the other."""
 
     loaded: LoadedRecords
+    files: PlannedFiles
     in_the_way: ObstacleFinder
-    old_listed: bool = False
+    view: DestinationView = field(default_factory=DestinationView)
 
 
-class Inspected(NamedTuple):
-    """The view so far, without `targets`, and the directories that were not listed."""
+async def _children(
+    context: StageContext, view: DestinationView, directory: str
+) -> AsyncIterator[tuple[list[str], list[FileStatus]]]:
+    """Yields the children of a directory, with their names, in batches; a directory that is gone becomes absent."""
+    prefix = f"{directory}/" if directory else ""
+    try:
+        async for some in pages(context.store, context.layout.target(directory)):
+            yield [prefix + child.path.name for child in some], some
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        # It was deleted meanwhile; publishing creates it again.
+        view.absent.add(directory)
 
-    view: DestinationView
-    waiting: list[str]
 
-
-class InspectDestination(Stage[InspectionRequest, Inspected]):
+class InspectDestination(Stage[Inspection, None]):
     """Stage that inspects directories from the top down; those below an absent one cost no call.
 
     Preconditions: records are loaded. Statuses in them are not trusted: the destination may have changed since.
     Postconditions: everything that is in the way of a directory is known, with its identity.
-    Failure modes: a store error; nothing changed.
     Cost: one listing per existing directory that is written to, or up to 4 status calls for as few names; 1 listing
     of the destination (`look_at_root`), 1 status of `_SUCCESS` and of each root written to. Round trips: depth.
     Hadoop: the probes of ``TaskAttemptScanDirectoryStage`` and ``CreateOutputDirectoriesStage``.
     """
 
     name = "job_stage_inspect_destination"
-    statistic = ""
 
     def __init__(self, context: StageContext) -> None:
         super().__init__(context)
         self._folding = NameFolding(context.store.capabilities)
-        self._view = DestinationView()
+        self._view: DestinationView
         self._few_names: dict[str, list[str]] = {}
-        self._waiting: list[str] | None = None
         self._in_the_way: ObstacleFinder
         self._directories: set[str] = set()
         self._refusing: dict[str, str] = {}
 
-    async def execute(self, value: InspectionRequest) -> Inspected:
+    async def execute(self, value: Inspection) -> None:
         """Looks level by level."""
-        loaded, view = value.loaded, self._view
-        self._in_the_way = value.in_the_way
-        self._waiting = [] if value.old_listed else None
+        loaded, view = value.loaded, value.view
+        self._view, self._in_the_way = view, value.in_the_way
         wanted = _wanted_children(loaded)
         fold = self._folding.fold
         self._few_names = _names_by_directory(loaded)
@@ -227,7 +226,6 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
                 level = below
                 found = {}
                 await self._look(level, wanted, loaded, found)
-        return Inspected(view, self._waiting or [])
 
     def _absent(self, directory: str, wanted: dict[str, list[str]]) -> None:
         pending = [directory]
@@ -292,8 +290,9 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
         async def look(directory: str) -> None:
             files = loaded.written.get(directory, 0)
             children = wanted.get(directory, [])
-            if self._waiting is not None and not children:
-                self._waiting.append(directory)
+            if self.context.config.conflict_mode == "replace" and not children:
+                # The listing of old files covers most of these.
+                self._view.unlisted.append(directory)
                 return
             few = None
             if files + len(children) <= _FEW and not (files and self.context.config.conflict_mode == "fail"):
@@ -317,24 +316,18 @@ class InspectDestination(Stage[InspectionRequest, Inspected]):
         await self._in_the_way.keep(self._folding.fold(name), status)
 
     async def _list(self, directory: str, found: dict[str, FileStatus], *, keep_files: bool) -> None:
-        prefix = f"{directory}/" if directory else ""
-        try:
-            async for some in pages(self.context.store, self.context.layout.target(directory)):
-                names = [prefix + child.path.name for child in some]
-                if keep_files:
-                    if any(not is_hidden(child.path.name) for child in some):
-                        self._view.occupied.add(directory)
-                    self._view.note_summaries(directory, names, some)
-                    await self._in_the_way.take(directory, names, some)
-                # Millions of old files may exist; only what is in this job's way is kept.
-                folded = self._folding.fold_all(names)
-                found |= {name: child for name, child in zip(folded, some, strict=True) if name in self._directories}
-            is_refused = self.context.config.conflict_mode == "fail" and directory in self._view.occupied
-            if is_refused and await first_data(self.context.store, self.context.layout.target(directory)) is None:
-                self._view.occupied.discard(directory)
-        except (StoreNotFoundError, StoreNotADirectoryError):
-            # It was deleted meanwhile; publishing creates it again.
-            self._view.absent.add(directory)
+        async for listed, some in _children(self.context, self._view, directory):
+            if keep_files:
+                if any(not is_hidden(child.path.name) for child in some):
+                    self._view.occupied.add(directory)
+                self._view.note_summaries(directory, listed, some)
+                await self._in_the_way.take(directory, listed, some)
+            # Millions of old files may exist; only what is in this job's way is kept.
+            folded = self._folding.fold_all(listed)
+            found |= {name: child for name, child in zip(folded, some, strict=True) if name in self._directories}
+        is_refused = self.context.config.conflict_mode == "fail" and directory in self._view.occupied
+        if is_refused and await first_data(self.context.store, self.context.layout.target(directory)) is None:
+            self._view.occupied.discard(directory)
 
 
 def _wanted_children(loaded: LoadedRecords) -> dict[str, list[str]]:
@@ -361,27 +354,12 @@ def _names_by_directory(loaded: LoadedRecords) -> dict[str, list[str]]:
 _MOST_CHANGED: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class TargetsRequest:
-    """Input of `FindTargets`.
-
-    Attributes:
-        listed: Folded names of the directories whose entries `in_the_way` already has.
-        places: The first number that no old file has in the job's directory.
-    """
-
-    loaded: LoadedRecords
-    files: PlannedFiles
-    in_the_way: ObstacleFinder
-    inspected: Inspected
-    listed: AbstractSet[str] = frozenset()
-    places: int = 0
-
-
-class FindTargets(Stage[TargetsRequest, DestinationView]):
+class FindTargets(Stage[Inspection, None]):
     """The stage that finds what exists at files' destinations, after old files were listed.
 
-    Preconditions: the destination was inspected.
+    `listed` are folded names of the directories whose entries `in_the_way` already has, `places` the first number that
+    no old file has in the job's directory.
+
     Postconditions: everything that is in the way of a file is known, with its identity.
     Cost: one listing for each directory not yet listed, or unsure; none in most jobs. One read per record if
     more than a few things exist there and entries are not in memory. Memory: a few megabytes of files, more go
@@ -389,37 +367,34 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
     """
 
     name = "job_stage_find_targets"
-    statistic = ""
 
-    async def execute(self, value: TargetsRequest) -> DestinationView:
+    def __init__(self, context: StageContext, *, listed: AbstractSet[str], places: int) -> None:
+        super().__init__(context)
+        self._listed = listed
+        self._places = places
+
+    async def execute(self, value: Inspection) -> None:
         """Lists the remaining directories, then compares."""
-        inspected, fold = value.inspected, NameFolding(self.context.store.capabilities).fold
-        await self._list(value, [name for name in inspected.waiting if fold(name) not in value.listed])
+        fold = NameFolding(self.context.store.capabilities).fold
+        await self._list(value, [name for name in value.view.unlisted if fold(name) not in self._listed])
         await value.in_the_way.compare()
         await self._list(value, value.in_the_way.unsure)
         if self.context.forms.visible_early:
             await self._look_for_own(value)
         elif value.in_the_way.any:
             await self._look_for_others(value)
-        return inspected.view
 
-    async def _list(self, value: TargetsRequest, directories: list[str]) -> None:
+    async def _list(self, value: Inspection, directories: list[str]) -> None:
         async def look(directory: str) -> None:
-            prefix = f"{directory}/" if directory else ""
-            try:
-                async for some in pages(self.context.store, self.context.layout.target(directory)):
-                    names = [prefix + child.path.name for child in some]
-                    value.inspected.view.note_summaries(directory, names, some)
-                    await value.in_the_way.take(directory, names, some)
-            except (StoreNotFoundError, StoreNotADirectoryError):
-                # It was deleted meanwhile; publishing creates it again.
-                value.inspected.view.absent.add(directory)
+            async for listed, some in _children(self.context, value.view, directory):
+                value.view.note_summaries(directory, listed, some)
+                await value.in_the_way.take(directory, listed, some)
 
         await run_workers(directories, look, workers=self.context.config.io_concurrency, operation=self.name)
 
-    async def _look_for_others(self, value: TargetsRequest) -> None:
-        targets, config = value.inspected.view.targets, self.context.config
-        real, aside = self.context.store.capabilities.directories, value.places
+    async def _look_for_others(self, value: Inspection) -> None:
+        targets, config = value.view.targets, self.context.config
+        real, aside = self.context.store.capabilities.directories, self._places
         async for name, standing in value.in_the_way.beside(value.files):
             superseded = config.supersedes(name)
             await targets.add(name, standing, aside=aside, superseded=superseded, real=real)
@@ -427,9 +402,9 @@ class FindTargets(Stage[TargetsRequest, DestinationView]):
             aside += real or not standing.is_directory
         await targets.end()
 
-    async def _look_for_own(self, value: TargetsRequest) -> None:
+    async def _look_for_own(self, value: Inspection) -> None:
         """Reports files that tasks published and that are missing or changed since."""
-        changed, blocking = value.loaded.changed, value.inspected.view.blocking
+        changed, blocking = value.loaded.changed, value.view.blocking
         async for files in value.files.batches():
             standing = value.in_the_way.standing_at(file.destination for file in files)
             for file, (name, status) in zip(files, standing, strict=True):

@@ -14,22 +14,12 @@ from committer.file_names import MAGIC_JOB, job_id_in
 from committer.layout import SUCCESS, TEMPORARY, check_job_id
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
-from committer.stages.check.inspect_destination import DestinationView
-from committer.stages.load.load_records import MOST_PROBLEMS, LoadedRecords
-from committer.stages.load.planned_files import PlannedFiles
+from committer.stages.check.inspect_destination import DestinationView, Inspection
+from committer.stages.load.load_records import MOST_PROBLEMS
 from committer.stages.names import NameFolding, is_absolute
 from committer.stores.base import FileStatus
 
 MOST_CONFLICTS = MOST_PROBLEMS
-
-
-@dataclass(frozen=True, slots=True)
-class PreflightRequest:
-    """Input of `Preflight`."""
-
-    loaded: LoadedRecords
-    files: PlannedFiles
-    view: DestinationView
 
 
 @dataclass(slots=True)
@@ -57,7 +47,7 @@ class Conflicts:
         return (self.output + self.targets + self.rights)[:MOST_CONFLICTS]
 
 
-class Preflight(Stage[PreflightRequest, Conflicts]):
+class Preflight(Stage[Inspection, Conflicts]):
     """The stage that finds what would make the commit fail or lose data.
 
     It refuses: two tasks with one destination; a file that is another's ancestor; names that the store treats as
@@ -67,18 +57,13 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
     known to refuse (another volume, another user's files in a sticky directory, missing permissions).
 
     Preconditions: records loaded, destination inspected.
-    Postconditions: the conflicts, or none; nothing changed.
     Cost: no store call; time and disk for a job of millions of files.
     Hadoop: checks none of it; its last rename wins.
     """
 
     name = "job_stage_preflight"
 
-    def __init__(self, context: StageContext) -> None:
-        super().__init__(context)
-        self._folding = NameFolding(context.store.capabilities)
-
-    async def execute(self, value: PreflightRequest) -> Conflicts:
+    async def execute(self, value: Inspection) -> Conflicts:
         """Collects conflicts of every kind."""
         changed = value.loaded.changed
         conflicts = Conflicts([*changed], [])
@@ -86,8 +71,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             conflicts.run_again = "run those tasks again"
         await self._collect_duplicates(value, conflicts.output)
         conflicts.output.extend(value.loaded.unstorable)
-        self._collect_jobs(value, conflicts)
-        self._collect_targets(value, conflicts)
+        self._collect_targets(value.view, conflicts)
         self._collect_rights(value.view, conflicts.rights)
         return conflicts
 
@@ -99,28 +83,29 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         marker = {} if view.success is None else {SUCCESS: view.success}
         rights.extend(refused_moves(marker))
         if "replace" in (self.context.config.existing_target, self.context.config.conflict_mode):
-            rights.extend(f"{name} cannot be replaced: {reason}" for name, reason in view.targets.refused.items())
+            rights.extend(f"{name} cannot be replaced: {reason}" for name, reason in view.targets.refused.first())
 
-    async def _collect_duplicates(self, value: PreflightRequest, output: list[str]) -> None:
-        loaded = value.loaded
+    async def _collect_duplicates(self, value: Inspection, output: list[str]) -> None:
+        loaded, folding = value.loaded, NameFolding(self.context.store.capabilities)
         folded: dict[str, str] = {}
         for directory in sorted(loaded.directories):
-            key = self._folding.fold(directory)
+            key = folding.fold(directory)
             first = folded.setdefault(key, directory)
             if first is not directory:
                 output.append(f"the store takes the directories {first} and {directory} for one")
         await loaded.repeats.add(folded)
         repeated = await loaded.repeats.find()
         if repeated:
-            output.extend(await self._tell_duplicates(value, folded.keys(), set(islice(repeated, MOST_CONFLICTS))))
+            first_repeated = set(islice(repeated, MOST_CONFLICTS))
+            output.extend(await self._tell_duplicates(value, folding, folded.keys(), first_repeated))
 
     async def _tell_duplicates(
-        self, value: PreflightRequest, directories: Collection[str], repeated: set[int]
+        self, value: Inspection, folding: NameFolding, directories: Collection[str], repeated: set[int]
     ) -> list[str]:
         """Reads the names again, of which only hashes were kept."""
         tasks: dict[str, list[str]] = {}
         async for batch in value.files.batches():
-            keys = self._folding.fold_all([file.destination for file in batch])
+            keys = folding.fold_all([file.destination for file in batch])
             for file, key in zip(batch, keys, strict=True):
                 if hash(key) in repeated:
                     tasks.setdefault(key, []).append(value.loaded.attempts[file.source.partition("/")[0]])
@@ -132,17 +117,15 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
                 told.append(f"{key} is written by {' and '.join(sorted(writers)[:3])}")
         return told
 
-    def _collect_jobs(self, value: PreflightRequest, conflicts: Conflicts) -> None:
-        found = sorted(value.view.jobs.items())
-        conflicts.targets.extend(
+    def _collect_targets(self, view: DestinationView, conflicts: Conflicts) -> None:
+        config, targets = self.context.config, conflicts.targets
+        running = sorted(view.jobs.items())
+        targets.extend(
             f"a directory exists at {name}, where a file goes, and a job runs into it: it holds {job}"
-            for name, job in found
+            for name, job in running
         )
-        if found:
-            conflicts.next_step = end_it_first(found[0][1])
-
-    def _collect_targets(self, value: PreflightRequest, conflicts: Conflicts) -> None:
-        config, view, targets = self.context.config, value.view, conflicts.targets
+        if running:
+            conflicts.next_step = end_it_first(running[0][1])
         if config.refuses_used_destination:
             if view.used:
                 targets.append("the destination already holds data")
@@ -161,7 +144,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         if config.existing_target == "replace":
             return
         others = bool(targets)
-        for name, standing in view.targets.unwanted.items():
+        for name, standing in view.targets.unwanted.first():
             kind = "a directory" if standing.is_directory else "a link" if standing.is_link else "a file"
             targets.append(f"{kind} exists at {name}, where a file goes")
         targets.extend(

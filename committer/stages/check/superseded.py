@@ -15,7 +15,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.file_names import is_utf_8, working_directory_in
+from committer.file_names import is_utf_8, root_of, working_directory_in
 from committer.flow.matches import Asked, Matches
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout
@@ -40,6 +40,7 @@ _STAGING_PREFIXES: Final = (".hive-staging", ".spark-staging")
 _MOST_TOLD: Final = 100
 
 
+@dataclass(slots=True, kw_only=True)
 class Superseded:
     """Collector of the old files to remove, each once.
 
@@ -51,14 +52,13 @@ class Superseded:
         unnameable: Sentences about files that no record may name; at most a hundred.
     """
 
-    def __init__(self, *, layout: JobLayout, folding: NameFolding) -> None:
-        self.facts: NotedFacts = NotedFacts()
-        self.any: bool = False
-        self.places: int = 0
-        self.refused: dict[str, FileStatus] = {}
-        self.unnameable: list[str] = []
-        self._layout = layout
-        self._folding = folding
+    layout: JobLayout
+    folding: NameFolding
+    facts: NotedFacts = field(default_factory=NotedFacts)
+    any: bool = False
+    places: int = 0
+    refused: dict[str, FileStatus] = field(default_factory=dict)
+    unnameable: list[str] = field(default_factory=list)
 
     async def add(
         self, names: list[str], statuses: list[FileStatus], *, plain: bool = False, replaces: bool = True
@@ -69,8 +69,7 @@ class Superseded:
         if not names:
             return
         self.any = self.any or replaces
-        if any(status.refuses is not None for status in statuses):
-            self._note_refused(names, statuses)
+        self._note_refused(names, statuses)
         if not (plain or are_plain(names)):
             self._check(names, statuses)
             # The others are refused: no record can hold such a name, nor that of a temporary file.
@@ -110,7 +109,7 @@ class Superseded:
         try:
             number = 0
             async for some in facts.batches():
-                folded = self._folding.fold_all([fact.path for fact in some])
+                folded = self.folding.fold_all([fact.path for fact in some])
                 await replaced.ask([Asked(*asked) for asked in enumerate(folded, number)])
                 number += len(some)
             answers = replaced.answers()
@@ -138,7 +137,7 @@ class Superseded:
                 self.unnameable.append(f"{name!a} is to be replaced, and its name is not UTF-8")
                 continue
             try:
-                check_superseded(self._layout, name)
+                check_superseded(self.layout, name)
             except InvalidPathError as error:
                 self.unnameable.append(f"{name!r} is to be replaced, and no record may name it: {error.message}")
 
@@ -280,14 +279,8 @@ def topmost(directories: list[str]) -> list[str]:
     """Returns the directories that lie below no other of them."""
     if "" in directories:
         return ["", *topmost([directory for directory in directories if is_absolute(directory)])]
-    chosen: set[str] = set()
-    for directory in sorted(directories):
-        parent = directory
-        while parent and parent not in chosen:
-            parent = parent.rpartition("/")[0]
-        if not parent:
-            chosen.add(directory)
-    return sorted(chosen)
+    given = set(directories)
+    return sorted(directory for directory in given if root_of(directory, given) is None)
 
 
 # Old files that are added in one batch.

@@ -9,11 +9,12 @@ from committer.errors import StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.workers import run_workers
 from committer.logs import audit
 from committer.records.job_state import Fact
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import pages
 from committer.stages.identity import may_be_file_of
 from committer.stages.load.load_records import MOST_PROBLEMS, LoadedRecords, LoadRecords
-from committer.stages.load.planned_files import PlannedFile, PlannedFiles
+from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.task.block_files import MARK
 from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
@@ -118,7 +119,6 @@ class LookUpIdentities(Stage[LoadedRecords, None]):
     """
 
     name = "job_stage_look_up_identities"
-    statistic = ""
 
     async def execute(self, value: LoadedRecords) -> None:
         """Lists for one batch of records at a time."""

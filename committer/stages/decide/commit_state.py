@@ -16,9 +16,10 @@ from committer.errors import (
 from committer.flow.spill import NumberedSpill
 from committer.paths import StorePath
 from committer.records.job_state import Decision, DecisionHead, Fact
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import StageContext
-from committer.stages.facts import FactList, Facts, read_facts
-from committer.stages.load.planned_files import KeptEntries, PlannedFile, PlannedFiles
+from committer.stages.facts import DecisionFacts, FactList, Facts
+from committer.stages.load.planned_files import KeptEntries, PlannedFiles
 from committer.stages.load.promotions import Promotion
 from committer.stores.helpers import exists, status_or_none
 
@@ -59,38 +60,20 @@ class CommitState:
         cls,
         context: StageContext,
         decision: Decision,
-        facts: list[Fact],
+        facts: DecisionFacts,
         entries: list[PlannedFile] | None = None,
-        superseded: Facts | None = None,
-        identities: Facts | None = None,
-        targets: Facts | None = None,
         on_disk: NumberedSpill[KeptEntries] | None = None,
     ) -> CommitState:
-        """Sorts facts by kind; `identities` and `targets` are in the order of the files."""
-        known = {fact.path: fact.identity for fact in facts if fact.kind == "identity" and fact.identity is not None}
-        stood = {fact.path: fact for fact in facts if fact.kind == "target"}
-        files = PlannedFiles(context, decision.winners, entries, known, identities, decided=True, on_disk=on_disk)
-        files.set_target_facts(stood, targets)
+        """Sorts facts by kind."""
+        files = PlannedFiles(context, decision.winners, entries, facts.identities, decided=True, on_disk=on_disk)
+        files.targets = facts.targets
         return cls(
             decision=decision,
             files=files,
-            targets=targets or FactList(stood.values()),
-            blocking=[fact for fact in facts if fact.kind == "blocking"],
-            superseded=superseded or FactList(),
-            directories=[fact.path for fact in facts if fact.kind == "directory"],
-        )
-
-    @classmethod
-    async def read(cls, context: StageContext, decision: Decision) -> CommitState:
-        """Rebuilds the state from the store: one call per side file."""
-        facts = await read_facts(context, decision)
-        return cls.of(
-            context,
-            decision,
-            facts.few,
-            superseded=facts.superseded,
-            identities=facts.identities,
             targets=facts.targets,
+            blocking=[fact for fact in facts.others if fact.kind == "blocking"],
+            superseded=facts.superseded,
+            directories=[fact.path for fact in facts.others if fact.kind == "directory"],
         )
 
 
@@ -110,20 +93,15 @@ async def end_advice(context: StageContext, *, forward_only: bool) -> str:
     """Returns a sentence about how to end a decided job that cannot be finished: at most 3 calls."""
     layout, renames = context.layout, context.store.capabilities.atomic_directory_rename
     try:
-        reversible = not renames or await exists(context.store, layout.tasks) or await is_fenced(context)
+        reversible = not renames or await exists(context.store, layout.tasks)
+        # A rollback may have begun.
+        reversible = reversible or await stands_fenced(context, layout.tasks_fenced)
         if not reversible and layout.tasks != layout.recorded_tasks:
             reversible = await exists(context.store, layout.recorded_tasks)
     except StoreError:
         # The caller reports another error. A rollback that cannot continue says so itself.
         reversible = True
     return context.abandon_advice() if forward_only or not reversible else context.rollback_advice()
-
-
-async def is_fenced(context: StageContext) -> bool:
-    """Whether a rollback began, as far as the store shows it: one call; `StoreLinkError` if a link has that name."""
-    if not context.store.capabilities.atomic_directory_rename:
-        return False
-    return await stands_fenced(context, context.layout.tasks_fenced)
 
 
 async def stands_fenced(context: StageContext, fenced: StorePath) -> bool:

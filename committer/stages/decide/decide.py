@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,69 +17,48 @@ from committer.errors import (
 from committer.flow.together import both
 from committer.records.job_state import (
     Decision,
-    Fact,
     PlanFile,
     PlanKind,
-    Winner,
     decode_record,
     encode_facts,
     encode_record,
     limit_of,
 )
-from committer.records.statistics import IOStatistics
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
-from committer.stages.facts import FACTS_A_FILE, FactList, Facts, Lines, NotedFacts, RecordedFacts
+from committer.stages.facts import FACTS_A_FILE, DecisionFacts, FactList, Facts, Lines, NotedFacts, RecordedFacts
 from committer.stages.state.job_liveness import has_setup, job_vanished, make_superseded, may_vanish
 from committer.stages.state.own_records import read_decision
-from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively
 
 # Most facts in the decision itself, some 100 bytes each; a side file is one more round trip.
 FACTS_IN_DECISION = 1_000
 
 
-@dataclass(slots=True)
-class DecisionContent:
-    """Content of a commit decision.
+class DecisionContent(NamedTuple):
+    """A commit decision to create, with facts of which there may be millions.
 
     Attributes:
-        directories: Number of directories to create.
-        facts: Facts of other kinds than the following.
+        decision: With facts of other kinds than the following.
         superseded: Old files.
         identities: Identities of sources, in the order of the files.
         targets: What exists at files' destinations, in the order of the files.
-        replacing: Whether old files are removed.
-        was_empty: Whether the destination contained nothing visible.
         first_plan_file: The first free number for a side file.
-        roots: The roots that are written to; a driver that finishes the job must give them.
     """
 
-    winners: list[Winner]
-    files: int
-    size: int
-    directories: int
-    facts: list[Fact] = field(default_factory=list)
-    superseded: NotedFacts = field(default_factory=NotedFacts)
-    identities: NotedFacts = field(default_factory=NotedFacts)
-    targets: NotedFacts = field(default_factory=NotedFacts)
-    success: FileStatus | None = None
-    replacing: bool = False
-    was_empty: bool = False
-    first_plan_file: int = 0
-    statistics: IOStatistics = field(default_factory=IOStatistics)
-    roots: tuple[str, ...] = ()
-    sealed: bool = False
+    decision: Decision
+    superseded: NotedFacts
+    identities: NotedFacts
+    targets: NotedFacts
+    first_plan_file: int
 
 
 class Decided(NamedTuple):
-    """The decision on the store, and its facts if this driver created it."""
+    """The decision on the store, and the facts of this driver's, which count if it created the decision."""
 
     decision: Decision
-    superseded: Facts = FactList()
-    identities: Facts = FactList()
-    targets: Facts = FactList()
+    facts: DecisionFacts
 
 
 class DecideCommit(Stage[DecisionContent, Decided]):
@@ -100,13 +78,13 @@ class DecideCommit(Stage[DecisionContent, Decided]):
     async def execute(self, value: DecisionContent) -> Decided:
         """Writes side files, creates the directory for old files if it is missing, decides."""
         layout = self.context.layout
-        inline = value.facts
+        inline = value.decision.facts
         noted: dict[PlanKind, NotedFacts] = {
             "superseded": value.superseded,
             "identity": value.identities,
             "target": value.targets,
         }
-        few = len(value.facts) + sum(facts.count for facts in noted.values()) <= FACTS_IN_DECISION
+        few = len(inline) + sum(facts.count for facts in noted.values()) <= FACTS_IN_DECISION
         if few:
             inline = [*inline, *(fact for facts in noted.values() for fact in facts.in_memory or ())]
         try:
@@ -119,45 +97,22 @@ class DecideCommit(Stage[DecisionContent, Decided]):
             await sync_directories(self.context, [layout.work])
         except StoreNotFoundError as error:
             raise job_vanished(self.context, self.name, error) from error
-        decision = Decision(
-            job_id=layout.job_id,
-            decision="commit",
-            driver=self.context.driver,
-            created=self.context.timestamp(),
-            config=msgspec.structs.replace(self.context.config, absolute_roots=value.roots),
-            winners=value.winners,
-            files=value.files,
-            size=value.size,
-            directories=value.directories,
-            facts=inline if few else [],
-            plan=plan,
-            success_identity=value.success.identity if value.success else None,
-            success_present=value.success is not None,
-            replacing=value.replacing,
-            was_empty=value.was_empty,
-            hadoop=self.context.spec.hadoop,
-            statistics=value.statistics,
-            sealed=value.sealed,
+        decision = msgspec.structs.replace(value.decision, facts=inline if few else [], plan=plan)
+        facts = DecisionFacts(
+            value.decision.facts, *(self._read_back(kind, facts, plan) for kind, facts in noted.items())
         )
-        return Decided(
-            await create_decision(self.context, decision),
-            superseded=self._read_back("superseded", value.superseded, plan),
-            identities=self._read_back("identity", value.identities, plan),
-            targets=self._read_back("target", value.targets, plan),
-        )
+        return Decided(await create_decision(self.context, decision), facts)
 
     def _read_back(self, kind: PlanKind, noted: NotedFacts, plan: list[PlanFile]) -> Facts:
         if noted.in_memory is not None:
             return FactList(noted.in_memory)
         files = [file for file in plan if file.kind == kind]
-        return RecordedFacts(
-            self.context, kind, files, noted.count, directories=noted.within, of_directories=noted.of_directories
-        )
+        return RecordedFacts(self.context, files, of_directories=noted.of_directories, directories=noted.within)
 
     async def _write_plan(self, value: DecisionContent, noted: Mapping[PlanKind, NotedFacts]) -> list[PlanFile]:
         plan = list[PlanFile]()
-        for start in range(0, len(value.facts), FACTS_A_FILE):
-            chunk = value.facts[start : start + FACTS_A_FILE]
+        for start in range(0, len(value.decision.facts), FACTS_A_FILE):
+            chunk = value.decision.facts[start : start + FACTS_A_FILE]
             await self._write_file(plan, value.first_plan_file, Lines(encode_facts(chunk), len(chunk)), "")
         for kind, facts in noted.items():
             async for lines in facts.lines():
@@ -245,10 +200,9 @@ def _step_of(context: StageContext, decision: Decision) -> str:
 
 def abort_decision(context: StageContext) -> Decision:
     """Returns a decision that the job never becomes visible."""
-    kind: Literal["abort"] = "abort"
     return Decision(
         job_id=context.layout.job_id,
-        decision=kind,
+        decision="abort",
         driver=context.driver,
         created=context.timestamp(),
         config=context.config,

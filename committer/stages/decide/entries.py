@@ -1,8 +1,9 @@
-"""Entries and scopes, by which jobs that write the same directories exclude each other.
+"""Stages before the decision: a driver declares what it will commit, then which directories that affects.
 
-Each driver that is about to decide creates an entry with its job's scope, then lists the entries of all jobs.
-Of two jobs whose scopes meet, at least one sees the other and withdraws. An entry counts while its job is live,
-since other jobs cannot tell which of its drivers may still act. So it is deleted after the job's directory, or
+An intent lets a recovery continue with the same winners. By entries and scopes jobs that write the same directories
+exclude each other: each driver that is about to decide creates an entry with its job's scope, then lists the entries
+of all jobs. Of two jobs whose scopes meet, at least one sees the other and withdraws. An entry counts while its job is
+live, since other jobs cannot tell which of its drivers may still act. So it is deleted after the job's directory, or
 when its driver withdraws before it sent a decision.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from committer.advice import COMMIT_AGAIN, call
@@ -25,15 +27,16 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
+from committer.flow.together import both_in_full
 from committer.flow.workers import run_workers
 from committer.layout import WORK, DirectoryName, JobLayout, is_job_id
 from committer.options.config import CommitterConfig
-from committer.paths import StorePath
-from committer.records.job_state import DecisionHead, Entry, encode_record
-from committer.stages.base import StageContext
+from committer.records.job_state import DecisionHead, Entry, Intent, NamedRecord, encode_record
+from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.names import NameFolding, is_absolute
 from committer.stages.state.job_directory import look_at_job
+from committer.stages.state.job_liveness import job_vanished
 from committer.stages.state.own_records import read_record
 from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import children_of, exists
@@ -137,36 +140,6 @@ class Listed(NamedTuple):
     setup: str
     replaces: bool
 
-    @property
-    def path(self) -> StorePath:
-        """The file's path."""
-        return self.status.path
-
-
-async def create_entry(context: StageContext, scope: Scope) -> None:
-    """Creates this driver's entry, or raises `StoreNotFoundError` if the job vanished: one call, sometimes 3."""
-    layout, store = context.layout, context.store
-    path = layout.entry(context.driver, replaces=bool(scope.replaces))
-    entry = Entry(
-        job_id=layout.job_id,
-        setup=layout.setup_name,
-        driver=context.driver,
-        created=context.timestamp(),
-        writes=scope.writes,
-        replaces=scope.replaces,
-    )
-    data, temporary = encode_record(entry), layout.temporary_of(path, context.driver)
-    # Added first: the entry is deleted at the end of the job even if the response to this call is lost.
-    context.known.entries.add(path)
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            await store.put(path, data, temporary=temporary, durable=context.durable)
-            return
-        except StoreNotFoundError:
-            if not tries_left:
-                raise
-        await make_directory_of_entries(context)
-
 
 async def make_directory_of_entries(context: StageContext) -> None:
     """Creates the directory of all entries where directories are real: one call."""
@@ -183,9 +156,9 @@ async def refuse_neighbours(context: StageContext, scope: Scope) -> None:
     own, others = layout.entry(context.driver, replaces=bool(scope.replaces)), list[Listed]()
     found = False
     async for listed in _listed(store, layout):
-        found = found or listed.path == own
+        found = found or listed.status.path == own
         if (listed.job_id, listed.setup) == (layout.job_id, layout.setup_name):
-            context.known.entries.add(listed.path)
+            context.known.entries.add(listed.status.path)
         elif scope.replaces or listed.replaces:
             others.append(listed)
     if not found:
@@ -196,7 +169,7 @@ async def refuse_neighbours(context: StageContext, scope: Scope) -> None:
     async def look(listed: Listed) -> None:
         error: CommitterError | None = None
         try:
-            entry = await read_record(store, listed.path, Entry)
+            entry = await read_record(store, listed.status.path, Entry)
             if entry is None:
                 return
             other = Scope(entry.writes, entry.replaces)
@@ -249,14 +222,6 @@ def _busy(context: StageContext, busy: dict[str, _BlockingJob]) -> DestinationBu
     )
 
 
-async def withdraw_entry(context: StageContext) -> None:
-    """Deletes this driver's entry, if it created one; only before a create of a decision was sent. One call."""
-    for replaces in (False, True):
-        path = context.layout.entry(context.driver, replaces=replaces)
-        if path in context.known.entries:
-            await context.store.delete_file(path)
-
-
 async def drop_entries(context: StageContext) -> None:
     """Deletes the entries of a job that is over, and the directory of all entries if it is empty."""
     # One call per entry; for a driver that created none, one listing, and 2 to 4 calls for each entry of
@@ -270,7 +235,7 @@ async def drop_entries(context: StageContext) -> None:
                 listed.job_id == layout.job_id
                 and await _is_orphan(store, layout_of_owner(context, listed.job_id, listed.setup))
             ):
-                paths.add(listed.path)
+                paths.add(listed.status.path)
     for path in sorted(paths, key=str):
         await store.delete_file(path)
     context.known.entries.clear()
@@ -290,7 +255,7 @@ async def remove_orphans(
             old = modified is not None and modified < before
             meant = old if job_id is None else listed.job_id == job_id
             if meant and await _is_orphan(store, layout_of(listed.job_id, listed.setup)):
-                await store.delete_file(listed.path)
+                await store.delete_file(listed.status.path)
         await _remove_directory(store, layout)
 
 
@@ -349,3 +314,107 @@ async def _remove_directory(store: Store, layout: JobLayout) -> None:
     if store.capabilities.directories:
         with suppress(StoreError):
             await store.delete_directory(layout.entries, recursive=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitIntent:
+    """Input of a commit: records named by messages (None for a listing), and the number of tasks (None if unknown)."""
+
+    winners: list[NamedRecord] | None
+    tasks: int | None
+
+
+class DeclareIntent(Stage[CommitIntent, None]):
+    """The stage that writes this driver's intent, beside those of the job's other drivers.
+
+    Preconditions: the job exists, undecided.
+    Failure modes: `JobNotFoundError` if the job's directory vanished.
+    Cost: 1 call, where directories are real 2 at once.
+    """
+
+    name = "job_stage_declare_intent"
+
+    async def execute(self, value: CommitIntent) -> None:
+        """Writes the intent."""
+        context, layout = self.context, self.context.layout
+        intent = Intent(
+            job_id=layout.job_id,
+            driver=context.driver,
+            created=context.timestamp(),
+            winners=value.winners,
+            tasks=value.tasks,
+            process=await context.process(),
+        )
+        path = layout.intent(context.driver)
+        temporary = layout.temporary_of(path, context.driver)
+        writing = context.store.put(path, encode_record(intent), temporary=temporary, durable=context.durable)
+        try:
+            # The entry's directory is created here, so that the entry takes one call.
+            await both_in_full(writing, make_directory_of_entries(context))
+        except StoreNotFoundError as error:
+            raise job_vanished(context, self.name, error) from error
+
+
+class DeclareScope(Stage[Scope, None]):
+    """The stage that creates this driver's entry.
+
+    Preconditions: the intent exists; the winning records are loaded.
+    Postconditions: the entry exists. It is deleted after the job's directory (`drop_entries`), or by `withdraw`.
+    Failure modes: `JobNotFoundError` if the job's directory vanished.
+    Cost: 1 call; 2 more if another job has just removed the directory of all entries.
+    """
+
+    name = "job_stage_declare_scope"
+
+    async def execute(self, value: Scope) -> None:
+        """Creates the entry."""
+        context, layout = self.context, self.context.layout
+        path = layout.entry(context.driver, replaces=bool(value.replaces))
+        entry = Entry(
+            job_id=layout.job_id,
+            setup=layout.setup_name,
+            driver=context.driver,
+            created=context.timestamp(),
+            writes=value.writes,
+            replaces=value.replaces,
+        )
+        data, temporary = encode_record(entry), layout.temporary_of(path, context.driver)
+        # Added first: the entry is deleted at the end of the job even if the response to this call is lost.
+        context.known.entries.add(path)
+        try:
+            for _try in range(_TRIES - 1):
+                with suppress(StoreNotFoundError):
+                    await context.store.put(path, data, temporary=temporary, durable=context.durable)
+                    return
+                await make_directory_of_entries(context)
+            await context.store.put(path, data, temporary=temporary, durable=context.durable)
+        except StoreNotFoundError as error:
+            raise job_vanished(context, self.name, error) from error
+
+
+class RefuseNeighbours(Stage[Scope, None]):
+    """The stage that refuses to commit beside another job whose scope meets this one.
+
+    Preconditions: this driver's entry exists. Old files, and directories that must be empty, are listed afterwards.
+    Postconditions: no other job commits where this one does until its entry is gone.
+    Failure modes: `DestinationBusyError` names the owners; the caller withdraws.
+    Cost: one listing; one call for each entry that may meet, 3 more for one that does.
+    """
+
+    name = "job_stage_refuse_neighbours"
+
+    async def execute(self, value: Scope) -> None:
+        """Lists the other jobs' entries."""
+        try:
+            await refuse_neighbours(self.context, value)
+        except StoreNotFoundError as error:
+            raise job_vanished(self.context, self.name, error) from error
+
+
+async def withdraw(context: StageContext) -> None:
+    """Deletes the entry and the intent of a driver that sent no decision: no other driver uses these names. 2 calls."""
+    for replaces in (False, True):
+        entry = context.layout.entry(context.driver, replaces=replaces)
+        if entry in context.known.entries:
+            await context.store.delete_file(entry)
+    await context.store.delete_file(context.layout.intent(context.driver))

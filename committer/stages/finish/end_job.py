@@ -7,10 +7,10 @@ from typing import Final, Literal, NamedTuple
 
 from committer.errors import StoreError, StoreNotFoundError
 from committer.flow.together import both
+from committer.layout import REMOVED
 from committer.records.job_state import Decision, JobOutcome, decode_record, encode_record, limit_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import decision_is_gone
-from committer.stages.state.job_directory import other_job_stands
 from committer.stages.state.job_liveness import has_setup, may_vanish
 from committer.stages.state.success_content import is_unmarked
 from committer.stores.helpers import create_exclusively
@@ -98,7 +98,12 @@ async def runs_alone(context: StageContext, *, asked: bool = True) -> bool:
     """Whether no other job runs into the destination; False if unknown. No call unless `asked`, else one."""
     if not asked:
         return False
+    layout = context.layout
     try:
-        return not await other_job_stands(context.store, context.layout)
+        async for child in context.store.list(layout.temporary):
+            own = child.path in (layout.job_directory, layout.entries)
+            if child.is_directory and not own and not child.path.name.endswith(REMOVED):
+                return False
     except StoreError:
         return False
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import Final, TypeVar, cast
+from typing import Final, cast
 
 from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
 from committer.file_names import root_of
@@ -14,16 +14,17 @@ from committer.paths import StorePath, encode_uri_path
 from committer.records.file_list import (
     ENTRIES_IN_A_PART,
     CommittedFile,
+    F,
+    decode_part,
     encode_part,
     partition_of,
 )
 from committer.records.limits import LIMITS
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext
-from committer.stages.load.planned_files import PlannedFile, PlannedFiles
+from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.names import is_absolute
 from committer.stores.base import Store
-
-T = TypeVar("T")
 
 FILE_LIST: Final = "committer.file.list"
 FILE_LIST_PROBLEM: Final = "committer.file.list.problem"
@@ -105,9 +106,7 @@ def list_named(uri: str, job_id: str, destination: StorePath, directory: str) ->
         return None
 
 
-async def read_parts(
-    store: Store, first: StorePath, decode: Callable[[bytes, FileListFormat, str], list[T]]
-) -> AsyncIterator[list[T]]:
+async def read_parts(store: Store, first: StorePath, kind: type[F]) -> AsyncIterator[list[F]]:
     """Yields the files of a list, a part at a time: one call each."""
     # `StoreNotFoundError` means that there is no list, `RecordError` that a part is missing or damaged.
     form = cast("FileListFormat", first.name.rpartition(".")[2])
@@ -120,7 +119,7 @@ async def read_parts(
             if number == 0:
                 raise
             raise RecordError("a part of a list of committed files is missing", path=path) from error
-        files = decode(data, form, str(path))
+        files = decode_part(data, form, kind, str(path))
         number, last = number + 1, len(files) < ENTRIES_IN_A_PART
         # A part is some 20 MB, and as much again decoded: neither is kept while the next one is read.
         del data

@@ -19,6 +19,7 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.events import names
+from committer.layout import SUCCESS
 from committer.options.table import S3A_UUID, WRITE_JOB_UUID
 from committer.paths import StorePath, by_hand
 from committer.records.job_state import SETUP
@@ -92,7 +93,7 @@ class SaveSuccess(Stage[SuccessData, None]):
 
     async def _rename(self, value: SuccessData) -> None:
         context, store, success = self.context, self.context.store, self.context.layout.success
-        temporary = context.layout.success_temporary(context.driver)
+        temporary = context.layout.work / f"{SUCCESS}-{context.driver}.tmp"
         try:
             written = await store.put(temporary, encode_success(value), durable=context.durable)
             if may_vanish(context) and not await has_setup(self.context):

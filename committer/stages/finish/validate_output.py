@@ -5,10 +5,10 @@ from __future__ import annotations
 from committer.errors import StoreNotFoundError, ValidationError
 from committer.events import names
 from committer.flow.workers import run_workers
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, end_advice, is_forward_only
 from committer.stages.identity import may_be_file_of
-from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.publish import Published
 
 _MOST_PROBLEMS = 100
@@ -21,8 +21,6 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
     and be the committed one where the store can prove it. Hadoop looks only after it published `_SUCCESS`, and
     compares no counts.
 
-    Preconditions: every publish action ended.
-    Postconditions: the commit is complete.
     Failure modes: `ValidationError` lists up to a hundred problems; the job stays decided, nothing is deleted.
     Cost: none, or one call per file with `validate_output`.
     Hadoop: ``ValidateRenamedFilesStage``.
@@ -35,15 +33,11 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
         state, published = value
         decision = state.decision
         if (published.files, published.size) != (decision.files, decision.size):
-            raise await self._problem(
-                state,
-                [
-                    (
-                        f"{decision.files} files of {decision.size} bytes were decided, "
-                        f"{published.files} files of {published.size} bytes were published"
-                    )
-                ],
+            problem = (
+                f"{decision.files} files of {decision.size} bytes were decided, "
+                f"{published.files} files of {published.size} bytes were published"
             )
+            raise await self._problem(state, [problem])
         if self.context.config.validate_output:
             await self._look_at_all(state)
 
@@ -53,7 +47,7 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
 
         async def look(file: PlannedFile) -> None:
             nonlocal seen
-            problem = await self._problem_with(file)
+            problem = await problem_with(self.context, file)
             if problem is None:
                 seen += 1
             elif len(problems) < _MOST_PROBLEMS:
@@ -65,9 +59,6 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
         if problems or seen != state.decision.files:
             problems = problems or [f"{state.decision.files} files were decided, {seen} were seen"]
             raise await self._problem(state, problems)
-
-    async def _problem_with(self, file: PlannedFile) -> str | None:
-        return await problem_with(self.context, file)
 
     async def _problem(self, state: CommitState, problems: list[str]) -> ValidationError:
         end = await end_advice(self.context, forward_only=is_forward_only(self.context, state))

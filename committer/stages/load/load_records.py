@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from committer.advice import COMMIT_AGAIN
 from committer.errors import RecordError, StoreNotFoundError
@@ -19,6 +19,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import BY_PATH, Winner
 from committer.records.manifest import TaskManifest
+from committer.records.publish_chunk import PlannedFile
 from committer.records.task_commit import digest_of
 from committer.stages.base import RecordRef, Stage, StageContext
 from committer.stages.facts import NotedFacts
@@ -27,7 +28,6 @@ from committer.stages.load.planned_files import (
     BYTES_OF_COPIES,
     KeptEntries,
     LinkedSources,
-    PlannedFile,
     RecordEntries,
     decode_record,
     read_record,
@@ -53,12 +53,6 @@ PARTS_AN_ENTRY = 5
 MOST_PROBLEMS = 100
 
 _RUN_AGAIN: Final = "it was damaged, or another program wrote it: run its task again, or the job"
-
-
-class _Kept(NamedTuple):
-    digest: str
-    length: int
-    files: list[PlannedFile]
 
 
 @dataclass(slots=True)
@@ -135,7 +129,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         self._linked = LinkedSources(context)
         self._in_flight = Budget(BYTES_IN_FLIGHT)
         self._notes_owners = may_promote(context)
-        self._kept: dict[int, _Kept] | None = {}
+        self._kept: dict[int, tuple[KeptEntries, int]] | None = {}
         self._kept_files = self._kept_bytes = self._all_bytes = 0
         self._moved = asyncio.Event()
         self._prefix_bytes = len(context.layout.destination.path.encode()) + 1
@@ -168,7 +162,11 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             # In the order in which a driver that finishes the job reads them, since a decision's facts are in
             # this order.
             kept = self._kept
-            loaded.entries = None if kept is None else [f for number in sorted(kept) for f in kept.pop(number).files]
+            loaded.entries = (
+                [file for number in sorted(kept) for file in kept.pop(number)[0].entries.planned()]
+                if kept is not None
+                else None
+            )
             _refuse_one_task_twice(loaded.winners)
         except BaseException:
             await loaded.repeats.close()
@@ -235,34 +233,22 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         self, record: str, manifest: TaskManifest, files: RecordEntries, loaded: LoadedRecords
     ) -> None:
         """Refuses a record with another record's sources; registers sources that may lie behind a link."""
-        attempts = _attempts_of(files.sources)
+        attempts, uploads, problem = _attempts_of(files.sources), files.uploads, ""
         if len(attempts) > 1 or not loaded.attempts.keys().isdisjoint(attempts):
-            raise RecordError(
-                "the record names files of more than one task attempt, or of another record's",
-                field="files",
-                path=self.context.layout.record_path(record),
-                operation=self.name,
-            )
+            problem = "the record names files of more than one task attempt, or of another record's"
+        elif uploads is not None and None in uploads:
+            problem = "the record names files of two kinds: some wait in uploads, some do not"
+        elif self.context.store.capabilities.multipart and not all(one.etags for one in uploads or () if one):
+            problem = "the record names an upload without parts"
+        if problem:
+            path = self.context.layout.record_path(record)
+            raise RecordError(problem, field="files", path=path, operation=self.name)
         if not files.sources:
             return
         loaded.attempts.update(dict.fromkeys(attempts, manifest.taskID))
         if BY_PATH in manifest.extraData:
             loaded.by_path.update(attempts)
         await self._linked.add(record, files.sources)
-        if files.uploads is not None and None in files.uploads:
-            raise RecordError(
-                "the record names files of two kinds: some wait in uploads, some do not",
-                field="files",
-                path=self.context.layout.record_path(record),
-                operation=self.name,
-            )
-        if self.context.store.capabilities.multipart and not all(one.etags for one in files.uploads or () if one):
-            raise RecordError(
-                "the record names an upload without parts",
-                field="files",
-                path=self.context.layout.record_path(record),
-                operation=self.name,
-            )
         loaded.first_files[record] = files.first()
 
     def _gather(self, number: int, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:
@@ -291,7 +277,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             if loaded.on_disk is not None and loaded.on_disk.takes_more:
                 await loaded.on_disk.add(number, KeptEntries(digest, files), weight=length)
             return
-        self._kept[number] = _Kept(digest, length, files.planned())
+        self._kept[number] = KeptEntries(digest, files), length
         self._kept_files += len(files.destinations)
         self._kept_bytes += length
         loaded.parts += sum(len(upload.etags) for upload in files.uploads or () if upload is not None)
@@ -302,8 +288,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             # Concurrent loads wait: an entry that is added long before its turn is not found again.
             try:
                 for earlier in sorted(kept):
-                    one = kept.pop(earlier)
-                    await on_disk.add(earlier, KeptEntries.of_files(one.digest, one.files), weight=one.length)
+                    entries, weight = kept.pop(earlier)
+                    await on_disk.add(earlier, entries, weight=weight)
             finally:
                 # After an error, too, the workers are awaited.
                 self._moved.set()

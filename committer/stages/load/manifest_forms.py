@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 from committer.paths import StorePath
@@ -16,11 +15,9 @@ from committer.records.manifest import (
     encode_task_manifest,
 )
 from committer.stages.base import RecordForms, RecordRef, StageContext
-from committer.stages.load.listed_records import list_manifests
+from committer.stages.load.winning_records import list_manifests
 from committer.stages.task_output import TaskOutput
 from committer.stages.upload_lists import listed_uploads
-from committer.stores.base import FileStatus
-from committer.stores.helpers import children_of
 
 MANIFEST_COMMITTER: Final = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
 
@@ -64,37 +61,12 @@ class ManifestForms(RecordForms):
         """Decodes a task manifest."""
         return decode_task_manifest(data, source=str(path))
 
-    def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
-        """Returns `data`, which is a task manifest."""
-        return data
-
-    async def read(self, context: StageContext, path: StorePath) -> bytes:
-        """Reads the record: one call."""
-        return await context.holding(path).read(path, limit=context.config.record_size_limit)
-
     async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
         """Lists the records: one call per page."""
         return await list_manifests(context)
-
-    async def outside(self, context: StageContext) -> list[FileStatus]:
-        """Returns the directory beside the job's, if it has one; no call."""
-        beside = context.layout.beside
-        return [] if beside is None else [FileStatus(beside, True, 0)]
-
-    async def upload_lists(self, context: StageContext) -> list[StorePath]:
-        """Lists the upload lists of the runs of task attempts: one call."""
-        return [child.path for child in await children_of(context.store, context.layout.uploads)]
-
-    def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
-        """Compares the name of the run, an attempt's id and a nonce."""
-        return place.name.rpartition("-")[0] in winners
 
     async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
         """Yields the uploads of a run's list: one listing, and a read per part; nothing for a task manifest."""
         if place.parent.name == context.layout.uploads.name:
             async for upload in listed_uploads(context, place):
                 yield upload
-
-    def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:
-        """Returns an empty list."""
-        return []

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-import msgspec
-
 from committer.errors import RecordError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events import names
 from committer.flow.spill import NumberedSpill
@@ -18,32 +16,11 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact, Winner
 from committer.records.manifest import TaskManifest, cut_names, decode_task_manifest, relative_names
 from committer.records.pending_uploads import UploadEntry
+from committer.records.publish_chunk import PlannedFile
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
 from committer.stages.facts import FactList, Facts
 from committer.stores.abilities import LOCAL_PATHS
-
-
-class PlannedFile(msgspec.Struct, gc=False):
-    """File to publish, with names that were checked to stay inside.
-
-    Attributes:
-        source: Relative to the job's `tasks` directory; nothing exists there if the file waits in an upload.
-        destination: Relative to the destination; an absolute path below a root.
-        identity: Proves that a file is this one; None if the store has none, or before it is looked up.
-        stamp: For an upload, proves it together with the length; empty if Hadoop sent it, then `identity` does.
-        version: The version for the store's preconditions (`FileStatus.version`), if any.
-        stood: What existed at its destination according to the decision.
-    """
-
-    source: str
-    destination: str
-    size: int
-    identity: str | None
-    upload: UploadEntry | None = None
-    stamp: str = ""
-    version: str | None = None
-    stood: Fact | None = None
 
 
 class RecordEntries(NamedTuple):
@@ -80,40 +57,11 @@ class KeptEntries(NamedTuple):
     digest: str
     entries: RecordEntries
 
-    @classmethod
-    def of_files(cls, digest: str, files: list[PlannedFile]) -> KeptEntries:
-        """Converts the files of a record back to columns."""
-        uploads = [file.upload for file in files]
-        versions = [file.version for file in files]
-        entries = RecordEntries(
-            [file.source for file in files],
-            [file.destination for file in files],
-            [file.size for file in files],
-            [file.identity for file in files],
-            uploads if any(uploads) else None,
-            files[0].stamp if files else "",
-            versions if any(versions) else None,
-        )
-        return cls(digest, entries)
 
-
-class FactReader:
-    """An iterator over single facts."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._batches = facts.batches()
-        self._facts: Iterator[Fact] = iter(())
-
-    async def next(self) -> Fact | None:
-        """Returns the next fact; None after the last."""
-        fact = next(self._facts, None)
-        while fact is None:
-            some = await anext(self._batches, None)
-            if some is None:
-                return None
-            self._facts = iter(some)
-            fact = next(self._facts, None)
-        return fact
+async def _each(facts: Facts) -> AsyncIterator[Fact]:
+    async for some in facts.batches():
+        for fact in some:
+            yield fact
 
 
 def out_of_turn(what: str) -> RecordError:
@@ -257,8 +205,13 @@ class PlannedFiles:
     """Every file of a job's winners, iterable repeatedly: from memory, this driver's disk, or the records again.
 
     The disk holds what was checked of a record of the same digest, and a repeated read verifies the digest, so
-    every pass sees the same files. `identities` are those of files whose record has none, by source; `in_order`
-    the same as facts in the order of the files.
+    every pass sees the same files.
+
+    Args:
+        identities: Those of files whose record has none, in the order of the files.
+
+    Attributes:
+        targets: What existed at files' destinations, in the order of the files; later passes attach it to them.
     """
 
     def __init__(
@@ -266,8 +219,7 @@ class PlannedFiles:
         context: StageContext,
         winners: list[Winner],
         entries: list[PlannedFile] | None,
-        identities: dict[str, str] | None = None,
-        in_order: Facts | None = None,
+        identities: Facts | None = None,
         *,
         decided: bool = False,
         on_disk: NumberedSpill[KeptEntries] | None = None,
@@ -277,15 +229,8 @@ class PlannedFiles:
         self._decided = decided
         self._winners = winners
         self._entries = entries
-        self._identities = identities or {}
-        self._in_order = in_order
-        self._stood: Mapping[str, Fact] = {}
-        self._stood_in_order: Facts = FactList()
-
-    def set_target_facts(self, stood: Mapping[str, Fact], in_order: Facts | None = None) -> None:
-        """Sets the facts about files' destinations, which later passes attach to the files."""
-        self._stood = stood
-        self._stood_in_order = in_order or FactList()
+        self._identities = FactList() if identities is None else identities
+        self.targets: Facts = FactList()
 
     @property
     def in_memory(self) -> list[PlannedFile] | None:
@@ -299,16 +244,17 @@ class PlannedFiles:
 
     async def batches(self) -> AsyncIterator[list[PlannedFile]]:
         """Yields all files in batches: all that are in memory, else those of a few megabytes of records."""
-        identities = self._identities
-        found = _Identities(self._in_order) if self._in_order and self._entries is None else None
-        stood = _Stood(self._stood, self._stood_in_order) if self._stood or self._stood_in_order else None
+        identities = _each(self._identities)
+        # Entries in memory have their identity.
+        are_lacking = bool(self._identities) and self._entries is None
+        stood = _Stood(self.targets) if self.targets else None
         async for batch in self._kept() if self._entries is not None else self._read_again():
-            if found is not None:
-                await found.give([file for file in batch if file.identity is None])
-            elif identities:
-                for file in batch:
-                    if file.identity is None:
-                        file.identity = identities.get(file.source)
+            for file in batch if are_lacking else ():
+                if file.identity is None:
+                    fact = await anext(identities, None)
+                    if fact is None or fact.path != file.source:
+                        raise out_of_turn(f"do not say what proves {file.source}, in its turn")
+                    file.identity = fact.identity
             if stood is not None:
                 await stood.give(batch)
             yield batch
@@ -427,45 +373,29 @@ class PlannedFiles:
         return self._context.repair_advice() if self._decided else ""
 
 
-class _Identities:
-    """Identities in the order of the files that have none in their record."""
+class _Stood:
+    """Facts about files' destinations, in the order of the files."""
 
     def __init__(self, facts: Facts) -> None:
-        self._turns = FactReader(facts)
-
-    async def give(self, files: list[PlannedFile]) -> None:
-        """Sets the identity of each file; raises `RecordError` if the next fact is another file's."""
-        for file in files:
-            fact = await self._turns.next()
-            if fact is None or fact.path != file.source:
-                raise out_of_turn(f"do not say what proves {file.source}, in its turn")
-            file.identity = fact.identity
-
-
-class _Stood:
-    """Facts about files' destinations, by name or in the order of the files."""
-
-    def __init__(self, by_name: Mapping[str, Fact], in_order: Facts) -> None:
-        self._by_name = by_name
-        self._turns = FactReader(in_order)
+        self._turns = _each(facts)
         self._next: Fact | None = None
         self._began = False
 
     async def give(self, files: list[PlannedFile]) -> None:
         """Gives each file the fact about its destination, None if nothing existed there."""
         if not self._began:
-            self._began, self._next = True, await self._turns.next()
-        fact, by_name = self._next, self._by_name
+            self._began, self._next = True, await anext(self._turns, None)
+        fact = self._next
         for file in files:
-            if fact is not None and fact.path == file.destination:
-                file.stood, fact = fact, await self._turns.next()
-            else:
-                file.stood = by_name.get(file.destination)
+            is_next = fact is not None and fact.path == file.destination
+            file.stood = fact if is_next else None
+            if is_next:
+                fact = await anext(self._turns, None)
         self._next = fact
 
     async def end(self) -> None:
         """Raises `RecordError` if facts are left after the last file."""
-        left = self._next if self._began else await self._turns.next()
+        left = self._next if self._began else await anext(self._turns, None)
         if left is not None:
             raise out_of_turn(f"say what existed at {left.path}, where no file goes, or not in its turn")
 

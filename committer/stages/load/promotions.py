@@ -9,8 +9,8 @@ from itertools import chain
 from typing import Final
 
 from committer.flow.workers import portions
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import StageContext
-from committer.stages.load.planned_files import PlannedFile
 from committer.stores.abilities import LOCAL_PATHS
 
 # Entries of a tree that a store lists in one call, about. (Azure Data Lake Storage: 5,000.)

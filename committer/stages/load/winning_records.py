@@ -1,14 +1,16 @@
-"""References to the winning task records, by messages or by names."""
+"""Lists the records under tasks' names, and refers to the winning ones, by messages or by names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from committer.advice import COMMIT_AGAIN
 from committer.errors import (
+    JobNotFoundError,
     RecordError,
+    StoreExistsError,
+    StoreNotADirectoryError,
     StoreNotFoundError,
     TaskCommitsRequiredError,
     TaskError,
@@ -19,7 +21,8 @@ from committer.paths import StorePath
 from committer.readable import count
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import RecordRef, StageContext
-from committer.stages.load.listed_records import no_directory
+from committer.stages.task_output import AttemptIdentity
+from committer.stores.helpers import children_of, move_file
 
 RIGHT_NUMBER: Final = "give their right number"
 """The start of the advice if more tasks committed than the caller stated: no task has to run again."""
@@ -136,35 +139,23 @@ def check_task_count(layout: JobLayout, refs: list[RecordRef], tasks: int | None
     )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class CommittedAttempt:
-    """Run of a task attempt that committed, as its record's name tells."""
-
-    task: int
-    attempt: int
-    nonce: str
-
-    def record(self, layout: JobLayout) -> StorePath:
-        """Returns the path of its record."""
-        return layout.attempt_record(self.task, self.attempt, self.nonce)
-
-
-async def one_attempt_a_task(context: StageContext, tasks: int) -> list[CommittedAttempt]:
+async def one_attempt_a_task(context: StageContext, tasks: int) -> list[AttemptIdentity]:
     """Returns the committed attempt of each task (numbered from 0) if each has exactly one: two listings.
 
     Raises `TaskCommitsRequiredError` if several attempts of a task committed, since only the engine that ran
     them knows which wins; `TaskMissingError` if a task has none, or one committed, or began, whose number is
     too high: then the caller counted too few.
     """
-    found: dict[int, list[CommittedAttempt]] = {}
+    found: dict[int, list[AttemptIdentity]] = {}
     strange: list[str] = []
-    for name in await _record_names(context):
+    for name in [child.path.name for child in await children_of(context.store, context.layout.attempts)]:
+        if not name.endswith(MANIFEST_SUFFIX):
+            continue
         run = context.layout.parse_attempt_record(name)
         if run is None:
             strange.append(name)
         else:
-            one = CommittedAttempt(*run)
-            found.setdefault(one.task, []).append(one)
+            found.setdefault(run[0], []).append(AttemptIdentity(*run))
     several = {task: sorted(runs) for task, runs in sorted(found.items()) if len(runs) > 1}
     if several or strange:
         sentences = [f"task {task} committed as {_attempts(runs)}" for task, runs in several.items()]
@@ -200,26 +191,84 @@ async def one_attempt_a_task(context: StageContext, tasks: int) -> list[Committe
 async def _begun(context: StageContext) -> set[int]:
     """Returns the tasks with a task attempt directory: their attempt was not aborted."""
     layout = context.layout
-    try:
-        names = [child.path.name async for child in context.store.list(layout.tasks) if child.is_directory]
-    except StoreNotFoundError:
-        return set()
-    runs = (layout.parse_attempt_record(f"{name}{MANIFEST_SUFFIX}") for name in names)
+    found = [child.path.name for child in await children_of(context.store, layout.tasks) if child.is_directory]
+    runs = (layout.parse_attempt_record(f"{name}{MANIFEST_SUFFIX}") for name in found)
     return {run[0] for run in runs if run is not None}
 
 
-async def _record_names(context: StageContext) -> list[str]:
-    try:
-        children = [child.path.name async for child in context.store.list(context.layout.attempts)]
-    except StoreNotFoundError:
-        return []
-    return [name for name in children if name.endswith(MANIFEST_SUFFIX)]
-
-
-def _attempts(runs: list[CommittedAttempt]) -> str:
+def _attempts(runs: list[AttemptIdentity]) -> str:
     return " and ".join(f"attempt {run.attempt} (run {run.nonce})" for run in runs)
 
 
 def _some(sentences: list[str]) -> str:
     more = len(sentences) - MOST_NAMED
     return "; ".join(sentences[:MOST_NAMED]) + (f"; and {more:,} more" if more > 0 else "")
+
+
+# Part of the name of a record that `AbortTask` has moved while it reads which attempt's it is.
+ABORTED = "-aborted"
+
+
+def aborted_suffix(layout: JobLayout) -> str:
+    """Returns the suffix of the name of a record that `AbortTask` has moved."""
+    return f"{ABORTED}{layout.record_suffix}.tmp"
+
+
+def aborted_name(layout: JobLayout, attempt_id: str) -> str:
+    """Returns the name to which `AbortTask` moves a record of this attempt."""
+    return f"{layout.hidden}{attempt_id}{aborted_suffix(layout)}"
+
+
+def aborted_attempt(layout: JobLayout, name: str) -> str:
+    """Returns the task attempt in such a name."""
+    return name.removeprefix(layout.hidden).removesuffix(aborted_suffix(layout))
+
+
+async def list_manifests(context: StageContext) -> list[RecordRef]:
+    """Lists the records by name, or raises `JobNotFoundError` if their directory is missing; one call per page."""
+    # Other names are skipped. A task that commits later may replace a listed record, so a job commit copies
+    # what it reads.
+    layout = context.layout
+    directory = layout.manifests
+    store = context.holding(directory)
+    try:
+        listed = {child.path: child.size async for child in store.list(directory)}
+    except (StoreNotFoundError, StoreNotADirectoryError) as error:
+        if store.capabilities.directories:
+            # Never created again: another program may have deleted it with tasks' records, and a commit would
+            # publish none of their files.
+            raise no_directory(layout, directory, "list_manifests") from error
+        listed = {}
+    for path in [path for path in listed if path.name.endswith(aborted_suffix(layout))]:
+        restored = await _put_back_taken(context, path, directory)
+        if restored is not None:
+            listed[restored] = listed[path]
+    found = sorted(path for path in listed if layout.is_record(path.name))
+    return [RecordRef(layout.record_name(path), length=listed[path]) for path in found]
+
+
+def no_directory(layout: JobLayout, directory: StorePath, operation: str) -> JobNotFoundError:
+    """Builds the error of a missing directory in that of a job."""
+    return JobNotFoundError(
+        f"job {layout.job_id} has no {directory.name} directory: it was cleaned up, by itself or by a Hadoop "
+        "committer that deletes all of _temporary",
+        operation=operation,
+        path=directory,
+        next_step="run the job again; nothing was published",
+    )
+
+
+async def _put_back_taken(context: StageContext, taken: StorePath, directory: StorePath) -> StorePath | None:
+    """Finishes an `AbortTask` that died: restores a record that it moved by mistake, of another attempt of the task."""
+    store = context.holding(taken)
+    data = await store.read(taken, limit=context.config.record_size_limit)
+    manifest = context.forms.decode_task(context, taken, data)
+    layout = context.layout
+    if taken.name == aborted_name(layout, manifest.taskAttemptID):
+        return None
+    record = directory / f"{manifest.taskID}{layout.record_suffix}"
+    try:
+        await move_file(store, taken, record)
+    except StoreExistsError:
+        return None
+    return record

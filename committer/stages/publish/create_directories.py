@@ -25,7 +25,6 @@ class CreateDirectories(Stage[list[str], int]):
     """The stage that creates every absent directory: it creates the leaves with their parents.
 
     Preconditions: the decision exists; files in the way were moved aside (with `existing_target="replace"`).
-    Postconditions: every directory of the job exists.
     Failure modes: a file in the way is a definite refusal (`TargetExistsError`).
     Cost: one call per leaf; none where directories are not real.
     Hadoop: ``CreateOutputDirectoriesStage``.

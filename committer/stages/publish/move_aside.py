@@ -65,12 +65,7 @@ async def take_away(context: StageContext, path: StorePath, into: StorePath, *, 
     """Moves a file with the identity into a directory that cleanup deletes; see `move_away`."""
     # A delete knows only a name: a stale driver may send it when its job is long over and another job has
     # written a file there. The rename fails once the job's directory is gone.
-    return await move_away(context, path, taken_place(context, into), identity=identity)
-
-
-def taken_place(context: StageContext, into: StorePath) -> StorePath:
-    """Returns a name in a directory of the job that no other driver uses."""
-    return into / f"{_TAKEN}{context.runtime.nonce()}"
+    return await move_away(context, path, into / f"{_TAKEN}{context.runtime.nonce()}", identity=identity)
 
 
 async def move_away(context: StageContext, path: StorePath, place: StorePath, *, identity: str | None) -> bool:

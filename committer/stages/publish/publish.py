@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -26,6 +26,7 @@ from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.job_state import Fact
+from committer.records.publish_chunk import PlannedFile
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
 from committer.stages.check.preflight import end_it_first
@@ -39,7 +40,7 @@ from committer.stages.identity import (
     may_be_file_of,
     stands_as_directory,
 )
-from committer.stages.load.planned_files import PlannedFile
+from committer.stages.names import with_ancestors
 from committer.stages.publish.create_directories import make_missing, remove_made
 from committer.stores.abilities import (
     BATCH_RENAME,
@@ -86,17 +87,11 @@ async def counted_files(
 
 def _recorded(files: list[PlannedFile]) -> TreeCounts:
     """Returns the counts of a directory with these files and nothing else."""
-    directories = set[str]()
-    for directory in {file.source.rpartition("/")[0] for file in files}:
-        above = directory
-        while above and above not in directories:
-            directories.add(above)
-            above = above.rpartition("/")[0]
+    directories = with_ancestors({file.source.rpartition("/")[0] for file in files})
     return TreeCounts(len(files), len(directories), sum([file.size for file in files]))
 
 
 _Ends: TypeAlias = tuple[StorePath, StorePath]
-_RenameTogether: TypeAlias = Callable[[Sequence[PlannedFile], list[_Ends]], Awaitable[dict[int, StoreError]]]
 
 # How often a file is looked at and retried. Each round ends, or saw the store change; more would be a livelock
 # with a process that keeps changing it.
@@ -231,18 +226,14 @@ class PublishFiles(Stage[CommitState, Published]):
 
     async def _publish_plain(self, store: SupportsBatchRename, files: list[PlannedFile]) -> int:
         """Publishes files whose targets are expected to be absent, many in one call; returns how many."""
-
-        async def rename(some: Sequence[PlannedFile], renames: list[_Ends]) -> dict[int, StoreError]:
-            return await store.rename_files(renames, identities=[file.identity for file in some])
-
         counting = TREE_COUNTS.of(self.context.store)
         if counting is None:
-            return await self._publish_together(rename, files)
+            return await self._publish_together(store, files, looks=True)
         known, rest = await counted_files(self.context, counting, files, operation=self.name)
-        done = await self._publish_together(lambda _some, renames: store.rename_files(renames, looks=False), known)
-        return done + await self._publish_together(rename, rest)
+        done = await self._publish_together(store, known, looks=False)
+        return done + await self._publish_together(store, rest, looks=True)
 
-    async def _publish_together(self, rename: _RenameTogether, files: list[PlannedFile]) -> int:
+    async def _publish_together(self, store: SupportsBatchRename, files: list[PlannedFile], *, looks: bool) -> int:
         done = 0
         advance = self.context.progress.advance
         most = self.context.config.io_concurrency
@@ -250,7 +241,10 @@ class PublishFiles(Stage[CommitState, Published]):
         async def publish(some: Sequence[PlannedFile]) -> None:
             nonlocal done
             renames = [self._ends(file) for file in some]
-            errors = await rename(some, renames)
+            if looks:
+                errors = await store.rename_files(renames, identities=[file.identity for file in some])
+            else:
+                errors = await store.rename_files(renames, looks=False)
 
             async def settle(index: int) -> None:
                 await self._settle(some[index], *renames[index], errors[index])

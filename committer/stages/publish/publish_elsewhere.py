@@ -12,19 +12,19 @@ import msgspec
 from committer.flow.endpoints import RateShares, claim_limits
 from committer.flow.workers import run_workers
 from committer.logs import job_logger
-from committer.records.job_state import Decision, Fact
+from committer.records.job_state import Decision
 from committer.records.publish_chunk import (
-    ChunkFile,
-    ChunkFiles,
+    PlannedFile,
     PublishAccount,
     PublishChunk,
     PublishPool,
-    digest_of_entries,
 )
 from committer.records.success import FILENAMES_LIMIT
+from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, is_forward_only
-from committer.stages.load.planned_files import PlannedFile, PlannedFiles
+from committer.stages.facts import DecisionFacts, FactList
+from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.publish.publish import Published
 from committer.stores.abilities import BATCH_RENAME
 
@@ -74,17 +74,7 @@ def make_chunk(
     forward_only: bool,
 ) -> PublishChunk:
     """Builds the message for a batch of files, with what the decision recorded at their destinations."""
-    entries = msgspec.msgpack.encode(
-        ChunkFiles(
-            [
-                ChunkFile(
-                    file.source, file.destination, file.size, file.identity, file.version, file.upload, file.stamp
-                )
-                for file in files
-            ],
-            [file.stood for file in files if file.stood is not None],
-        )
-    )
+    entries = msgspec.msgpack.encode(files)
     return PublishChunk(
         number=number,
         spec=msgspec.structs.replace(context.spec, config=context.config),
@@ -92,7 +82,7 @@ def make_chunk(
         files=len(files),
         size=sum([file.size for file in files]),
         entries=entries,
-        digest=digest_of_entries(entries),
+        digest=digest_of(entries),
         forward_only=forward_only,
         sealed=state.decision.sealed,
         rate=rate,
@@ -101,11 +91,7 @@ def make_chunk(
 
 def state_of_chunk(context: StageContext, chunk: PublishChunk) -> CommitState:
     """Returns what a worker publishes, or raises `RecordError` for a damaged chunk or one of another release."""
-    told = chunk.decoded()
-    files = [
-        PlannedFile(file.source, file.destination, file.size, file.identity, file.upload, file.stamp, file.version)
-        for file in told.files
-    ]
+    files = chunk.decoded()
     decision = Decision(
         job_id=chunk.spec.job_id,
         decision="commit",
@@ -116,8 +102,8 @@ def state_of_chunk(context: StageContext, chunk: PublishChunk) -> CommitState:
         size=chunk.size,
         sealed=chunk.sealed,
     )
-    facts: list[Fact] = told.targets
-    state = CommitState.of(context, decision, facts, files)
+    targets = FactList(file.stood for file in files if file.stood is not None)
+    state = CommitState.of(context, decision, DecisionFacts([], targets=targets), files)
     state.forward_only = chunk.forward_only
     return state
 

@@ -20,10 +20,10 @@ from committer.errors import (
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.pending_uploads import UploadEntry
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, end_advice
 from committer.stages.identity import is_file_of
-from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.publish import ExistingTargets, Published
 from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
@@ -74,26 +74,22 @@ class PublishSentFiles(Stage[CommitState, Published]):
     async def _lost(self, file: PlannedFile, gone: str, step: str, causes: list[StoreError]) -> OutcomeUnknownError:
         """Builds the error of a file that is neither at its destination nor waiting."""
         again = f"nothing was deleted, and {self.context.recover_call()} goes on from here"
-        return self._unknown(file, gone, f"{step}; {again}; where the file is lost, {await self._end_advice()}", causes)
+        return await self._unknown(file, gone, f"{step}; {again}; where the file is lost", causes)
 
     async def _unanswered(self, file: PlannedFile, what: str, causes: list[StoreError]) -> OutcomeUnknownError:
         """Builds the error of a file of which too many responses were lost."""
         # SeaweedFS answers like this permanently if a directory exists at the file's name.
-        again = f"{self.context.recover_call()} goes on from here, nothing was deleted"
-        step = f"{again}; where it ends like this again, {await self._end_advice()}"
-        return self._unknown(
-            file, f"the answers to its {what} were lost, and its file is not at its destination", step, causes
-        )
+        step = f"{self.context.recover_call()} goes on from here, nothing was deleted; where it ends like this again"
+        found = f"the answers to its {what} were lost, and its file is not at its destination"
+        return await self._unknown(file, found, step, causes)
 
-    async def _end_advice(self) -> str:
-        return await end_advice(self.context, forward_only=self._existing.forward_only)
-
-    def _unknown(self, file: PlannedFile, found: str, step: str, causes: list[StoreError]) -> OutcomeUnknownError:
+    async def _unknown(self, file: PlannedFile, found: str, step: str, causes: list[StoreError]) -> OutcomeUnknownError:
+        end = await end_advice(self.context, forward_only=self._existing.forward_only)
         return OutcomeUnknownError(
             f"cannot tell whether {file.destination} was published: {found}",
             operation=self.name,
             path=self.context.layout.target(file.destination),
-            next_step=step,
+            next_step=f"{step}, {end}",
             causes=causes,
         )
 

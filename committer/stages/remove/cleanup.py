@@ -67,9 +67,7 @@ class CleanupJob(Stage[None, list[str]]):
         standing = {child.path for child in await children_of(context.store, layout.work)}
         places = [layout.tasks, *sorted({layout.sealed, layout.tasks_fenced} & standing - {layout.tasks})]
         found = [child for place in places for child in await children_of(context.store, place)]
-        failures: list[StoreError] = []
-        await delete_each(context, (child for child in found if child.is_directory), failures)
-        for error in failures:
+        for error in await delete_each(context, (child for child in found if child.is_directory)):
             # The removal of the job's directory tries again and raises.
             _log.warning("could not delete %s: %s", error.path, error)
 
@@ -136,9 +134,7 @@ async def delete_outside(context: StageContext) -> None:
     if layout.shared and await _another_stands(context):
         _log.warning("what tasks of job %s committed stays: another job of that id is there", layout.job_id)
         return
-    failures: list[StoreError] = []
-    await delete_each(context, outside, failures)
-    raise_failures(failures)
+    raise_failures(await delete_each(context, outside))
 
 
 async def _another_stands(context: StageContext) -> bool:

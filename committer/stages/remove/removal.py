@@ -147,19 +147,9 @@ async def _remove_shared(context: StageContext) -> None:
 
 async def _rename_away(context: StageContext, directory: StorePath, removed: StorePath) -> bool:
     """Renames a directory and deletes it; returns False where this store cannot."""
-    can = context.store.capabilities
-    if not (can.directories and can.atomic_directory_rename):
-        return False
-    try:
-        await _remove_by_rename(context, directory, removed)
-    except UnsupportedError:
-        # A disk shows this only when a rename is tried; from now on the store's capabilities say it, too.
-        return False
-    return True
-
-
-async def _remove_by_rename(context: StageContext, directory: StorePath, removed: StorePath) -> None:
     store = context.store
+    if not (store.capabilities.directories and store.capabilities.atomic_directory_rename):
+        return False
 
     async def rename() -> bool:
         try:
@@ -171,13 +161,17 @@ async def _remove_by_rename(context: StageContext, directory: StorePath, removed
         return True
 
     for _try in range(_TRIES):
-        renamed = await looking_again(rename)
+        try:
+            renamed = await looking_again(rename)
+        except UnsupportedError:
+            # A disk shows this only when a rename is tried; from now on the store's capabilities say it, too.
+            return False
         # On a disk that reorders them, no delete may survive a power loss that the rename does not survive.
         await sync_directories(context, [directory.parent], missing_ok=True)
         # It may also be from a removal that died, beside a directory that a delayed request created again.
         await store.delete_directory(removed, recursive=True)
         if renamed:
-            return
+            return True
     raise JobStateError(
         f"{directory} was made again each of {_TRIES} times that it was removed",
         operation="remove_job",
@@ -210,25 +204,27 @@ async def _delete(context: StageContext, children: Iterable[FileStatus]) -> None
     """Deletes files and directories, files in batches where the store can; raises what failed."""
     store, found = context.store, list(children)
     files = [child.path for child in found if not child.is_directory]
-    failures: list[StoreError] = []
     able = BATCH_DELETE.of(store)
     alone: list[FileStatus] = [child for child in found if child.is_directory]
     if able is None or len(files) < 2:
         alone += [child for child in found if not child.is_directory]
         able = None
 
-    async def in_batches() -> None:
+    async def in_batches() -> list[StoreError]:
+        failures: list[StoreError] = []
         if able is not None:
             most = store.capabilities.max_batch_delete or len(files)
             for first in range(0, len(files), most):
                 failures.extend((await able.delete_files(dict.fromkeys(files[first : first + most]))).values())
+        return failures
 
-    await both_in_full(in_batches(), delete_each(context, alone, failures))
-    raise_failures(failures)
+    together, singly = await both_in_full(in_batches(), delete_each(context, alone))
+    raise_failures(together + singly)
 
 
-async def delete_each(context: StageContext, found: Iterable[FileStatus], failures: list[StoreError]) -> None:
-    """Deletes files and directories concurrently, one call each; appends errors to `failures`."""
+async def delete_each(context: StageContext, found: Iterable[FileStatus]) -> list[StoreError]:
+    """Deletes files and directories concurrently, one call each; returns the errors."""
+    failures: list[StoreError] = []
 
     async def delete(child: FileStatus) -> None:
         try:
@@ -240,6 +236,7 @@ async def delete_each(context: StageContext, found: Iterable[FileStatus], failur
             failures.append(error)
 
     await run_workers(found, delete, workers=context.config.io_concurrency, operation="cleanup")
+    return failures
 
 
 def raise_failures(failures: list[StoreError]) -> None:

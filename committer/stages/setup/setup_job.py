@@ -183,22 +183,24 @@ class SetupJob(Stage[None, None]):
 
     async def _make_inside(self, base: StorePath) -> None:
         layout, store = self.context.layout, self.context.store
-
-        def at(place: StorePath) -> StorePath:
-            return base / place.relative_to(layout.job_directory)
-
-        attempt = at(layout.job_attempt_directory)
-        await together(*(store.make_directory(at(place), parents=False) for place in self._first_level()))
-        records = layout.records_of(by_listing=self.context.spec.delivery == "listing")
-        places = [place for place in (layout.tasks, *records) if place.is_under(layout.job_directory)]
-        await together(
-            *(store.make_directory(at(place), parents=False) for place in (*places, layout.superseded)),
-            store.probe(attempt),
-            self._probe_roots(attempt),
+        attempt, work = base / layout.job_attempt_directory.name, base / layout.work.name
+        await both(store.make_directory(attempt, parents=False), store.make_directory(work, parents=False))
+        places = (
+            layout.tasks,
+            *layout.records_of(by_listing=self.context.spec.delivery == "listing"),
+            layout.superseded,
         )
-
-    def _first_level(self) -> list[StorePath]:
-        return [self.context.layout.job_attempt_directory, self.context.layout.work]
+        inside = [place.relative_to(layout.job_directory) for place in places if place.is_under(layout.job_directory)]
+        await together(
+            *(store.make_directory(base / name, parents=False) for name in inside),
+            store.probe(attempt),
+            run_workers(
+                sorted(layout.roots),
+                lambda root: self._probe_root(root, attempt),
+                workers=self.context.config.io_concurrency,
+                operation=self.name,
+            ),
+        )
 
     async def _rename(self, base: StorePath) -> None:
         layout, store = self.context.layout, self.context.store
@@ -218,7 +220,7 @@ class SetupJob(Stage[None, None]):
         layout, store = self.context.layout, self.context.store
         found = await list_job_directories(store, layout.temporary, layout.job_id)
         if DirectoryName(layout.job_id, layout.setup_name, "") not in found:
-            self.abandoned = await self._was_removed()
+            self.abandoned = not await exists(store, layout.setup)
             raise StoreError(
                 f"{layout.temporary} does not list {layout.unique_id}, which was made there a moment ago: "
                 "the store's listings do not show every finished write, or another process deletes there",
@@ -226,9 +228,11 @@ class SetupJob(Stage[None, None]):
                 path=layout.job_directory,
                 next_step="find out which one; jobs need a store whose listings are strongly consistent",
             )
-        beside = await status_or_none(store, hadoop_magic_directory(layout)) if layout.beside is not None else None
-        if beside is not None and beside.is_directory:
-            raise exists_error(layout, "open", operation=self.name)
+        if layout.beside is not None:
+            # A Hadoop job of the same id keeps its data there.
+            beside = await status_or_none(store, layout.destination / f"{layout.beside_prefix}{layout.job_id}")
+            if beside is not None and beside.is_directory:
+                raise exists_error(layout, "open", operation=self.name)
         for other in found:
             if other.suffix or other.setup == layout.setup_name:
                 continue
@@ -259,9 +263,6 @@ class SetupJob(Stage[None, None]):
                 )
         return exists_error(layout, state, operation=self.name, drivers=drivers)
 
-    async def _was_removed(self) -> bool:
-        return not await exists(self.context.store, self.context.layout.setup)
-
     async def _state_of(self, other: DirectoryName) -> Literal["open", "committed"] | None:
         """Returns the state of another job of the id; None if it is over, or was never opened and is closed now."""
         context = self.context
@@ -278,18 +279,10 @@ class SetupJob(Stage[None, None]):
                 # A setup that writes its record from now on lists afterwards, and sees this job's directory.
                 return None
             if opened is None and not decided:
-                wanted = JobOpened(state="closed", driver=context.driver, created=context.timestamp())
                 try:
-                    found = await create_exclusively(
-                        store,
-                        layout.opened,
-                        encode_record(wanted),
-                        durable=context.durable,
-                        limit=limit_of(JobOpened),
-                    )
+                    opened = (await _create_opened(context, layout, "closed")).state == "open"
                 except StoreNotFoundError:
                     return None
-                opened = decode_record(found, JobOpened, source=str(layout.opened)).state == "open"
             stands = layout.setup.name in children and await exists(store, layout.setup)
             if stands == (layout.setup.name in children):
                 ended = {layout.decision.name, layout.outcome.name} <= children
@@ -302,17 +295,9 @@ class SetupJob(Stage[None, None]):
 
     async def _open(self) -> None:
         context, layout = self.context, self.context.layout
-        wanted = JobOpened(state="open", driver=context.driver, created=context.timestamp())
+        temporary = layout.temporary_of(layout.opened, context.driver)
         try:
-            found = await create_exclusively(
-                context.store,
-                layout.opened,
-                encode_record(wanted),
-                temporary=layout.temporary_of(layout.opened, context.driver),
-                durable=context.durable,
-                limit=limit_of(JobOpened),
-            )
-            opened = decode_record(found, JobOpened, source=str(layout.opened)).driver == context.driver
+            opened = (await _create_opened(context, layout, "open", temporary)).driver == context.driver
         except StoreNotFoundError:
             opened = False
         if opened and may_vanish(context):
@@ -326,10 +311,6 @@ class SetupJob(Stage[None, None]):
                 next_step="find out who ended it, then set it up again",
             )
         context.known.is_open = True
-
-    async def _probe_roots(self, attempt: StorePath) -> None:
-        roots, workers = sorted(self.context.layout.roots), self.context.config.io_concurrency
-        await run_workers(roots, lambda root: self._probe_root(root, attempt), workers=workers, operation=self.name)
 
     async def _probe_root(self, root: str, attempt: StorePath) -> None:
         """Creates a root outside the destination and tries to rename an empty directory into it."""
@@ -369,6 +350,22 @@ class SetupJob(Stage[None, None]):
                 next_step="name another root, or remove the file",
                 causes=[error],
             ) from error
+
+
+async def _create_opened(
+    context: StageContext, layout: JobLayout, state: Literal["open", "closed"], temporary: StorePath | None = None
+) -> JobOpened:
+    """Creates the record that a job of the id was opened, or closed; returns the existing one, if any. 1 to 3 calls."""
+    wanted = JobOpened(state=state, driver=context.driver, created=context.timestamp())
+    found = await create_exclusively(
+        context.store,
+        layout.opened,
+        encode_record(wanted),
+        temporary=temporary,
+        durable=context.durable,
+        limit=limit_of(JobOpened),
+    )
+    return decode_record(found, JobOpened, source=str(layout.opened))
 
 
 async def _setup_record(context: StageContext) -> bytes:
@@ -438,11 +435,6 @@ def _of_open(in_use: str, drivers: Drivers, settle: str, forced: str, *, settlin
     return f"{in_use}{who}", f"{step} says how its tasks' output is committed instead"
 
 
-def hadoop_magic_directory(layout: JobLayout) -> StorePath:
-    """Returns the directory where a Hadoop job of the same id keeps its data among the output."""
-    return layout.destination / f"{layout.beside_prefix}{layout.job_id}"
-
-
 async def join_hadoop_job(
     context: StageContext, needs: Mapping[str, str], stands: Callable[[], Awaitable[bool]]
 ) -> bool:
@@ -464,7 +456,11 @@ async def join_hadoop_job(
                     next_step="join it as that, or abort it; or look whether the job id, the place or the job attempt "
                     "is another",
                 )
-            await _finish_claim(context)
+            state = await look_at_job(context.store, layout)
+            if not (state.decided or state.ended) and state.set_up:
+                # The driver that claimed it may have died before it made the directories.
+                with suppress(StoreNotFoundError):
+                    await _make_claimed(context)
             return True
         if not await stands():
             return False
@@ -486,14 +482,6 @@ async def _claim_hadoop_job(context: StageContext, needs: Mapping[str, str]) -> 
     await _make_claimed(context)
     if found != record:
         raise exists_error(layout, "open", operation="attach_job")
-
-
-async def _finish_claim(context: StageContext) -> None:
-    """Finishes the claim of a Hadoop job whose driver died in between: some 8 calls for an open job."""
-    found = await look_at_job(context.store, context.layout)
-    if not (found.decided or found.ended) and found.set_up:
-        with suppress(StoreNotFoundError):
-            await _make_claimed(context)
 
 
 async def _make_claimed(context: StageContext) -> None:

@@ -14,7 +14,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.layout import INTENT, RECORDS, REMOVED, WORK, DirectoryName, JobLayout
+from committer.layout import INTENT, RECORDS, WORK, DirectoryName, JobLayout
 from committer.paths import StorePath
 from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, Store
@@ -95,8 +95,8 @@ class JobDirectory:
 
 async def list_job_directories(store: Store, temporary: StorePath, job_id: str) -> list[DirectoryName]:
     """Lists the directories in `_temporary` of a job's id, sorted, with the errors of `Store.list`: one call."""
-    children = [child async for child in store.list(temporary) if child.is_directory or child.is_link]
-    found = [DirectoryName.of(child.path.name) for child in children]
+    listed = [child async for child in store.list(temporary) if child.is_directory or child.is_link]
+    found = (DirectoryName.of(child.path.name) for child in listed)
     return sorted(name for name in found if name.job_id == job_id)
 
 
@@ -107,7 +107,11 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
     children: dict[str, FileStatus] = {}
     missing: StoreError | None = None
     try:
-        children = {child.path.name: child for child in await list_job_directory(store, layout)}
+        listed = {child.path.name: child async for child in store.list(layout.job_directory)}
+        if not store.capabilities.directories and all(child.is_directory for child in listed.values()):
+            # SeaweedFS lists empty directories for a while.
+            await store.status(layout.job_directory)
+        children = listed
     except (StoreNotFoundError, StoreNotADirectoryError) as error:
         missing = error
     beside = layout.setup.name not in children and await magic_directory_exists(store, layout)
@@ -181,27 +185,6 @@ async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> 
         link = await LOCAL_PATHS.required(store, "find_link").find_link(layout.job_directory, inside)
         if link is not None:
             raise StoreLinkError.at(layout.job_directory / link, operation=operation)
-
-
-async def list_job_directory(store: Store, layout: JobLayout) -> list[FileStatus]:
-    """Lists the children of a job's directory, with the errors of `Store.list`: one call."""
-    # Without real directories one more if it shows directories only: SeaweedFS lists empty ones for a while.
-    children = [child async for child in store.list(layout.job_directory)]
-    if not store.capabilities.directories and all(child.is_directory for child in children):
-        await store.status(layout.job_directory)
-    return children
-
-
-async def other_job_stands(store: Store, layout: JobLayout) -> bool:
-    """Whether another job has a directory at the destination; `StoreNotFoundError` if no job has. One listing."""
-    async for child in store.list(layout.temporary):
-        if (
-            child.is_directory
-            and child.path not in (layout.job_directory, layout.entries)
-            and not child.path.name.endswith(REMOVED)
-        ):
-            return True
-    return False
 
 
 async def magic_directory_exists(store: Store, layout: JobLayout) -> bool:

@@ -6,8 +6,6 @@ committer may consist only of what its task attempts keep beside the job's direc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from committer.errors import (
     JobDecidedError,
     JobNotFoundError,
@@ -24,37 +22,12 @@ from committer.stores.base import Store
 from committer.stores.helpers import children_of, exists
 
 
-def liveness_path(context: StageContext) -> StorePath | None:
-    """Returns the path that exists as long as the job does (its setup record, or a Hadoop job's directory), or None."""
-    layout = context.layout
-    if not context.spec.hadoop:
-        return layout.setup
-    if layout.beside is not None:
-        return layout.beside
-    return layout.job_attempt_directory if context.store.capabilities.directories else None
-
-
-def lacks_setup_record(context: StageContext) -> bool:
-    """Whether the job has no setup record (Hadoop's), so that a delayed write could recreate it."""
-    return context.spec.hadoop
-
-
-def keeps_setup_elsewhere(context: StageContext) -> bool:
-    """Whether nothing at the destination shows that a Hadoop job exists, because its records are elsewhere."""
-    return context.spec.hadoop and context.layout.keeps_elsewhere
-
-
 def is_set_up(context: StageContext, found: JobDirectory) -> bool:
     """Whether the content of a job's directory shows that the job was set up and not cleaned up since."""
-    if found.set_up or keeps_setup_elsewhere(context):
-        return True
-    return context.spec.hadoop and context.layout.job_attempt_directory.name in found.children
-
-
-async def make_tasks(context: StageContext) -> None:
-    """Creates the parent of a Hadoop job's task attempt directories, which Hadoop leaves to the first task."""
-    if context.spec.hadoop:
-        await context.store.make_directory(context.layout.tasks, parents=False)
+    if found.set_up or not context.spec.hadoop:
+        return found.set_up
+    # With records elsewhere nothing at the destination shows that a Hadoop job exists.
+    return context.layout.keeps_elsewhere or context.layout.job_attempt_directory.name in found.children
 
 
 async def make_superseded(context: StageContext) -> None:
@@ -78,7 +51,7 @@ async def check_job_is_live(context: StageContext, *, operation: str) -> JobDire
     """Returns the job's directory, or raises `JobNotFoundError` or `JobDecidedError` if a task must stop."""
     # One call; 2 for a Hadoop job whose records are elsewhere and that no driver of this engine joined.
     layout = context.layout
-    if keeps_setup_elsewhere(context):
+    if context.spec.hadoop and layout.keeps_elsewhere:
         found = await _look_elsewhere(context, operation)
     else:
         found = await look_at_job(context.store, layout)
@@ -132,16 +105,13 @@ def job_vanished(context: StageContext, operation: str, *causes: StoreNotFoundEr
     )
 
 
-def too_late(
-    layout: JobLayout, how: str, *, operation: str, path: StorePath, causes: Sequence[BaseException] = ()
-) -> JobStateError:
+def too_late(layout: JobLayout, how: str, *, operation: str, path: StorePath) -> JobStateError:
     """Builds the error of a task attempt that would commit while a driver commits its job; `how` says how late."""
     return JobStateError(
         f"job {layout.job_id} is being committed: {how}",
         operation=operation,
         path=path,
         next_step="stop this task: its job is over",
-        causes=causes,
     )
 
 
@@ -155,15 +125,20 @@ def may_vanish(context: StageContext) -> bool:
 
 
 async def has_setup(context: StageContext, found: JobDirectory | None = None) -> bool:
-    """Whether the record that shows that the job is live exists (`liveness_path`): no call if `found` is given."""
+    """Whether what shows that the job is live exists: no call if `found` is given, else one.
+
+    That is the setup record, or a Hadoop job's directory.
+    """
     # The setup record counts only together with `opened`: a repeated request can create it again after a removal.
     if found is not None:
         return is_set_up(context, found) and found.opened
-    layout, anchor = context.layout, liveness_path(context)
-    if anchor == layout.setup:
-        names = {child.path.name for child in await children_of(context.store, layout.job_directory)}
+    layout, store = context.layout, context.store
+    if not context.spec.hadoop:
+        names = {child.path.name for child in await children_of(store, layout.job_directory)}
         return layout.setup.name in names and (layout.opened.name in names or not layout.setup_name)
-    return anchor is None or await exists(context.store, anchor)
+    if layout.beside is not None:
+        return await exists(store, layout.beside)
+    return not store.capabilities.directories or await exists(store, layout.job_attempt_directory)
 
 
 async def is_marked_over(context: StageContext, found: JobDirectory) -> bool:

@@ -11,17 +11,16 @@ from committer.errors import (
     JobStateError,
     RecordError,
     StoreExistsError,
-    StoreNotADirectoryError,
     StoreNotFoundError,
 )
 from committer.events import names
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage
-from committer.stages.load.listed_records import aborted_name
+from committer.stages.load.winning_records import aborted_name
 from committer.stages.state.job_directory import look_at_job
 from committer.stages.upload_lists import end_uploads
-from committer.stores.helpers import move_file
+from committer.stores.helpers import children_of, move_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +148,7 @@ class AbortTask(Stage[AbortRequest, None]):
 
     async def _runs(self, directory: StorePath, attempt_id: str) -> list[StorePath]:
         """Returns the children that belong to a run of the attempt: `<id>` (Hadoop's) or `<id>-<nonce>…`."""
-        try:
-            children = [child.path async for child in self.context.store.list(directory)]
-        except (StoreNotFoundError, StoreNotADirectoryError):
-            return []
+        children = [child.path for child in await children_of(self.context.store, directory)]
         return [path for path in children if path.name == attempt_id or path.name.startswith(f"{attempt_id}-")]
 
     async def _take_manifest(self, value: AbortRequest, attempt_id: str) -> list[tuple[StorePath, StorePath]]:

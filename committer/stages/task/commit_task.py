@@ -28,13 +28,13 @@ from committer.records.manifest import (
     DIRECTORY_UNKNOWN,
     DirectoryEntry,
 )
-from committer.records.task_commit import TaskCommit, digest_of, inline_record
+from committer.records.task_commit import INLINE_LIMIT, TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
-from committer.stages.load.listed_records import no_directory
+from committer.stages.load.winning_records import no_directory
 from committer.stages.names import with_ancestors
-from committer.stages.state.job_liveness import check_job_is_live, make_tasks, names_not_forced
-from committer.stages.task.staged_files import attempt_aborted
+from committer.stages.state.job_liveness import check_job_is_live, names_not_forced
+from committer.stages.task.attempt_files import attempt_aborted
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 from committer.stores.abilities import SYNC
 from committer.stores.paced import without_retries
@@ -58,8 +58,10 @@ class SetupTask(Stage[AttemptIdentity, StorePath]):
         """Checks the job and creates the directory."""
         layout, store = self.context.layout, self.context.store
         await check_job_is_live(self.context, operation=self.name)
-        directory = layout.task_attempt_directory(value.task, value.attempt, value.nonce)
-        await make_tasks(self.context)
+        directory = layout.task_attempt_directory(*value)
+        if self.context.spec.hadoop:
+            # Hadoop leaves the parent to the first task.
+            await store.make_directory(layout.tasks, parents=False)
         try:
             await store.make_directory(directory, parents=False)
         except StoreNotFoundError as error:
@@ -155,10 +157,10 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
 
     async def _save(self, value: TaskOutput, directories: list[DirectoryEntry]) -> tuple[bytes, StorePath]:
         layout, identity = self.context.layout, value.identity
-        path, temporary = layout.attempt_record(identity.task, identity.attempt, identity.nonce), None
+        path, temporary = layout.attempt_record(*identity), None
         if self.context.spec.delivery == "listing":
             path = layout.manifest(identity.task)
-            temporary = layout.manifest_temporary(identity.task, identity.attempt, identity.nonce)
+            temporary = layout.manifest_temporary(*identity)
         # Encoded once for all tries: a delayed request must not replace the record with other bytes.
         saved = self.context.forms.encode_task(self.context, value, directories)
         self._check_size(saved, path)
@@ -204,17 +206,14 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             raise
         return saved, path
 
-    def _checks(self, value: TaskOutput) -> list[Coroutine[Any, Any, None]]:
+    def _checks(self, value: TaskOutput) -> list[Coroutine[Any, Any, object]]:
         """Returns the checks that run beside the save."""
         # By listing, an aborted attempt's record would replace a good one of the same task. By message it
         # replaces nothing, and a job commit that is given it checks the files.
-        checks = [self._check_job_stands()]
+        checks: list[Coroutine[Any, Any, object]] = [check_job_is_live(self.context, operation=self.name)]
         if self.context.spec.delivery == "listing" and self.context.store.capabilities.directories:
             checks.append(self._check_not_aborted(value))
         return checks
-
-    async def _check_job_stands(self) -> None:
-        await check_job_is_live(self.context, operation=self.name)
 
     def _check_size(self, record: bytes, path: StorePath) -> None:
         limit = self.context.config.record_size_limit
@@ -228,7 +227,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
 
     async def _why_gone(self) -> CommitterError:
         try:
-            await self._check_job_stands()
+            await check_job_is_live(self.context, operation=self.name)
         except CommitterError as reason:
             return reason
         return no_directory(self.context.layout, self.context.layout.manifests, self.name)
@@ -238,7 +237,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         try:
             await self.context.store.status(value.directory)
         except StoreNotFoundError as error:
-            await self._check_job_stands()
+            await check_job_is_live(self.context, operation=self.name)
             raise attempt_aborted(self.name, value.directory) from error
 
 
@@ -262,7 +261,7 @@ def message_of(
         length=len(record),
         files=len(sizes),
         size=sum(sizes),
-        inline=inline_record(record) if inline else None,
+        inline=record.decode() if inline and len(record) <= INLINE_LIMIT else None,
     )
 
 

@@ -13,8 +13,8 @@ from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
 from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadList, encode_upload_list
 from committer.stages.base import StageContext
-from committer.stages.state.job_liveness import check_job_is_live, lacks_setup_record
-from committer.stages.task.attempt_files import FilesInStore
+from committer.stages.state.job_liveness import check_job_is_live
+from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import bytes_of
@@ -155,7 +155,7 @@ class PartWriter(FileWriter, Generic[Part]):
 W = TypeVar("W", bound=PartWriter[Any])
 
 
-class SentFiles(FilesInStore, Generic[W]):
+class SentFiles(AttemptFiles, Generic[W]):
     """Base class of files that wait in the store under their final names until the job is committed."""
 
     def __init__(self, context: StageContext, directory: StorePath) -> None:
@@ -178,14 +178,6 @@ class SentFiles(FilesInStore, Generic[W]):
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
         """Returns the name, the size and the upload."""
         return WrittenFile(staged, status.size, None, absolute=absolute, upload=self._entries[staged])
-
-    def kept_at(self, staged: str) -> StorePath | None:
-        """Returns None: the file has its final path."""
-        return None
-
-    async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
-        """Returns the files: they are in the store."""
-        return files
 
     async def stop(self) -> None:
         """Stops sending files that were not closed."""
@@ -230,7 +222,7 @@ class UploadedFiles(SentFiles[UploadWriter]):
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
         layout = context.layout
-        directory = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce)
+        directory = layout.task_attempt_directory(*identity)
         super().__init__(context, directory)
         attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
         self._list = ListBeingWritten(context, layout.uploads / directory.name, attempt_id)
@@ -284,8 +276,8 @@ class ListBeingWritten:
             layout = self._context.layout
             record = UploadList(job_id=layout.job_id, task_attempt=self._attempt_id, uploads=taken)
             self._put += 1
-            if lacks_setup_record(self._context):
-                # The list would create the directory again.
+            if self._context.spec.hadoop:
+                # The job has no setup record: the list could create its directory again.
                 await check_job_is_live(self._context, operation="open")
             await self._context.store.put(self._directory / f"{self._put:05d}", encode_upload_list(record))
             await check_job_is_live(self._context, operation="open")

@@ -20,12 +20,12 @@ from committer.layout import SUCCESS
 from committer.paths import StorePath, by_hand
 from committer.records.job_state import Fact, JobOutcome
 from committer.records.limits import LIMITS
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, is_forward_only, looking_again, stands_fenced
 from committer.stages.facts import FactList, Facts
 from committer.stages.finish.end_job import EndJob
 from committer.stages.identity import is_file_of, stands_as_directory, stood_there
-from committer.stages.load.planned_files import PlannedFile
 from committer.stages.publish.move_aside import PLACE_TAKEN, take_away
 from committer.stages.undo.seal import SealTasks, is_sealed_whole, seal_whole
 from committer.stores.abilities import CONDITIONAL_REPLACE
@@ -210,7 +210,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await self._put_back_all(state.superseded)
         await run_workers(
             state.files,
-            lambda file: looking_again(lambda: self._take_back(file, file.stood)),
+            lambda file: looking_again(lambda: self._take_back(file)),
             workers=self.context.config.io_concurrency,
             operation=self.name,
         )
@@ -220,7 +220,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             await self.context.store.delete_directory(self._tasks, recursive=True)
             await run_workers(
                 state.files,
-                lambda file: looking_again(lambda: self._delete_ours(file, file.stood)),
+                lambda file: looking_again(lambda: self._delete_ours(file)),
                 workers=self.context.config.io_concurrency,
                 operation=self.name,
             )
@@ -245,7 +245,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
 
         async def look(file: PlannedFile) -> None:
             target = self.context.layout.target(file.destination)
-            if not stood_there(file, file.stood) and await self._stands(target, file):
+            if not stood_there(file) and await self._stands(target, file):
                 found.append(file.destination)
 
         await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
@@ -258,11 +258,11 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             workers = self.context.config.io_concurrency
             await run_workers(some, self._put_back, workers=workers, operation=self.name)
 
-    async def _take_back(self, file: PlannedFile, stood: Fact | None) -> None:
-        store = self.context.store
+    async def _take_back(self, file: PlannedFile) -> None:
+        store, stood = self.context.store, file.stood
         target = self.context.layout.target(file.destination)
         source = self._tasks / file.source
-        if stood_there(file, stood):
+        if stood_there(file):
             return
         if not await self._stands(target, file):
             if stood is not None:
@@ -284,7 +284,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 await store.rename_file(target, source, replace=True, identity=file.identity)
         except (StoreExistsError, StoreNotFoundError):
             # Or undone by another driver; or it came with its directory, so its source's directory is gone.
-            await self._delete_ours(file, stood)
+            await self._delete_ours(file)
         except StorePreconditionError:
             return
         else:
@@ -311,9 +311,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             return False
         return True
 
-    async def _delete_ours(self, file: PlannedFile, stood: Fact | None) -> None:
+    async def _delete_ours(self, file: PlannedFile) -> None:
         target = self.context.layout.target(file.destination)
-        if not stood_there(file, stood) and await self._stands(target, file):
+        if not stood_there(file) and await self._stands(target, file):
             await take_away(self.context, target, self._superseded, identity=file.identity)
 
     async def _put_back(self, fact: Fact) -> None:

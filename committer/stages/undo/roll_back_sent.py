@@ -13,9 +13,9 @@ from committer.errors import (
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import Fact
+from committer.records.publish_chunk import PlannedFile
 from committer.stages.decide.commit_state import CommitState, looking_again
 from committer.stages.identity import is_file_of
-from committer.stages.load.planned_files import PlannedFile
 from committer.stages.undo.roll_back import RollBack, RollBackRequest
 from committer.stores.helpers import delete_seen, status_or_none
 from committer.stores.upload_ends import end_upload, finish_block_list, is_pending

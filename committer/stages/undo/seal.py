@@ -25,7 +25,6 @@ class SealTasks(Stage[CommitState, None]):
     rolled back or is over; the driver notices when it looks for the files. A source beside its sealed directory was
     created by a delayed write, and no driver looks there.
 
-    Preconditions: a decision that says that the job is sealed.
     Postconditions: no winner's file is where task attempts write.
     Cost: one call; where delayed writes are possible one per winner, for which a recoverer reads the records.
     """

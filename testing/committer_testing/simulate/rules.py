@@ -18,7 +18,7 @@ from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFo
 from committer.layout import COMMITTING, INTENT, NEW, RECORDS, REMOVED, SUCCESS, WORK, DirectoryName
 from committer.paths import StorePath
 from committer.records.job_state import DecisionHead, JobOpened, JobOutcome, decode_record
-from committer.stages.load.listed_records import ABORTED
+from committer.stages.load.winning_records import ABORTED
 from committer.testing.faults import Call
 from committer_testing.simulate.contents import job_of
 from committer_testing.simulate.worlds import MAGIC, OUT, TEMPORARY, MemoryWorld
