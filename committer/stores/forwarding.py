@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -93,23 +91,6 @@ LIST_BLOCKS: Final = Operation("list_uncommitted_blocks", names.OBJECT_MULTIPART
 T = TypeVar("T")
 
 
-_HINTS: Final = {"rename_file": "version", "rename_files": "looks", "rename_directory": "known", "findings": "scratch"}
-"""Keywords that only spare calls, by method. A store that was written before one of them existed works without it."""
-
-_NO_HINT: Final = {"version": None, "looks": True, "known": False, "scratch": None}
-
-
-@functools.cache
-def _hints_of(kind: type[Store]) -> frozenset[str]:
-    """Returns the hints that the methods of a class of stores take."""
-    taken = set()
-    for name, hint in _HINTS.items():
-        found = inspect.signature(getattr(kind, name, _hints_of)).parameters
-        if hint in found or any(one.kind is one.VAR_KEYWORD for one in found.values()):
-            taken.add(hint)
-    return frozenset(taken)
-
-
 class ForwardingStore(Wrapper, Store):
     """Wrapper that forwards every call to `inner`, with those of all optional abilities.
 
@@ -119,11 +100,6 @@ class ForwardingStore(Wrapper, Store):
 
     def __init__(self, inner: Store) -> None:
         self.inner: Store = inner
-        self._hints = _hints_of(type(inner))
-
-    def hints(self, **given: Any) -> dict[str, Any]:
-        """Returns the given hints of `_HINTS`, without defaults and those that `inner` does not take."""
-        return {name: value for name, value in given.items() if value is not _NO_HINT[name] and name in self._hints}
 
     async def call(
         self,
@@ -209,9 +185,7 @@ class ForwardingStore(Wrapper, Store):
         """See `Store.rename_file`."""
         await self.call(
             RENAME_FILE,
-            lambda: self.inner.rename_file(
-                source, destination, replace=replace, identity=identity, **self.hints(version=version)
-            ),
+            lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version),
             source,
             destination,
         )
@@ -230,7 +204,7 @@ class ForwardingStore(Wrapper, Store):
         inner = BATCH_RENAME.required(self.inner, "rename_files", renames[0][0])
         return await self.call(
             RENAME_FILES,
-            lambda: inner.rename_files(renames, seen=seen, identities=identities, **self.hints(looks=looks)),
+            lambda: inner.rename_files(renames, seen=seen, identities=identities, looks=looks),
             *renames[0],
         )
 
@@ -243,7 +217,7 @@ class ForwardingStore(Wrapper, Store):
         """See `Store.rename_directory`."""
         await self.call(
             RENAME_DIRECTORY,
-            lambda: self.inner.rename_directory(source, destination, **self.hints(known=known)),
+            lambda: self.inner.rename_directory(source, destination, known=known),
             source,
             destination,
         )
@@ -319,7 +293,7 @@ class ForwardingStore(Wrapper, Store):
     async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> Sequence[Finding]:
         """See `SupportsExamination.findings`."""
         inner = EXAMINATION.required(self.inner, "findings", directory)
-        return await inner.findings(directory, **self.hints(scratch=scratch))
+        return await inner.findings(directory, scratch=scratch)
 
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
         """See `SupportsUploads.put_described`."""

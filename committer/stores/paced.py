@@ -246,9 +246,7 @@ class PacedStore(ForwardingStore):
             return
         statistics.count(names.STORE_IO_REQUEST)
         try:
-            await self.inner.rename_file(
-                source, destination, replace=replace, identity=identity, **self.hints(version=version)
-            )
+            await self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version)
         except BaseException as error:
             again = self._renamed(source, destination, replace, identity, version)
             await self._call_failed(RENAME_FILE, again, started, error)
@@ -268,7 +266,7 @@ class PacedStore(ForwardingStore):
         inner = BATCH_RENAME.required(self.inner, "rename_files")
         return await self._rename_many(
             len(renames),
-            lambda: inner.rename_files(renames, seen=seen, identities=identities, **self.hints(looks=looks)),
+            lambda: inner.rename_files(renames, seen=seen, identities=identities, looks=looks),
         )
 
     async def _rename_many(
@@ -296,9 +294,7 @@ class PacedStore(ForwardingStore):
     def _renamed(
         self, source: StorePath, destination: StorePath, replace: bool, identity: str | None, version: str | None
     ) -> Callable[[], Awaitable[None]]:
-        return lambda: self.inner.rename_file(
-            source, destination, replace=replace, identity=identity, **self.hints(version=version)
-        )
+        return lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version)
 
     async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; sends single refused names again.
