@@ -113,7 +113,7 @@ class GcsStore(HttpStore, ObjectStore):
         return _CAPABILITIES
 
     async def probe(self, directory: StorePath) -> None:
-        """Tries renames and conditions in `directory`; 15 calls, 20 on a service without moves.
+        """Tries renames and conditions in `directory`; 15 calls.
 
         Raises:
             UnsupportedError: The service lacks what a commit needs, as most emulators do.
@@ -173,10 +173,7 @@ class GcsStore(HttpStore, ObjectStore):
         identity: str | None = None,
         version: str | None = None,
     ) -> None:
-        """Moves an object; one call, and one more with `identity` if no `version` proves the object.
-
-        Without moves three: read, copy and delete, each on the condition that the object is the one read.
-        """
+        """Moves an object; one call, and one more with `identity` if no `version` proves the object."""
         self._check_file("rename_file", self._checked(source))
         self._check_file("rename_file", self._checked(destination))
         if version is None or replace:

@@ -44,7 +44,6 @@ class GcsWire:
         self._objects = f"{endpoint}/storage/v1/b/{name}/o"
         self._uploads = f"{endpoint}/upload/storage/v1/b/{name}/o"
         self._bucket = f"{endpoint}/storage/v1/b/{name}"
-        self._name = name
         self._endpoint = endpoint
         self._pays: Query = (("userProject", user_project),) if user_project else ()
         self._access = access
@@ -60,10 +59,6 @@ class GcsWire:
     def move_url(self, source: StorePath, destination: StorePath) -> str:
         """Returns the URL that renames an object."""
         return f"{self.object_url(source)}/moveTo/o/{_name_in_url(destination)}"
-
-    def rewrite_url(self, source: StorePath, destination: StorePath) -> str:
-        """Returns the URL that copies an object within the bucket."""
-        return f"{self.object_url(source)}/rewriteTo/b/{self._name}/o/{_name_in_url(destination)}"
 
     def target_of(self, path: StorePath) -> str:
         """Returns an object's URL for a call in a batch, without the endpoint."""
