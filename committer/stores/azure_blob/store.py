@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import aiohttp
+import msgspec
 
 from committer.errors import (
     StoreError,
@@ -27,12 +27,12 @@ from committer.stores.azure.options import arguments_of, reached_by
 from committer.stores.azure.wire import MAX_NAME_BYTES, Container
 from committer.stores.azure_blob.blocks import MAX_BLOCK_BYTES, MAX_BLOCKS, BlobWriter, BlockCalls
 from committer.stores.azure_blob.options import BLOB, SCHEMES, TABLE, account_of, place_of
-from committer.stores.azure_blob.wire import STAMP_HEADER, BlobWire, error_of, pages, status_in
+from committer.stores.azure_blob.wire import STAMP_HEADER, BlobWire, error_of, page_in, status_in
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
 from committer.stores.http import HttpClient, HttpStore
 from committer.stores.http_answers import content_in, range_up_to
-from committer.stores.object_store import ObjectStore, written_file
+from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
 from committer.stores.uploads import SupportsBlockLists
 
 _STAMP: Final = "committer-probe"
@@ -180,7 +180,6 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         self._http = HttpClient(session=http_session)
         wire = BlobWire(self._endpoint, self._endpoint, container, self._access, self._http)
         super().__init__(wire, Container(SCHEMES, authority))
-        self._pages = partial(pages, wire)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -282,6 +281,27 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
 
     def _new(self, path: StorePath) -> StorePath:
         return self._container.new(path)
+
+    async def _page(
+        self, operation: str, directory: StorePath, *, delimiter: str, most: int | None, token: str | None
+    ) -> Page:
+        prefix = directory_prefix(directory)
+        query = [("comp", "list"), ("include", "metadata"), ("prefix", prefix), ("restype", "container")]
+        if delimiter:
+            query.append(("delimiter", delimiter))
+        if token is not None:
+            query.append(("marker", token))
+        if most is not None:
+            query.append(("maxresults", str(most)))
+        answer = await self._wire.done(operation, "GET", directory, sorted(query), changes=False, at="")
+        return page_in(answer.body, operation, directory)
+
+    def _odd(self, directory: StorePath, name: str) -> FileStatus | None:
+        scheme, _, place = self._wire.container_url.partition("://")
+        odd = odd_status(StorePath(scheme, place, directory.path), name, "azcopy remove", scheme)
+        if odd is None:
+            return None
+        return msgspec.structs.replace(odd, path=StorePath(directory.scheme, directory.authority, f"/{name}"))
 
     async def _object_at(self, operation: str, path: StorePath) -> FileStatus | None:
         if path.path == "/":

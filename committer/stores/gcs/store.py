@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import aiohttp
@@ -29,12 +28,12 @@ from committer.stores.gcs.examine import examine, probe
 from committer.stores.gcs.options import TABLE, GcsOptions, checked_bucket
 from committer.stores.gcs.put import Inserts
 from committer.stores.gcs.renames import Renames
-from committer.stores.gcs.resources import object_at, pages, status_of
+from committer.stores.gcs.resources import FIELDS, object_at, page_in, status_of
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.gcs.writer import GcsWriter
 from committer.stores.http import HttpClient, HttpStore, check_name
 from committer.stores.http_answers import content_in, range_up_to
-from committer.stores.object_store import ObjectStore
+from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status
 
 _MAX_NAME_BYTES: Final = 1024
 
@@ -93,7 +92,6 @@ class GcsStore(HttpStore, ObjectStore):
         self._inserts = Inserts(self._wire, self)
         self._renames = Renames(self._wire)
         self._deletes = Deletes(self._wire)
-        self._pages = partial(pages, self._wire)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -205,6 +203,23 @@ class GcsStore(HttpStore, ObjectStore):
         """Closes the running loop's connections."""
         await self._access.close()
         await super().close()
+
+    async def _page(
+        self, operation: str, directory: StorePath, *, delimiter: str, most: int | None, token: str | None
+    ) -> Page:
+        fields = f"items({FIELDS}),prefixes,nextPageToken"
+        query = [("prefix", directory_prefix(directory)), ("fields", fields)]
+        if delimiter:
+            query.append(("delimiter", delimiter))
+        if most is not None:
+            query.append(("maxResults", str(most)))
+        if token is not None:
+            query.append(("pageToken", token))
+        answer = await self._wire.done(operation, "GET", directory, self._wire.listing_url, query, changes=False)
+        return page_in(answer.body, directory)
+
+    def _odd(self, directory: StorePath, name: str) -> FileStatus | None:
+        return odd_status(directory, name, "gcloud storage rm", "gs")
 
     async def _object_at(self, operation: str, path: StorePath) -> FileStatus | None:
         found = await object_at(self._wire, operation, path)
