@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import aiohttp
@@ -20,7 +21,6 @@ from committer.stores.adls.renames import Renames
 from committer.stores.adls.sdk import Sdk, probe
 from committer.stores.adls.wire import AdlsWire, place_of, status_in, statuses_in
 from committer.stores.adls.writer import AdlsWriter
-from committer.stores.azure.access import Access
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.azure.options import DFS, TABLE, arguments_of, reached_by
 from committer.stores.azure.wire import MAX_NAME_BYTES, Container, ends_in_period
@@ -119,7 +119,8 @@ class AdlsStore(HttpStore):
         return cls(path.scheme, path.authority, **found)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _make, (self._scheme, self._authority, self._endpoint, self._access)
+        options: dict[str, Any] = {"endpoint": self._endpoint, "credential": self._access}
+        return partial(AdlsStore, self._scheme, self._authority, **options), ()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -311,7 +312,3 @@ class AdlsStore(HttpStore):
         if answer.status >= 300:
             raise error_of(answer, operation, path)
         return True
-
-
-def _make(scheme: str, authority: str, endpoint: str, access: Access) -> AdlsStore:
-    return AdlsStore(scheme, authority, endpoint=endpoint, credential=access)

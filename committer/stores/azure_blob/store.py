@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import aiohttp
@@ -22,7 +23,6 @@ from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
-from committer.stores.azure.access import Access
 from committer.stores.azure.options import arguments_of, reached_by
 from committer.stores.azure.wire import MAX_NAME_BYTES, Container
 from committer.stores.azure_blob.blocks import MAX_BLOCK_BYTES, MAX_BLOCKS, BlobWriter, BlockCalls
@@ -192,7 +192,8 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         return cls(path.scheme, path.authority, account_name=account, **found)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _make, (self._scheme, self._authority, self._account, self._endpoint, self._access)
+        options: dict[str, Any] = {"endpoint": self._endpoint, "credential": self._access}
+        return partial(AzureBlobStore, self._scheme, self._authority, account_name=self._account, **options), ()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -345,7 +346,3 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         status = status_in(answer.headers, path, size=len(data))
         stamp = headers.get(STAMP_HEADER)
         return FileStatus(path, False, len(data), status.modified, status.identity, stamp=stamp)
-
-
-def _make(scheme: str, authority: str, account: str, endpoint: str, access: Access) -> AzureBlobStore:
-    return AzureBlobStore(scheme, authority, account_name=account, endpoint=endpoint, credential=access)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import aiohttp
-import msgspec
 
 from committer.errors import (
     ConfigurationError,
@@ -103,7 +102,7 @@ class GcsStore(HttpStore, ObjectStore):
         return cls(path.scheme, path.authority, GcsOptions.of(given, path.authority), http_session=http_session)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _make, (self._scheme, self._authority, msgspec.structs.asdict(self._options))
+        return GcsStore, (self._scheme, self._authority, self._options)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -248,7 +247,3 @@ class GcsStore(HttpStore, ObjectStore):
                 next_step="give a name of at most 1,024 bytes of UTF-8 without line breaks",
             )
         return path
-
-
-def _make(scheme: str, bucket: str, options: dict[str, Any]) -> GcsStore:
-    return GcsStore(scheme, bucket, GcsOptions(**options))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Final, Literal
+from functools import partial
+from typing import Any, Final, Literal
 
 from committer.errors import ConfigurationError, InvalidPathError, StoreError, TaskError
 from committer.flow.runtime import current_runtime
@@ -62,7 +63,7 @@ class LocalStore(Store):
                 f"case_folding is {case_folding!r}; it must be true or false",
                 next_step="give true or false, or leave it out",
             )
-        self._options = (threads, no_replace, case_folding)
+        self._options: dict[str, Any] = {"threads": threads, "no_replace": no_replace, "case_folding": case_folding}
         self._batches = BatchExecutor(threads)
         self._disk = Disk(exclusive_rename=no_replace == "auto")
         self._folds = _MACOS if case_folding is None else case_folding
@@ -93,7 +94,7 @@ class LocalStore(Store):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Threads, open files and known abilities belong to this process.
-        return _make, self._options
+        return partial(LocalStore, **self._options), ()
 
     @property
     def scheme(self) -> str:
@@ -340,10 +341,6 @@ class _LocalWriter(FileWriter):
                 next_step="open another file, under another name",
             )
         return self._handle
-
-
-def _make(threads: int, no_replace: Literal["auto", "link"], case_folding: bool | None) -> LocalStore:
-    return LocalStore(threads=threads, no_replace=no_replace, case_folding=case_folding)
 
 
 def _close_listing(listing: tuple[Page, Entries | None]) -> None:

@@ -129,7 +129,7 @@ class S3Store(HttpStore, ObjectStore):
         return cls(path.scheme, path.authority, S3Options.of(given, path.authority), http_session=http_session)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _make, (self._scheme, self._authority, msgspec.structs.asdict(self._options))
+        return S3Store, (self._scheme, self._authority, self._options)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -418,7 +418,3 @@ class S3Store(HttpStore, ObjectStore):
         check_place(path, self._authority)
         check_name(path, _MAX_KEY_BYTES)
         return path
-
-
-def _make(scheme: str, bucket: str, options: dict[str, Any]) -> S3Store:
-    return S3Store(scheme, bucket, S3Options(**options))
