@@ -16,9 +16,9 @@ from committer.errors import (
 )
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
+from committer.stores.adls.examine import examine, probe
 from committer.stores.adls.put import SmallFiles, check_parent, explain_conflict
 from committer.stores.adls.renames import Renames
-from committer.stores.adls.sdk import Sdk, probe
 from committer.stores.adls.wire import AdlsWire, place_of, status_in, statuses_in
 from committer.stores.adls.writer import AdlsWriter
 from committer.stores.azure.errors import code_of, error_of
@@ -105,7 +105,7 @@ class AdlsStore(HttpStore):
         self._http = HttpClient(session=http_session)
         blob_endpoint = self._endpoint.replace(".dfs.", ".blob.", 1)
         self._wire = AdlsWire(self._endpoint, blob_endpoint, filesystem, self._access, self._http)
-        self._sdk = Sdk(self._endpoint, blob_endpoint, filesystem, self._access, http_session)
+        self._service = AdlsWire(blob_endpoint, blob_endpoint, "", self._access, self._http)
         self._small = SmallFiles(self._wire, self)
         self._renames = Renames(self._wire, self)
 
@@ -136,8 +136,8 @@ class AdlsStore(HttpStore):
         await probe(self, self._wire, self._container.checked(directory))
 
     async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> list[Finding]:
-        """See `SupportsExamination.findings`; asks Azure's SDK, if it is installed."""
-        return await self._sdk.findings(self._container.checked(directory))
+        """See `SupportsExamination.findings`."""
+        return await examine(self._wire, self._service, self._container.checked(directory))
 
     async def status(self, path: StorePath) -> FileStatus:
         """Reads the status of a path."""
