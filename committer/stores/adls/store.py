@@ -23,11 +23,11 @@ from committer.stores.adls.wire import AdlsWire, place_of, status_in, statuses_i
 from committer.stores.adls.writer import AdlsWriter
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.azure.options import DFS, TABLE, arguments_of, reached_by
-from committer.stores.azure.wire import MAX_NAME_BYTES, Container, ends_in_period
+from committer.stores.azure.wire import MAX_NAME_BYTES, AzureStore, ends_in_period
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.helpers import status_or_none
-from committer.stores.http import HttpClient, HttpStore
+from committer.stores.http import HttpClient
 from committer.stores.http_answers import PageTokens, content_in, range_up_to
 
 _TRIES: Final = 5
@@ -49,7 +49,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class AdlsStore(HttpStore):
+class AdlsStore(AzureStore):
     """Store for one container of an account with hierarchical namespace, over its REST interface.
 
     - A file's identity is its etag, which a rename keeps (`probe` verifies it). A rename carries the etag of its
@@ -91,7 +91,6 @@ class AdlsStore(HttpStore):
         filesystem, account, host = place_of(scheme, authority)
         self._scheme = scheme
         self._authority = authority
-        self._container = Container(("abfs", "abfss"), authority)
         self._endpoint, self._access = reached_by(
             DFS,
             account,
@@ -109,6 +108,7 @@ class AdlsStore(HttpStore):
         self._small = SmallFiles(self._wire, self)
         self._renames = Renames(self._wire, self)
 
+    _schemes = ("abfs", "abfss")
     storage_options: ClassVar[OptionTable] = TABLE
 
     @classmethod
@@ -133,17 +133,15 @@ class AdlsStore(HttpStore):
         Raises:
             UnsupportedError: The account has no hierarchical namespace, or a rename changes etags.
         """
-        await probe(self, self._wire, self._container.checked(directory))
+        await probe(self, self._wire, self._checked(directory))
 
     async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> list[Finding]:
         """See `SupportsExamination.findings`."""
-        return await examine(self._wire, self._service, self._container.checked(directory))
+        return await examine(self._wire, self._service, self._checked(directory))
 
     async def status(self, path: StorePath) -> FileStatus:
         """Reads the status of a path."""
-        answer = await self._wire.done(
-            "status", "HEAD", self._container.existing(path, "status"), _STATUS, changes=False
-        )
+        answer = await self._wire.done("status", "HEAD", self._existing(path, "status"), _STATUS, changes=False)
         return status_in(answer.headers, path)
 
     def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
@@ -155,7 +153,7 @@ class AdlsStore(HttpStore):
         return self._list("list_tree", directory, recursive="true")
 
     async def _list(self, operation: str, directory: StorePath, *, recursive: str) -> AsyncIterator[FileStatus]:
-        self._container.existing(directory, operation)
+        self._existing(directory, operation)
         name = directory.path[1:]
         continuation, tokens = "", PageTokens(operation, directory)
         while True:
@@ -179,7 +177,7 @@ class AdlsStore(HttpStore):
         """Reads a whole file."""
         headers = {"Range": range_up_to(limit)}
         answer = await self._wire.send(
-            "read", "GET", self._container.existing(path, "read"), headers=headers, changes=False, limit=limit
+            "read", "GET", self._existing(path, "read"), headers=headers, changes=False, limit=limit
         )
         told = answer.headers.get("x-ms-resource-type", "").lower() == "directory"
         if answer.status != 416 and (told or (answer.status == 409 and (await self.status(path)).is_directory)):
@@ -196,21 +194,19 @@ class AdlsStore(HttpStore):
         durable: bool = False,
     ) -> FileStatus:
         """Writes a small file; what the service acknowledged is durable."""
-        self._container.new(path)
+        self._new(path)
         return await self._small.put(path, bytes(data), exclusive=exclusive, temporary=temporary)
 
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
     ) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`; a conditional rename where "Put Blob" is refused."""
-        self._container.new(path)
+        self._new(path)
         return await self._small.put(path, bytes(data), over=seen.identity or "", temporary=temporary)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """Creates a file, which is empty until the writer is closed; the writer buffers 8 MiB."""
-        answer = await self._wire.send(
-            "open_writer", "PUT", self._container.new(path), (("resource", "file"),), _ABSENT
-        )
+        answer = await self._wire.send("open_writer", "PUT", self._new(path), (("resource", "file"),), _ABSENT)
         if answer.status in (409, 412):
             await explain_conflict(self, "open_writer", path, exclusive=True)
         if answer.status >= 300:
@@ -219,7 +215,7 @@ class AdlsStore(HttpStore):
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """Makes a directory; one call more without `parents`, or when something is there."""
-        if self._container.new(path).path == "/":
+        if self._new(path).path == "/":
             return False
         if not parents and path.parent.path != "/":
             await check_parent(self, path)
@@ -243,14 +239,14 @@ class AdlsStore(HttpStore):
         version: str | None = None,
     ) -> None:
         """Renames a file; one call where `identity` is given, else two."""
-        self._container.existing(source, "rename_file")
-        self._container.new(destination)
+        self._existing(source, "rename_file")
+        self._new(destination)
         await self._renames.rename_file(source, destination, replace=replace, identity=identity)
 
     async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Renames a directory; two calls, one if `known`."""
-        self._container.existing(source, "rename_directory")
-        self._container.new(destination)
+        self._existing(source, "rename_directory")
+        self._new(destination)
         await self._renames.rename_directory(source, destination, known=known)
 
     async def delete_file(self, path: StorePath) -> bool:
@@ -271,7 +267,7 @@ class AdlsStore(HttpStore):
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
         """See `SupportsConditionalDelete.delete_file_if`."""
-        if ends_in_period(self._container.checked(path)):
+        if ends_in_period(self._checked(path)):
             return False
         return await self._delete_if("delete_file_if", path, identity)
 

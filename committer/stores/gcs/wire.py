@@ -41,9 +41,10 @@ class GcsWire:
 
     def __init__(self, endpoint: str, bucket: str, user_project: str | None, access: Access, http: HttpClient) -> None:
         name = quote(bucket, safe="")
-        self._objects = f"{endpoint}/storage/v1/b/{name}/o"
-        self._uploads = f"{endpoint}/upload/storage/v1/b/{name}/o"
-        self._bucket = f"{endpoint}/storage/v1/b/{name}"
+        self.bucket_url: str = f"{endpoint}/storage/v1/b/{name}"
+        self.listing_url: str = f"{self.bucket_url}/o"
+        self.upload_url: str = f"{endpoint}/upload/storage/v1/b/{name}/o"
+        self.batch_url: str = f"{endpoint}/batch/storage/v1"
         self._endpoint = endpoint
         self._pays: Query = (("userProject", user_project),) if user_project else ()
         self._access = access
@@ -54,7 +55,7 @@ class GcsWire:
 
     def object_url(self, path: StorePath) -> str:
         """Returns an object's URL."""
-        return f"{self._objects}/{_name_in_url(path)}"
+        return f"{self.listing_url}/{_name_in_url(path)}"
 
     def move_url(self, source: StorePath, destination: StorePath) -> str:
         """Returns the URL that renames an object."""
@@ -68,26 +69,6 @@ class GcsWire:
     def token(self) -> str:
         """Returns a unique idempotency token."""
         return f"{self._prefix}-{os.getpid():x}-{next(self._numbers):x}"
-
-    @property
-    def batch_url(self) -> str:
-        """URL of batch requests."""
-        return f"{self._endpoint}/batch/storage/v1"
-
-    @property
-    def listing_url(self) -> str:
-        """URL of the bucket's objects."""
-        return self._objects
-
-    @property
-    def upload_url(self) -> str:
-        """URL of uploads."""
-        return self._uploads
-
-    @property
-    def bucket_url(self) -> str:
-        """URL of the bucket."""
-        return self._bucket
 
     async def send(
         self,
