@@ -87,7 +87,9 @@ class LocalStore(Store):
                 f"file:///{path.authority}{path.path}",
             )
         check_options(options, known=("threads", "no_replace", "case_folding"), scheme="file")
-        return cls(**{key: value for key, value in options.items() if key != "http_session"})  # type: ignore[arg-type]
+        given: dict[str, Any] = dict(options)
+        given.pop("http_session", None)
+        return cls(**given)
 
     def __repr__(self) -> str:
         return "LocalStore()"
