@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -42,7 +41,7 @@ from committer.stores.local.calls import (
 )
 from committer.stores.local.errors import typed
 from committer.stores.local.places import LISTED, Held, Place, open_directory
-from committer.stores.local.rights import refusals
+from committer.stores.local.rights import process_status, refusals
 from committer.stores.local.trees import delete_tree, first_link
 
 # Set by the process or the place; any other attribute distinguishes a directory.
@@ -94,16 +93,8 @@ def has_sole_rights(held: Held, path: str, expected: Rights) -> bool:
 
 def umask_of_process() -> int | None:
     """Returns the umask; None except on Linux, since elsewhere it must be set to be read, which all threads see."""
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        with open("/proc/self/status", "rb") as status:
-            for line in status:
-                if line.startswith(b"Umask:"):
-                    return int(line.split()[1], 8)
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
+    umask = process_status(b"Umask:")
+    return None if umask is None else int(umask, 8)
 
 
 class Disk(BatchRenames):

@@ -171,19 +171,20 @@ def _escaped(path: str) -> bytes:
     return text
 
 
+def process_status(field: bytes) -> str | None:
+    """Returns a field of /proc/self/status; None on other systems and kernels without it."""
+    with suppress(OSError), open("/proc/self/status", "rb") as status:
+        for line in status:
+            if line.startswith(field):
+                return line.split()[1].decode()
+    return None
+
+
 @functools.lru_cache(maxsize=8)
 def _may_act_for_owners(user: int) -> bool:
     """Whether a process of this user has the rights of files' owners (CAP_FOWNER)."""
-    if sys.platform != "linux":
-        return user == 0
-    try:
-        with open("/proc/self/status", "rb") as status:
-            for line in status:
-                if line.startswith(b"CapEff:"):
-                    return bool(int(line.split()[1], 16) >> _CAP_FOWNER & 1)
-    except (OSError, ValueError, IndexError):
-        pass
-    return user == 0
+    effective = process_status(b"CapEff:")
+    return user == 0 if effective is None else bool(int(effective, 16) >> _CAP_FOWNER & 1)
 
 
 @functools.cache

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
-from committer.errors import ConfigurationError, InvalidPathError, StoreError, TaskError
+from committer.errors import ConfigurationError, InvalidPathError, StoreError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecutor
-from committer.stores.helpers import bytes_of, check_options
+from committer.stores.helpers import bytes_of, check_options, unusable_writer
 from committer.stores.local.calls import Buffer, Entries, Page
 from committer.stores.local.disk import Disk
 from committer.stores.local.probe import probe
@@ -335,13 +335,7 @@ class _LocalWriter(FileWriter):
 
     def _opened(self, operation: str) -> int:
         if self._handle is None or self._broken:
-            what = "an earlier write failed" if self._broken else "it was closed or aborted"
-            raise TaskError(
-                f"a file cannot be written any more: {what}",
-                operation=operation,
-                path=self._path,
-                next_step="open another file, under another name",
-            )
+            raise unusable_writer(self._path, operation, failed=self._broken)
         return self._handle
 
 
