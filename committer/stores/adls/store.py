@@ -10,15 +10,17 @@ import aiohttp
 
 from committer.errors import (
     StoreConflictError,
+    StoreExistsError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
     StorePreconditionError,
 )
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
 from committer.stores.adls.examine import examine, probe
 from committer.stores.adls.put import SmallFiles, check_parent, explain_conflict
-from committer.stores.adls.renames import Renames
 from committer.stores.adls.wire import AdlsWire, place_of, status_in, statuses_in
 from committer.stores.adls.writer import AdlsWriter
 from committer.stores.azure.errors import code_of, error_of
@@ -106,7 +108,6 @@ class AdlsStore(AzureStore):
         self._wire = AdlsWire(self._endpoint, blob_endpoint, filesystem, self._access, self._http)
         self._service = AdlsWire(blob_endpoint, blob_endpoint, "", self._access, self._http)
         self._small = SmallFiles(self._wire, self)
-        self._renames = Renames(self._wire, self)
 
     _schemes = ("abfs", "abfss")
     storage_options: ClassVar[OptionTable] = TABLE
@@ -239,15 +240,84 @@ class AdlsStore(AzureStore):
         version: str | None = None,
     ) -> None:
         """Renames a file; one call where `identity` is given, else two."""
-        self._existing(source, "rename_file")
+        operation = "rename_file"
+        self._existing(source, operation)
         self._new(destination)
-        await self._renames.rename_file(source, destination, replace=replace, identity=identity)
+        expected = identity
+        if expected is None:
+            found = await self.status(source)
+            if found.is_directory:
+                raise StoreIsADirectoryError("the source is a directory", operation=operation, path=source)
+            expected = found.identity
+        answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
+        if answer.status < 300:
+            return
+        code = code_of(answer)
+        if code == "RenameDestinationParentPathNotFound":
+            # The service may have a stale view of the source, which reading its status repairs; Hadoop does so, once
+            # (AbfsClient.renamePath). The refused request had no effect, so it may be sent again.
+            await status_or_none(self, source)
+            answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
+            if answer.status < 300:
+                return
+            code = code_of(answer)
+        if code == "SourcePathNotFound" and await self._may_be_done(destination, expected):
+            raise StoreNotFoundError(
+                "the source is gone and the file exists at the destination",
+                operation=operation,
+                path=source,
+                outcome="unknown",
+                next_step="look at the destination: it holds the file that was to come there",
+            )
+        if code == "SourceConditionNotMet" and identity is None:
+            raise StoreConflictError("the source was changed meanwhile", operation=operation, path=source)
+        raise error_of(
+            answer,
+            operation,
+            destination,
+            source=source if answer.status == 403 or code.startswith("Source") else None,
+            replaces=replace,
+        )
 
     async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
-        """Renames a directory; two calls, one if `known`."""
-        self._existing(source, "rename_directory")
+        """Renames a directory; two calls, one if `known`, and one more for each continuation."""
+        operation = "rename_directory"
+        self._existing(source, operation)
         self._new(destination)
-        await self._renames.rename_directory(source, destination, known=known)
+        if not known and not (await self.status(source)).is_directory:
+            raise StoreNotADirectoryError("the source is a file", operation=operation, path=source)
+        if source == destination:
+            raise StoreExistsError("a directory is renamed to itself", operation=operation, path=destination)
+        continuation, tokens = "", PageTokens(operation, source, changes=True)
+        while True:
+            answer = await self._wire.rename(
+                operation, source, destination, replace=False, identity=None, continuation=continuation
+            )
+            if answer.status >= 300:
+                break
+            more = answer.headers.get("x-ms-continuation", "")
+            if not more:
+                return
+            continuation = tokens.following(more)
+        code = code_of(answer)
+        if code == "SourcePathNotFound" and await status_or_none(self, destination) is not None:
+            if known:
+                raise StoreNotFoundError(
+                    "the source is gone and something exists at the destination",
+                    operation=operation,
+                    path=source,
+                    outcome="unknown",
+                    next_step="look at what the destination holds",
+                )
+            # The source existed a moment ago: another client renamed it, or something resent this request on its way.
+            raise StoreOutcomeUnknownError(
+                "the source is gone and a directory exists at the destination",
+                operation=operation,
+                path=destination,
+                next_step="look at what the directory holds",
+            )
+        told = source if answer.status == 403 or code.startswith("Source") else None
+        raise error_of(answer, operation, destination, source=told)
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; two calls."""
@@ -295,6 +365,11 @@ class AdlsStore(AzureStore):
             if not more:
                 return True
             continuation = tokens.following(more)
+
+    async def _may_be_done(self, destination: StorePath, identity: str | None) -> bool:
+        """Returns True if the destination holds the file: this request or another one may have renamed it."""
+        found = await status_or_none(self, destination)
+        return found is not None and identity is not None and found.identity == identity
 
     async def _delete_if(self, operation: str, path: StorePath, identity: str | None) -> bool:
         headers = {"If-Match": f'"{identity}"'}

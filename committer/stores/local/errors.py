@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from committer.advice import AND_RUN_IT_AGAIN
+from committer.advice import AND_RUN_IT_AGAIN, page
 from committer.errors import (
     CommitterError,
     InvalidPathError,
@@ -25,7 +25,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.local.rights import Refusal, is_mount_point, rights_to, why_refused
+from committer.stores.local.rights import Refusal, is_mount_point, mounted_at, rights_to, why_refused
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -119,6 +119,30 @@ def translate(
         )
     # After EIO, ESTALE, ETIMEDOUT, EINTR, ENOTCONN and the like the effect is unknown.
     return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)
+
+
+# By a part of the file system's type or source.
+_INSTEAD: Final = (
+    ("gcsfuse", "gs://BUCKET/PATH"),
+    ("blobfuse", "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
+    ("s3fs", "s3://BUCKET/PATH"),
+    ("mountpoint-s3", "s3://BUCKET/PATH"),
+    ("goofys", "s3://BUCKET/PATH"),
+)
+_ANY: Final = "gs://…, abfss://… or s3://…"
+
+
+def lacking(directory: StorePath, what: str) -> UnsupportedError:
+    """Returns the error of a file system that lacks what every job needs."""
+    kind, source = mounted_at(directory.path)
+    instead = next((uri for name, uri in _INSTEAD if name in kind or name in source), _ANY)
+    return UnsupportedError(
+        f"the file system that is mounted here ({kind or 'of unknown kind'}) {what}",
+        operation="probe",
+        path=directory,
+        next_step=f"where it shows a bucket or a container, give the URI of that in place of the path: {instead}; else "
+        f"write to another file system ({page('stores/local.md')})",
+    )
 
 
 def _concerned(number: int, path: StorePath, destination: StorePath | None) -> StorePath:

@@ -164,6 +164,23 @@ def mounted_in(directory: str) -> frozenset[bytes]:
         return frozenset()
 
 
+def mounted_at(path: str) -> tuple[str, str]:
+    """Returns type and source of the file system of a path; empty if unknown."""
+    place, best = os.fsencode(os.path.realpath(path)), b""
+    found = ("", "")
+    try:
+        with open("/proc/self/mountinfo", "rb") as mounts:
+            for line in mounts:
+                fields, _, described = line.partition(b" - ")
+                top = fields.split(b" ", 5)[4]
+                if len(top) >= len(best) and (place + b"/").startswith(top.rstrip(b"/") + b"/"):
+                    kind, source = described.split(b" ", 2)[:2]
+                    best, found = top, (os.fsdecode(kind), os.fsdecode(source))
+    except (OSError, IndexError, ValueError):
+        return "", ""
+    return found
+
+
 def _escaped(path: str) -> bytes:
     text = os.fsencode(path)
     for character in (b"\\", b" ", b"\t", b"\n"):

@@ -15,7 +15,6 @@ from committer.stores.batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecu
 from committer.stores.helpers import bytes_of, check_options, unusable_writer
 from committer.stores.local.calls import Buffer, Entries, Page
 from committer.stores.local.disk import Disk
-from committer.stores.local.probe import probe
 
 _BUFFER_BYTES: Final = 1 << 20
 _MACOS: Final = sys.platform == "darwin"
@@ -120,7 +119,7 @@ class LocalStore(Store):
         """Tests renames, refusals and links in `directory`; one hop to a thread."""
         nonce = current_runtime().nonce()
         self._disk.token = self._disk.token or nonce
-        await self._batches.run(probe, self._disk, _checked(directory), nonce, weight=WHOLE_BATCH, insist=True)
+        await self._batches.run(self._disk.probe, _checked(directory), nonce, weight=WHOLE_BATCH, insist=True)
 
     async def status(self, path: StorePath) -> FileStatus:
         """Returns the status of a path; of a link, its own."""
