@@ -75,20 +75,16 @@ class AzureWire(ABC):
             source: Source of a rename to `path`.
         """
         access, http = self._access, self._http
-        if not access.ready:
-            await access.prepare()
-        url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob, source)
-        answer = await http.send(
-            method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
-        )
-        if answer.status == 401 and access.refused():
-            # A token can expire early. A 401 has no effect, so the request may be sent again.
+        for is_last in (False, True):
             if not access.ready:
                 await access.prepare()
             url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob, source)
             answer = await http.send(
                 method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
             )
+            # A token can expire early. A 401 has no effect, so the request may be sent again.
+            if is_last or answer.status != 401 or not access.refused():
+                break
         return answer
 
     def _signed(

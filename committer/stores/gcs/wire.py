@@ -105,19 +105,17 @@ class GcsWire:
     ) -> Answer:
         """As `send`, with a full URL and headers, to which it adds the authorisation."""
         access = self._access
-        if not access.ready:
-            await access.prepare()
-        self._authorise(headers)
-        answer = await self._http.send(
-            method, target, headers, operation=operation, path=path, changes=changes, data=data, limit=limit
-        )
-        if answer.status == 401 and self.refused():
-            # A token can expire early. A 401 has no effect, so the request may be sent again.
-            await access.prepare()
-            self._authorise(headers)
+        for is_last in (False, True):
+            if not access.ready:
+                await access.prepare()
+            if access.token:
+                headers["Authorization"] = f"Bearer {access.token}"
             answer = await self._http.send(
                 method, target, headers, operation=operation, path=path, changes=changes, data=data, limit=limit
             )
+            # A token can expire early. A 401 has no effect, so the request may be sent again.
+            if is_last or answer.status != 401 or not access.refused():
+                break
         return answer
 
     async def done(
@@ -141,7 +139,3 @@ class GcsWire:
     def refused(self) -> bool:
         """Discards the token after a 401; returns True if the refused call may be sent again, with another token."""
         return self._access.refused()
-
-    def _authorise(self, headers: dict[str, str]) -> None:
-        if self._access.token:
-            headers["Authorization"] = f"Bearer {self._access.token}"
