@@ -219,7 +219,7 @@ class PacedStore(ForwardingStore):
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """See `Store.make_directory`; False may be wrong after a lost response."""
-        made = await self.call(MAKE_DIRECTORY, lambda: self.inner.make_directory(path, parents=parents), path)
+        made = await self.call(MAKE_DIRECTORY, partial(self.inner.make_directory, path, parents=parents), path)
         if not made:
             self.statistics.count(names.OP_MKDIR_RETURNED_FALSE)
         return made
