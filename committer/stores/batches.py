@@ -52,14 +52,6 @@ class Call:
         self.result: object = None
         self.error: BaseException | None = None
 
-    def run(self) -> None:
-        """Runs the function in a worker thread."""
-        try:
-            self.result = self.function(*self.args)
-        except BaseException as error:
-            self.error = error
-        self.ran = True
-
 
 class Queue:
     """Queue of calls of one kind, limited to `threads`, or to `quick_threads` while calls are quick and none blocks."""
@@ -153,7 +145,6 @@ class _Lane:
         # Weak: the lanes of a store, kept by loop, must not keep the loop alive.
         self.loop = weakref.ref(loop)
         self.forks = _forks
-        self.hops = 0
         self._threads = threads
         self._executor: LastingExecutor | None = None
         self._light = Queue(threads, 1, _SLOW_LIGHT_CALL_S)
@@ -200,7 +191,7 @@ class _Lane:
         """Waits until nothing is queued or running, then ends the threads."""
         while self._busy or self._waits():
             if self._idle is None:
-                self._idle = self._new_future()
+                self._idle = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._idle)
         executor, self._executor = self._executor, None
         if executor is not None:
@@ -209,14 +200,11 @@ class _Lane:
     async def _wait_to_the_end(self, call: Call) -> None:
         # A thread's call cannot be cancelled: its outcome must be known before cancellation goes on.
         while not call.done:
-            call.waiter = self._new_future()
+            call.waiter = asyncio.get_running_loop().create_future()
             try:
                 await call.waiter
             except asyncio.CancelledError:
                 continue
-
-    def _new_future(self) -> asyncio.Future[None]:
-        return asyncio.get_running_loop().create_future()
 
     def _waits(self) -> bool:
         return any(queue.waiting for queue in self._queues)
@@ -230,7 +218,7 @@ class _Lane:
 
     def _enqueue(self, function: Callable[..., object], args: tuple[object, ...], weight: int) -> Call:
         self._calls += 1
-        call = Call(function, args, weight, self._calls, self._new_future())
+        call = Call(function, args, weight, self._calls, asyncio.get_running_loop().create_future())
         if not self._scheduled and self._busy < self._threads:
             # At the end of this turn, so that calls of other coroutines go along.
             asyncio.get_running_loop().call_soon(self._hand_over)
@@ -267,7 +255,6 @@ class _Lane:
             self._executor = LastingExecutor(self._threads, "committer-local")
         batch = queue.take(longest)
         self._busy += 1
-        self.hops += 1
         try:
             loop = asyncio.get_running_loop()
             begun = self._executor.submit(_run_batch, batch, loop, self._finish)
@@ -321,7 +308,11 @@ def _run_batch(batch: list[Call], loop: asyncio.AbstractEventLoop, finish: Calla
     try:
         started = time.perf_counter()
         for call in batch:
-            call.run()
+            try:
+                call.result = call.function(*call.args)
+            except BaseException as error:
+                call.error = error
+            call.ran = True
         seconds = time.perf_counter() - started
     except BaseException as error:
         # Raised between two calls or at the end of one: how far that call came is unknown.
@@ -348,12 +339,6 @@ class BatchExecutor:
         self._threads = threads
         self._lanes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = weakref.WeakKeyDictionary()
         self._latest: _Lane | None = None
-        self._finished_hops = 0
-
-    @property
-    def hops(self) -> int:
-        """Number of batches handed to a thread so far."""
-        return self._finished_hops + sum(lane.hops for lane in self._lanes.values())
 
     async def run(
         self,
@@ -378,8 +363,8 @@ class BatchExecutor:
         if lane is None or lane.forks != _forks:
             return
         await lane.drain()
-        if lane._executor is None and self._lanes.pop(asyncio.get_running_loop(), None) is not None:
-            self._finished_hops += lane.hops
+        if lane._executor is None:
+            self._lanes.pop(asyncio.get_running_loop(), None)
         if self._latest is lane:
             self._latest = None
 

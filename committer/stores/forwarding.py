@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from functools import partial
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -93,23 +92,6 @@ LIST_BLOCKS: Final = Operation("list_uncommitted_blocks", names.OBJECT_MULTIPART
 T = TypeVar("T")
 
 
-_HINTS: Final = {"rename_file": "version", "rename_files": "looks", "rename_directory": "known", "findings": "scratch"}
-"""Keywords that only spare calls, by method. A store that was written before one of them existed works without it."""
-
-_NO_HINT: Final = {"version": None, "looks": True, "known": False, "scratch": None}
-
-
-@functools.cache
-def _hints_of(kind: type[Store]) -> frozenset[str]:
-    """Returns the hints that the methods of a class of stores take."""
-    taken = set()
-    for name, hint in _HINTS.items():
-        found = inspect.signature(getattr(kind, name, _hints_of)).parameters
-        if hint in found or any(one.kind is one.VAR_KEYWORD for one in found.values()):
-            taken.add(hint)
-    return frozenset(taken)
-
-
 class ForwardingStore(Wrapper, Store):
     """Wrapper that forwards every call to `inner`, with those of all optional abilities.
 
@@ -119,11 +101,6 @@ class ForwardingStore(Wrapper, Store):
 
     def __init__(self, inner: Store) -> None:
         self.inner: Store = inner
-        self._hints = _hints_of(type(inner))
-
-    def hints(self, **given: Any) -> dict[str, Any]:
-        """Returns the given hints of `_HINTS`, without defaults and those that `inner` does not take."""
-        return {name: value for name, value in given.items() if value is not _NO_HINT[name] and name in self._hints}
 
     async def call(
         self,
@@ -158,19 +135,19 @@ class ForwardingStore(Wrapper, Store):
 
     async def probe(self, directory: StorePath) -> None:
         """See `Store.probe`."""
-        await self.call(PROBE, lambda: self.inner.probe(directory), directory)
+        await self.call(PROBE, partial(self.inner.probe, directory), directory)
 
     async def status(self, path: StorePath) -> FileStatus:
         """See `Store.status`."""
-        return await self.call(STATUS, lambda: self.inner.status(path), path)
+        return await self.call(STATUS, partial(self.inner.status, path), path)
 
     def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
         """See `Store.list`."""
-        return self.stream(LIST, lambda: self.inner.list(directory), directory)
+        return self.stream(LIST, partial(self.inner.list, directory), directory)
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """See `Store.read`."""
-        return await self.call(READ, lambda: self.inner.read(path, limit=limit), path)
+        return await self.call(READ, partial(self.inner.read, path, limit=limit), path)
 
     async def put(
         self,
@@ -184,18 +161,18 @@ class ForwardingStore(Wrapper, Store):
         """See `Store.put`."""
         return await self.call(
             PUT_EXCLUSIVE if exclusive else PUT,
-            lambda: self.inner.put(path, data, exclusive=exclusive, temporary=temporary, durable=durable),
+            partial(self.inner.put, path, data, exclusive=exclusive, temporary=temporary, durable=durable),
             path,
         )
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """See `Store.open_writer`; the writer's calls go through `call`, too."""
-        writer = await self.call(OPEN_WRITER, lambda: self.inner.open_writer(path, durable=durable), path)
+        writer = await self.call(OPEN_WRITER, partial(self.inner.open_writer, path, durable=durable), path)
         return ForwardingWriter(self, writer, path)
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """See `Store.make_directory`."""
-        return await self.call(MAKE_DIRECTORY, lambda: self.inner.make_directory(path, parents=parents), path)
+        return await self.call(MAKE_DIRECTORY, partial(self.inner.make_directory, path, parents=parents), path)
 
     async def rename_file(
         self,
@@ -209,9 +186,7 @@ class ForwardingStore(Wrapper, Store):
         """See `Store.rename_file`."""
         await self.call(
             RENAME_FILE,
-            lambda: self.inner.rename_file(
-                source, destination, replace=replace, identity=identity, **self.hints(version=version)
-            ),
+            partial(self.inner.rename_file, source, destination, replace=replace, identity=identity, version=version),
             source,
             destination,
         )
@@ -230,32 +205,32 @@ class ForwardingStore(Wrapper, Store):
         inner = BATCH_RENAME.required(self.inner, "rename_files", renames[0][0])
         return await self.call(
             RENAME_FILES,
-            lambda: inner.rename_files(renames, seen=seen, identities=identities, **self.hints(looks=looks)),
+            partial(inner.rename_files, renames, seen=seen, identities=identities, looks=looks),
             *renames[0],
         )
 
     async def count_tree(self, directory: StorePath) -> TreeCounts:
         """See `SupportsTreeCounts.count_tree`."""
         inner = TREE_COUNTS.required(self.inner, "count_tree", directory)
-        return await self.call(COUNT_TREE, lambda: inner.count_tree(directory), directory)
+        return await self.call(COUNT_TREE, partial(inner.count_tree, directory), directory)
 
     async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """See `Store.rename_directory`."""
         await self.call(
             RENAME_DIRECTORY,
-            lambda: self.inner.rename_directory(source, destination, **self.hints(known=known)),
+            partial(self.inner.rename_directory, source, destination, known=known),
             source,
             destination,
         )
 
     async def delete_file(self, path: StorePath) -> bool:
         """See `Store.delete_file`."""
-        return await self.call(DELETE_FILE, lambda: self.inner.delete_file(path), path)
+        return await self.call(DELETE_FILE, partial(self.inner.delete_file, path), path)
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
         """See `SupportsConditionalDelete.delete_file_if`."""
         inner = CONDITIONAL_DELETE.required(self.inner, "delete_file_if", path)
-        return await self.call(DELETE_FILE_IF, lambda: inner.delete_file_if(path, identity=identity), path)
+        return await self.call(DELETE_FILE_IF, partial(inner.delete_file_if, path, identity=identity), path)
 
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
@@ -263,7 +238,7 @@ class ForwardingStore(Wrapper, Store):
         """See `SupportsConditionalReplace.replace_file`."""
         inner = CONDITIONAL_REPLACE.required(self.inner, "put", path)
         return await self.call(
-            REPLACE_FILE, lambda: inner.replace_file(path, data, seen=seen, temporary=temporary), path
+            REPLACE_FILE, partial(inner.replace_file, path, data, seen=seen, temporary=temporary), path
         )
 
     async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
@@ -272,35 +247,35 @@ class ForwardingStore(Wrapper, Store):
             return {}
         first = next(iter(files))
         inner = BATCH_DELETE.required(self.inner, "delete_files", first)
-        return await self.call(DELETE_FILES, lambda: inner.delete_files(files), first)
+        return await self.call(DELETE_FILES, partial(inner.delete_files, files), first)
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """See `Store.delete_directory`."""
         return await self.call(
             DELETE_TREE if recursive else DELETE_DIRECTORY,
-            lambda: self.inner.delete_directory(path, recursive=recursive),
+            partial(self.inner.delete_directory, path, recursive=recursive),
             path,
         )
 
     async def link_file(self, source: StorePath, destination: StorePath) -> None:
         """See `SupportsHardLinks.link_file`."""
         inner = HARD_LINKS.required(self.inner, "link_file", source)
-        await self.call(LINK_FILE, lambda: inner.link_file(source, destination), source, destination)
+        await self.call(LINK_FILE, partial(inner.link_file, source, destination), source, destination)
 
     def list_tree(self, directory: StorePath) -> AsyncIterator[FileStatus]:
         """See `SupportsTreeListing.list_tree`."""
         inner = TREE_LISTING.required(self.inner, "list_tree", directory)
-        return self.stream(LIST_TREE, lambda: inner.list_tree(directory), directory)
+        return self.stream(LIST_TREE, partial(inner.list_tree, directory), directory)
 
     async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
         """See `SupportsLocalPaths.made_alike`; `call` gets the first pair."""
         inner = LOCAL_PATHS.required(self.inner, "made_alike", pairs[0][0])
-        return await self.call(MADE_ALIKE, lambda: inner.made_alike(pairs), *pairs[0])
+        return await self.call(MADE_ALIKE, partial(inner.made_alike, pairs), *pairs[0])
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
         """See `SupportsLocalPaths.find_link`."""
         inner = LOCAL_PATHS.required(self.inner, "find_link", root)
-        return await self.call(FIND_LINK, lambda: inner.find_link(root, directories), root)
+        return await self.call(FIND_LINK, partial(inner.find_link, root, directories), root)
 
     def local_path(self, path: StorePath) -> str:
         """See `SupportsLocalPaths.local_path`."""
@@ -309,34 +284,34 @@ class ForwardingStore(Wrapper, Store):
     async def enclose_file(self, path: StorePath, name: str) -> None:
         """See `SupportsLocalPaths.enclose_file`."""
         inner = LOCAL_PATHS.required(self.inner, "enclose_file", path)
-        await self.call(ENCLOSE_FILE, lambda: inner.enclose_file(path, name), path)
+        await self.call(ENCLOSE_FILE, partial(inner.enclose_file, path, name), path)
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
         """See `SupportsSync.sync`."""
         inner = SYNC.required(self.inner, "sync", path)
-        await self.call(SYNC_TO_DISK, lambda: inner.sync(path, kind=kind), path)
+        await self.call(SYNC_TO_DISK, partial(inner.sync, path, kind=kind), path)
 
     async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> Sequence[Finding]:
         """See `SupportsExamination.findings`."""
         inner = EXAMINATION.required(self.inner, "findings", directory)
-        return await inner.findings(directory, **self.hints(scratch=scratch))
+        return await inner.findings(directory, scratch=scratch)
 
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
         """See `SupportsUploads.put_described`."""
         inner = UPLOADS.required(self.inner, "put_described", path)
-        return await self.call(PUT_DESCRIBED, lambda: inner.put_described(path, data, metadata=metadata), path)
+        return await self.call(PUT_DESCRIBED, partial(inner.put_described, path, data, metadata=metadata), path)
 
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
         """See `SupportsUploads.create_upload`."""
         inner = UPLOADS.required(self.inner, "create_upload", path)
-        return await self.call(CREATE_UPLOAD, lambda: inner.create_upload(path, stamp=stamp), path)
+        return await self.call(CREATE_UPLOAD, partial(inner.create_upload, path, stamp=stamp), path)
 
     async def put_part(
         self, path: StorePath, upload_id: str, number: int, data: bytes | bytearray | memoryview
     ) -> UploadPart:
         """See `SupportsUploads.put_part`."""
         inner = UPLOADS.required(self.inner, "put_part", path)
-        return await self.call(PUT_PART, lambda: inner.put_part(path, upload_id, number, data), path)
+        return await self.call(PUT_PART, partial(inner.put_part, path, upload_id, number, data), path)
 
     async def complete_upload(
         self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool = False
@@ -344,28 +319,28 @@ class ForwardingStore(Wrapper, Store):
         """See `SupportsUploads.complete_upload`."""
         inner = UPLOADS.required(self.inner, "complete_upload", path)
         return await self.call(
-            COMPLETE_UPLOAD, lambda: inner.complete_upload(path, upload_id, parts, exclusive=exclusive), path
+            COMPLETE_UPLOAD, partial(inner.complete_upload, path, upload_id, parts, exclusive=exclusive), path
         )
 
     async def abort_upload(self, path: StorePath, upload_id: str) -> bool:
         """See `SupportsUploads.abort_upload`."""
         inner = UPLOADS.required(self.inner, "abort_upload", path)
-        return await self.call(ABORT_UPLOAD, lambda: inner.abort_upload(path, upload_id), path)
+        return await self.call(ABORT_UPLOAD, partial(inner.abort_upload, path, upload_id), path)
 
     def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
         """See `SupportsUploads.list_uploads`."""
         inner = UPLOADS.required(self.inner, "list_uploads", directory)
-        return self.stream(LIST_UPLOADS, lambda: inner.list_uploads(directory), directory)
+        return self.stream(LIST_UPLOADS, partial(inner.list_uploads, directory), directory)
 
     def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
         """See `SupportsUploads.list_parts`."""
         inner = UPLOADS.required(self.inner, "list_parts", path)
-        return self.stream(LIST_PARTS, lambda: inner.list_parts(path, upload_id), path)
+        return self.stream(LIST_PARTS, partial(inner.list_parts, path, upload_id), path)
 
     async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
         """See `SupportsBlockLists.put_block`."""
         inner = BLOCK_LISTS.required(self.inner, "put_block", path)
-        await self.call(PUT_BLOCK, lambda: inner.put_block(path, block_id, data), path)
+        await self.call(PUT_BLOCK, partial(inner.put_block, path, block_id, data), path)
 
     async def put_block_list(
         self,
@@ -380,14 +355,14 @@ class ForwardingStore(Wrapper, Store):
         inner = BLOCK_LISTS.required(self.inner, "put_block_list", path)
         return await self.call(
             PUT_BLOCK_LIST,
-            lambda: inner.put_block_list(path, block_ids, stamp=stamp, exclusive=exclusive, identity=identity),
+            partial(inner.put_block_list, path, block_ids, stamp=stamp, exclusive=exclusive, identity=identity),
             path,
         )
 
     async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
         """See `SupportsBlockLists.list_uncommitted_blocks`."""
         inner = BLOCK_LISTS.required(self.inner, "list_uncommitted_blocks", path)
-        return await self.call(LIST_BLOCKS, lambda: inner.list_uncommitted_blocks(path), path)
+        return await self.call(LIST_BLOCKS, partial(inner.list_uncommitted_blocks, path), path)
 
     async def close(self) -> None:
         """Closes the inner store."""
@@ -408,7 +383,7 @@ class ForwardingWriter(FileWriter):
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         """See `FileWriter.write`."""
-        await self._store.call(WRITE, lambda: self._inner.write(data), self._path)
+        await self._store.call(WRITE, partial(self._inner.write, data), self._path)
 
     async def close(self) -> FileStatus:
         """See `FileWriter.close`."""

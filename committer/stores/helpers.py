@@ -18,6 +18,7 @@ from committer.errors import (
     StoreNotFoundError,
     StoreOutcomeUnknownError,
     StorePreconditionError,
+    TaskError,
     UnsupportedError,
 )
 from committer.options.values import shown_name
@@ -42,6 +43,14 @@ def bytes_of(data: object) -> bytes | bytearray | memoryview:
             raise TypeError("a file takes a view of one contiguous piece of memory: give view.tobytes()") from None
         how = "encode the text first: text.encode()" if isinstance(data, str) else "give bytes or another buffer"
         raise TypeError(f"a file takes bytes, not a {type(data).__name__}: {how} ({error})") from None
+
+
+def unusable_writer(
+    path: StorePath, operation: str, *, failed: bool, next_step: str = "open another file, under another name"
+) -> TaskError:
+    """Returns the error of a call to a writer after a failed write, or else after its end."""
+    what = "an earlier write failed" if failed else "it was closed or aborted"
+    return TaskError(f"a file cannot be written any more: {what}", operation=operation, path=path, next_step=next_step)
 
 
 async def walk(store: Store, directory: StorePath) -> AsyncIterator[FileStatus]:

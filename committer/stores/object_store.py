@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import shlex
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
+from committer.advice import UNREADABLE
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -21,20 +22,18 @@ from committer.errors import (
     StoreNotEmptyError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
+    StoreUnavailableError,
     UnsupportedError,
 )
 from committer.file_names import working_directory_in
 from committer.paths import StorePath
+from committer.readable import UNDECODABLE
 from committer.stores.abilities import BATCH_DELETE, FileStatus, Refusals
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none, unseen
+from committer.stores.http_answers import PageTokens
 
 _ODD: Final = ("", ".", "..")
-
-
-def is_odd(segment: str) -> bool:
-    """Whether no path can hold a segment."""
-    return segment in _ODD
 
 
 async def delete_odd(store: Store, directory: StorePath) -> None:
@@ -74,25 +73,18 @@ def odd_status(directory: StorePath, name: str, tool: str, scheme: str) -> FileS
     )
 
 
-class Pages(Protocol):
-    """Function that lists the names below a directory: one call per page, no page if nothing is below."""
+class Page(NamedTuple):
+    """Page of a listing.
 
-    def __call__(
-        self,
-        operation: str,
-        directory: StorePath,
-        *,
-        delimiter: str = "",
-        markers: bool = False,
-        most: int | None = None,
-    ) -> AsyncIterator[list[FileStatus]]:
-        """Iterates over the pages; a page may be empty where it only shows that something exists.
+    Attributes:
+        objects: Status of each object; of one that marks a directory under its plain name, a directory's.
+        below: Names of directories, with their final slash.
+        more: Token of the next page; None after the last.
+    """
 
-        With a slash as `delimiter` only the children are listed: those with names below them as directories, and
-        objects whose names no path can hold as by `odd_status`. With `markers` these are listed as files, too, the
-        directory's own with a trailing slash. `most` limits the names, to one page. Raises
-        `DestinationNotFoundError` if the bucket does not exist.
-        """
+    objects: Sequence[FileStatus]
+    below: Sequence[str]
+    more: str | None
 
 
 class ObjectStore(Store):
@@ -102,7 +94,6 @@ class ObjectStore(Store):
     names by the page and deletes objects.
     """
 
-    _pages: Pages
     # --- What a subclass implements ---
 
     @abstractmethod
@@ -116,6 +107,20 @@ class ObjectStore(Store):
     @abstractmethod
     async def _delete_objects(self, operation: str, paths: Sequence[StorePath]) -> None:
         """Deletes the objects of a page, whether they still exist or not."""
+
+    @abstractmethod
+    async def _page(
+        self, operation: str, directory: StorePath, *, delimiter: str, most: int | None, token: str | None
+    ) -> Page:
+        """Lists a page of the names below a directory, by the token of the page before it. One call.
+
+        With a slash as `delimiter` only the children are listed. `most` limits the names. Raises
+        `DestinationNotFoundError` if the bucket does not exist, and `ValueError` for a number that is none.
+        """
+
+    @abstractmethod
+    def _odd(self, directory: StorePath, name: str) -> FileStatus | None:
+        """Returns the `odd_status` of a name."""
 
     def _existing(self, path: StorePath, operation: str) -> StorePath:
         """Checks a path that is read."""
@@ -183,6 +188,56 @@ class ObjectStore(Store):
 
     # --- Shared parts ---
 
+    async def _pages(
+        self,
+        operation: str,
+        directory: StorePath,
+        *,
+        delimiter: str = "",
+        markers: bool = False,
+        most: int | None = None,
+    ) -> AsyncIterator[Sequence[FileStatus]]:
+        """Lists the names below a directory: one call per page, no page if nothing is below.
+
+        A page may be empty where it only shows that something exists. With a slash as `delimiter` only the children
+        are listed: those with names below them as directories, and objects whose names no path can hold as by
+        `odd_status`. With `markers` these are listed as files, too, the directory's own with a trailing slash.
+        `most` limits the names, to one page.
+        """
+        prefix, token, tokens = directory_prefix(directory), None, PageTokens(operation, directory)
+        while True:
+            try:
+                page = await self._page(operation, directory, delimiter=delimiter, most=most, token=token)
+            except (*UNDECODABLE, ValueError):
+                raise StoreUnavailableError(
+                    "a page of a listing cannot be read", operation=operation, path=directory, next_step=UNREADABLE
+                ) from None
+            found = bool(page.objects or page.below)
+            if found:
+                files = [self._file(one, directory, prefix, delimiter, markers) for one in page.objects]
+                files += [self._directory(name, directory, prefix) for name in page.below]
+                yield [status for status in files if status is not None]
+            # A page can be empty, and not the last.
+            if page.more is None or (most is not None and found):
+                return
+            token = tokens.following(page.more)
+
+    def _file(
+        self, status: FileStatus, directory: StorePath, prefix: str, delimiter: str, markers: bool
+    ) -> FileStatus | None:
+        name = status.path.path[1:]
+        marks = status.is_directory or name.endswith("/")
+        if not name.startswith(prefix) or (marks and not markers):
+            return None
+        return self._odd(directory, name) if delimiter and name[len(prefix) :] in _ODD else status
+
+    def _directory(self, name: str, directory: StorePath, prefix: str) -> FileStatus | None:
+        if not name.startswith(prefix):
+            return None
+        if name[len(prefix) : -1] in _ODD:
+            return self._odd(directory, name)
+        return FileStatus(StorePath(directory.scheme, directory.authority, f"/{name[:-1]}"), True, 0)
+
     async def _delete_below(self, path: StorePath, *, recursive: bool) -> bool:
         operation = "delete_directory"
         marker = StorePath(path.scheme, path.authority, f"{path.path.rstrip('/')}/")
@@ -220,13 +275,3 @@ async def written_file(
 def directory_prefix(directory: StorePath) -> str:
     """Returns the prefix of the names below a directory, with its slash."""
     return "" if directory.path == "/" else f"{directory.path[1:]}/"
-
-
-def listed_directory(name: str, directory: StorePath, odd: Callable[[str], FileStatus | None]) -> FileStatus | None:
-    """Returns the child directory of a listed prefix; None outside `directory`, `odd(name)` if no path can hold it."""
-    prefix = directory_prefix(directory)
-    if not name.startswith(prefix):
-        return None
-    if is_odd(name[len(prefix) : -1]):
-        return odd(name)
-    return FileStatus(StorePath(directory.scheme, directory.authority, f"/{name[:-1]}"), True, 0)

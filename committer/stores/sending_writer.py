@@ -6,10 +6,10 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
-from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError, TaskError
+from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter
-from committer.stores.helpers import bytes_of
+from committer.stores.helpers import bytes_of, unusable_writer
 from committer.stores.http import Body
 
 Part = TypeVar("Part")
@@ -58,13 +58,7 @@ class SendingWriter(FileWriter):
 
     def _check_usable(self, operation: str) -> None:
         if not self._open or self._broken:
-            what = "it was closed or aborted" if not self._open else "an earlier write failed"
-            raise TaskError(
-                f"a file cannot be written any more: {what}",
-                operation=operation,
-                path=self._path,
-                next_step="open another file, under another name",
-            )
+            raise unusable_writer(self._path, operation, failed=self._open)
 
 
 class PartsWriter(SendingWriter, Generic[Part]):

@@ -27,8 +27,6 @@ class Served:
         rename: What its log calls a rename, and the status of one that was done.
         faults: What can go wrong, by its name.
         only: Which operations a fault can hit, where not all.
-        guarded: Whether a rename that is done may be asked for again, where a condition (412) keeps it from being done
-            twice: one of two requests, whose second one was refused.
     """
 
     conduct: Conduct
@@ -36,7 +34,6 @@ class Served:
     rename: tuple[str, int]
     faults: Mapping[str, Callable[[], Fault]]
     only: Mapping[str, set[str]]
-    guarded: bool = False
 
 
 @asynccontextmanager
@@ -84,7 +81,7 @@ def renamed_again(served: Served) -> set[str]:
     again: set[str] = set()
     for one in served.conduct.log:
         if one.operation == served.rename[0] and "/tasks/" in one.source:
-            if one.source in done and not (served.guarded and one.status == 412):
+            if one.source in done:
                 again.add(one.source)
             if one.status == served.rename[1] or any(kind.endswith("-after") for kind in one.faults):
                 done.add(one.source)

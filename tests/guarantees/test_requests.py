@@ -52,10 +52,6 @@ SENT_TWICE_TO_GCS = {
     "404 after success": {"move", "delete"},
     "412 after success": {"move", "insert"},
 }
-SENT_TWICE_OF_COPIES = {
-    "404 after success": {"delete"},
-    "412 after success": {"rewrite", "insert"},
-}
 DELIVERIES = ["listing", "message"]
 
 
@@ -70,13 +66,6 @@ async def on_gcs() -> AsyncIterator[Served]:
     # Every run draws the same nonces, so that its requests would be known by their tokens from the run before.
     async with gcs.serve(gcs.Settings(idempotency_tokens=False)) as emulator:
         yield Served(emulator.conduct, lambda: BucketWorld(emulator), ("move", 200), OF_GCS, SENT_TWICE_TO_GCS)
-
-
-@pytest.fixture
-async def copying() -> AsyncIterator[Served]:
-    async with gcs.serve(gcs.Settings(has_move=False, rewrite_bytes=64, idempotency_tokens=False)) as emulator:
-        world = lambda: BucketWorld(emulator)  # noqa: E731
-        yield Served(emulator.conduct, world, ("rewrite", 200), OF_GCS, SENT_TWICE_OF_COPIES, guarded=True)
 
 
 Serve = Callable[[], AbstractAsyncContextManager[Served]]
@@ -110,27 +99,6 @@ async def test_trouble_at_every_request_of_a_commit_that_replaces(
         await sweep(served, plan_of(situation, delivery=delivery, **SMALL), trouble, tally, commit_only=True)
 
 
-@pytest.mark.parametrize(
-    ("trouble", "situation"),
-    [
-        ("reset", "fresh"),
-        ("404 after success", "fresh"),
-        ("412 after success", "fresh"),
-        ("answer lost", "replace"),
-        ("busy", "replace"),
-        ("busy after success", "replace-same-names"),
-    ],
-)
-async def test_trouble_at_every_request_of_a_commit_without_moves(
-    copying: Served, trouble: str, situation: str, tally: Tally
-) -> None:
-    """G13 where a rename is a copy and a delete: no moment, and no driver's death, leaves neither old nor new."""
-    config = SITUATIONS[situation].get("config", CommitterConfig())
-    assert isinstance(config, CommitterConfig)
-    plan = plan_of(situation, delivery="message", **{**SMALL, "config": config.replace(io_rate=0)})
-    await sweep(copying, plan, trouble, tally, commit_only=True)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize(("serve", "trouble"), on_each())
@@ -141,13 +109,3 @@ async def test_trouble_in_every_situation(
     plan = plan_of(situation, delivery=delivery)
     async with serve() as served:
         await sweep(served, plan, trouble, tally, commit_only=situation != "fresh")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("situation", SITUATIONS)
-@pytest.mark.parametrize("trouble", OF_GCS)
-async def test_trouble_in_every_situation_without_moves(
-    copying: Served, situation: str, trouble: str, tally: Tally
-) -> None:
-    plan = plan_of(situation, delivery="listing", **SMALL)
-    await sweep(copying, plan, trouble, tally, commit_only=situation != "fresh")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 
+from committer.flow.threads import LastingExecutor
+from committer.stores import batches
 from committer.stores.local import LocalStore, kernel_rename
 from tests.stores.paced_bench import Bench
 
@@ -19,6 +22,20 @@ def bench() -> Iterator[Bench]:
     bench = Bench()
     yield bench
     assert bench.pacer.in_use == bench.pacer.waiting == 0
+
+
+@pytest.fixture
+def hops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """One item for each batch that a thread was handed."""
+    handed: list[object] = []
+
+    class Counting(LastingExecutor):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+            handed.append(fn)
+            return super().submit(fn, *args, **kwargs)
+
+    monkeypatch.setattr(batches, "LastingExecutor", Counting)
+    return handed
 
 
 @pytest.fixture

@@ -202,26 +202,6 @@ async def test_what_is_not_declared_is_not_had_behind_any_number_of_wrappers() -
         await Noting(bare).link_file(PATH, OTHER)
 
 
-async def test_a_store_of_an_older_contract_gets_no_keyword_that_it_does_not_know(tmp_path: Path) -> None:
-    class Older(LocalStore):
-        async def rename_file(  # type: ignore[override]
-            self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
-        ) -> None:
-            await super().rename_file(source, destination, replace=replace, identity=identity)
-
-        async def rename_directory(self, source: StorePath, destination: StorePath) -> None:  # type: ignore[override]
-            await super().rename_directory(source, destination)
-
-    paths = [StorePath.of(tmp_path / name / "file") for name in ("first", "second")]
-    for store in (Noting(Older()), Noting(FaultyStore(Older()))):
-        await store.make_directory(paths[0].parent, parents=True)
-        written = await store.put(paths[0], b"data")
-        await store.rename_file(paths[0], paths[0].parent / "renamed", identity=written.identity, version="any")
-        await store.rename_directory(paths[0].parent, paths[1].parent, known=True)
-        assert [entry.path.name async for entry in store.list(paths[1].parent)] == ["renamed"]
-        await store.delete_directory(paths[1].parent, recursive=True)
-
-
 async def test_a_writer_goes_through_its_store(tmp_path: Path) -> None:
     store = Noting(LocalStore())
     writer: FileWriter = await store.open_writer(StorePath.of(tmp_path / "file"))

@@ -47,12 +47,6 @@ class TestGcs(_OnBucket):
     """Without a token."""
 
 
-class TestGcsWithoutMoves(_OnBucket):
-    """On a service that knows no moves, and copies a byte a call."""
-
-    settings = Settings(list_page=25, has_move=False, rewrite_bytes=1, condition_on_absent="condition")
-
-
 class TestGcsByToken(_OnBucket):
     """By a token, on a bucket with a hierarchical namespace, whose files are the same."""
 

@@ -19,8 +19,8 @@ from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest, encode_task_manifest
 from committer.stores.base import FileStatus
 from committer.stores.gcs import GcsStore
-from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings
-from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, serve_store, store_on
+from committer_testing.emulators.gcs import Fault, GcsEmulator
+from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
 
 SOURCE, TARGET = ROOT / "source", ROOT / "target"
 TABLE = ROOT / "table"
@@ -171,13 +171,6 @@ async def test_a_lost_answer_is_never_followed_by_another_move(
     with pytest.raises(StoreOutcomeUnknownError):
         await publish(store, status)
     assert requests(emulator, "move") == ["move"]
-
-
-async def test_a_service_without_moves_copies(emulator: GcsEmulator) -> None:
-    async with serve_store(Settings(has_move=False)) as (store, other):
-        status = await store.put(SOURCE, b"data")
-        await publish(store, status)
-        assert (object_at(other, "source"), object_at(other, "target")) == (None, b"data")
 
 
 # --- Jobs ---------------------------------------------------------------------------------------------------------

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import aiohttp
 
 from committer.errors import (
     StoreConflictError,
+    StoreExistsError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
     StorePreconditionError,
 )
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
+from committer.stores.adls.examine import examine, probe
 from committer.stores.adls.put import SmallFiles, check_parent, explain_conflict
-from committer.stores.adls.renames import Renames
-from committer.stores.adls.sdk import Sdk, probe
 from committer.stores.adls.wire import AdlsWire, place_of, status_in, statuses_in
 from committer.stores.adls.writer import AdlsWriter
-from committer.stores.azure.access import Access
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.azure.options import DFS, TABLE, arguments_of, reached_by
-from committer.stores.azure.wire import MAX_NAME_BYTES, Container, ends_in_period
+from committer.stores.azure.wire import MAX_NAME_BYTES, AzureStore, ends_in_period
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.helpers import status_or_none
-from committer.stores.http import HttpClient, HttpStore
+from committer.stores.http import HttpClient
 from committer.stores.http_answers import PageTokens, content_in, range_up_to
 
 _TRIES: Final = 5
@@ -49,7 +51,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class AdlsStore(HttpStore):
+class AdlsStore(AzureStore):
     """Store for one container of an account with hierarchical namespace, over its REST interface.
 
     - A file's identity is its etag, which a rename keeps (`probe` verifies it). A rename carries the etag of its
@@ -91,7 +93,6 @@ class AdlsStore(HttpStore):
         filesystem, account, host = place_of(scheme, authority)
         self._scheme = scheme
         self._authority = authority
-        self._container = Container(("abfs", "abfss"), authority)
         self._endpoint, self._access = reached_by(
             DFS,
             account,
@@ -105,10 +106,10 @@ class AdlsStore(HttpStore):
         self._http = HttpClient(session=http_session)
         blob_endpoint = self._endpoint.replace(".dfs.", ".blob.", 1)
         self._wire = AdlsWire(self._endpoint, blob_endpoint, filesystem, self._access, self._http)
-        self._sdk = Sdk(self._endpoint, blob_endpoint, filesystem, self._access, http_session)
+        self._service = AdlsWire(blob_endpoint, blob_endpoint, "", self._access, self._http)
         self._small = SmallFiles(self._wire, self)
-        self._renames = Renames(self._wire, self)
 
+    _schemes = ("abfs", "abfss")
     storage_options: ClassVar[OptionTable] = TABLE
 
     @classmethod
@@ -119,7 +120,8 @@ class AdlsStore(HttpStore):
         return cls(path.scheme, path.authority, **found)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _make, (self._scheme, self._authority, self._endpoint, self._access)
+        options: dict[str, Any] = {"endpoint": self._endpoint, "credential": self._access}
+        return partial(AdlsStore, self._scheme, self._authority, **options), ()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -132,17 +134,15 @@ class AdlsStore(HttpStore):
         Raises:
             UnsupportedError: The account has no hierarchical namespace, or a rename changes etags.
         """
-        await probe(self, self._wire, self._container.checked(directory))
+        await probe(self, self._wire, self._checked(directory))
 
     async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> list[Finding]:
-        """See `SupportsExamination.findings`; asks Azure's SDK, if it is installed."""
-        return await self._sdk.findings(self._container.checked(directory))
+        """See `SupportsExamination.findings`."""
+        return await examine(self._wire, self._service, self._checked(directory))
 
     async def status(self, path: StorePath) -> FileStatus:
         """Reads the status of a path."""
-        answer = await self._wire.done(
-            "status", "HEAD", self._container.existing(path, "status"), _STATUS, changes=False
-        )
+        answer = await self._wire.done("status", "HEAD", self._existing(path, "status"), _STATUS, changes=False)
         return status_in(answer.headers, path)
 
     def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
@@ -154,7 +154,7 @@ class AdlsStore(HttpStore):
         return self._list("list_tree", directory, recursive="true")
 
     async def _list(self, operation: str, directory: StorePath, *, recursive: str) -> AsyncIterator[FileStatus]:
-        self._container.existing(directory, operation)
+        self._existing(directory, operation)
         name = directory.path[1:]
         continuation, tokens = "", PageTokens(operation, directory)
         while True:
@@ -178,7 +178,7 @@ class AdlsStore(HttpStore):
         """Reads a whole file."""
         headers = {"Range": range_up_to(limit)}
         answer = await self._wire.send(
-            "read", "GET", self._container.existing(path, "read"), headers=headers, changes=False, limit=limit
+            "read", "GET", self._existing(path, "read"), headers=headers, changes=False, limit=limit
         )
         told = answer.headers.get("x-ms-resource-type", "").lower() == "directory"
         if answer.status != 416 and (told or (answer.status == 409 and (await self.status(path)).is_directory)):
@@ -195,21 +195,19 @@ class AdlsStore(HttpStore):
         durable: bool = False,
     ) -> FileStatus:
         """Writes a small file; what the service acknowledged is durable."""
-        self._container.new(path)
+        self._new(path)
         return await self._small.put(path, bytes(data), exclusive=exclusive, temporary=temporary)
 
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
     ) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`; a conditional rename where "Put Blob" is refused."""
-        self._container.new(path)
+        self._new(path)
         return await self._small.put(path, bytes(data), over=seen.identity or "", temporary=temporary)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """Creates a file, which is empty until the writer is closed; the writer buffers 8 MiB."""
-        answer = await self._wire.send(
-            "open_writer", "PUT", self._container.new(path), (("resource", "file"),), _ABSENT
-        )
+        answer = await self._wire.send("open_writer", "PUT", self._new(path), (("resource", "file"),), _ABSENT)
         if answer.status in (409, 412):
             await explain_conflict(self, "open_writer", path, exclusive=True)
         if answer.status >= 300:
@@ -218,7 +216,7 @@ class AdlsStore(HttpStore):
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """Makes a directory; one call more without `parents`, or when something is there."""
-        if self._container.new(path).path == "/":
+        if self._new(path).path == "/":
             return False
         if not parents and path.parent.path != "/":
             await check_parent(self, path)
@@ -242,15 +240,84 @@ class AdlsStore(HttpStore):
         version: str | None = None,
     ) -> None:
         """Renames a file; one call where `identity` is given, else two."""
-        self._container.existing(source, "rename_file")
-        self._container.new(destination)
-        await self._renames.rename_file(source, destination, replace=replace, identity=identity)
+        operation = "rename_file"
+        self._existing(source, operation)
+        self._new(destination)
+        expected = identity
+        if expected is None:
+            found = await self.status(source)
+            if found.is_directory:
+                raise StoreIsADirectoryError("the source is a directory", operation=operation, path=source)
+            expected = found.identity
+        answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
+        if answer.status < 300:
+            return
+        code = code_of(answer)
+        if code == "RenameDestinationParentPathNotFound":
+            # The service may have a stale view of the source, which reading its status repairs; Hadoop does so, once
+            # (AbfsClient.renamePath). The refused request had no effect, so it may be sent again.
+            await status_or_none(self, source)
+            answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
+            if answer.status < 300:
+                return
+            code = code_of(answer)
+        if code == "SourcePathNotFound" and await self._may_be_done(destination, expected):
+            raise StoreNotFoundError(
+                "the source is gone and the file exists at the destination",
+                operation=operation,
+                path=source,
+                outcome="unknown",
+                next_step="look at the destination: it holds the file that was to come there",
+            )
+        if code == "SourceConditionNotMet" and identity is None:
+            raise StoreConflictError("the source was changed meanwhile", operation=operation, path=source)
+        raise error_of(
+            answer,
+            operation,
+            destination,
+            source=source if answer.status == 403 or code.startswith("Source") else None,
+            replaces=replace,
+        )
 
     async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
-        """Renames a directory; two calls, one if `known`."""
-        self._container.existing(source, "rename_directory")
-        self._container.new(destination)
-        await self._renames.rename_directory(source, destination, known=known)
+        """Renames a directory; two calls, one if `known`, and one more for each continuation."""
+        operation = "rename_directory"
+        self._existing(source, operation)
+        self._new(destination)
+        if not known and not (await self.status(source)).is_directory:
+            raise StoreNotADirectoryError("the source is a file", operation=operation, path=source)
+        if source == destination:
+            raise StoreExistsError("a directory is renamed to itself", operation=operation, path=destination)
+        continuation, tokens = "", PageTokens(operation, source, changes=True)
+        while True:
+            answer = await self._wire.rename(
+                operation, source, destination, replace=False, identity=None, continuation=continuation
+            )
+            if answer.status >= 300:
+                break
+            more = answer.headers.get("x-ms-continuation", "")
+            if not more:
+                return
+            continuation = tokens.following(more)
+        code = code_of(answer)
+        if code == "SourcePathNotFound" and await status_or_none(self, destination) is not None:
+            if known:
+                raise StoreNotFoundError(
+                    "the source is gone and something exists at the destination",
+                    operation=operation,
+                    path=source,
+                    outcome="unknown",
+                    next_step="look at what the destination holds",
+                )
+            # The source existed a moment ago: another client renamed it, or something resent this request on its way.
+            raise StoreOutcomeUnknownError(
+                "the source is gone and a directory exists at the destination",
+                operation=operation,
+                path=destination,
+                next_step="look at what the directory holds",
+            )
+        told = source if answer.status == 403 or code.startswith("Source") else None
+        raise error_of(answer, operation, destination, source=told)
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; two calls."""
@@ -270,7 +337,7 @@ class AdlsStore(HttpStore):
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
         """See `SupportsConditionalDelete.delete_file_if`."""
-        if ends_in_period(self._container.checked(path)):
+        if ends_in_period(self._checked(path)):
             return False
         return await self._delete_if("delete_file_if", path, identity)
 
@@ -299,6 +366,11 @@ class AdlsStore(HttpStore):
                 return True
             continuation = tokens.following(more)
 
+    async def _may_be_done(self, destination: StorePath, identity: str | None) -> bool:
+        """Returns True if the destination holds the file: this request or another one may have renamed it."""
+        found = await status_or_none(self, destination)
+        return found is not None and identity is not None and found.identity == identity
+
     async def _delete_if(self, operation: str, path: StorePath, identity: str | None) -> bool:
         headers = {"If-Match": f'"{identity}"'}
         answer = await self._wire.send(operation, "DELETE", path, (("recursive", "false"),), headers)
@@ -311,7 +383,3 @@ class AdlsStore(HttpStore):
         if answer.status >= 300:
             raise error_of(answer, operation, path)
         return True
-
-
-def _make(scheme: str, authority: str, endpoint: str, access: Access) -> AdlsStore:
-    return AdlsStore(scheme, authority, endpoint=endpoint, credential=access)

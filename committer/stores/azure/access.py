@@ -66,10 +66,6 @@ class Access(ABC):
             length: Length of the body.
         """
 
-    @abstractmethod
-    async def for_sdk(self) -> Any:
-        """Returns a credential for clients of Azure's SDK; raises as `prepare`."""
-
     def refused(self) -> bool:
         """Discards a cached token after a 401; returns True if a retry after `prepare` may succeed."""
         return False
@@ -135,12 +131,6 @@ class SharedKey(Access):
         digest = signature.digest()
         headers["Authorization"] = f"SharedKey {self._account}:{binascii.b2a_base64(digest, newline=False).decode()}"
 
-    async def for_sdk(self) -> Any:
-        """Returns the account's name and key."""
-        if not self.ready:
-            await self.prepare()
-        return {"account_name": self._account, "account_key": base64.b64encode(self._key).decode()}
-
 
 @lru_cache(maxsize=256)
 def _signed(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -174,14 +164,6 @@ class SharedAccessSignature(Access):
 
     def authorise(self, method: str, path: str, query: Query, headers: dict[str, str], length: int) -> None:
         """Does nothing: the URL holds the signature."""
-
-    async def for_sdk(self) -> Any:
-        """Returns a credential object: of a plain string the clients would guess the kind."""
-        from azure.core.credentials import AzureSasCredential
-
-        if not self.ready:
-            await self.prepare()
-        return AzureSasCredential(self.signature)
 
 
 class Token(Renewed, Access):  # type: ignore[override]
@@ -226,17 +208,6 @@ class Token(Renewed, Access):  # type: ignore[override]
         """Adds the token."""
         headers["Authorization"] = f"Bearer {self._token}"
 
-    async def for_sdk(self) -> Any:
-        """Returns a credential that shares this object's cached token."""
-        return _TokensOf(self)
-
-    async def current(self) -> _GotToken:
-        """Returns the token, fetching one if needed."""
-        if not self.ready:
-            await self.prepare()
-        left = self._valid_until - current_runtime().monotonic()
-        return _GotToken(self._token, int(current_runtime().now().timestamp() + left))
-
     def refused(self) -> bool:
         """Discards the token."""
         self._fresh_until = self._valid_until = 0.0
@@ -276,26 +247,6 @@ class Token(Renewed, Access):  # type: ignore[override]
         if details:
             refused.add_note(details)
         raise refused
-
-
-class _GotToken:
-    """Access token as the SDK's clients read it; its repr shows no token."""
-
-    __slots__ = ("expires_on", "token")
-
-    def __init__(self, token: str, expires_on: int) -> None:
-        self.token: str = token
-        self.expires_on: int = expires_on
-
-
-class _TokensOf:
-    """Async credential for the SDK's clients."""
-
-    def __init__(self, access: Token) -> None:
-        self._access = access
-
-    async def get_token(self, *_scopes: str, **_options: object) -> _GotToken:
-        return await self._access.current()
 
 
 class ServicePrincipal(Token):

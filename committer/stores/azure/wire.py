@@ -16,7 +16,7 @@ from committer.flow.runtime import current_runtime
 from committer.logs import current_audit
 from committer.paths import StorePath
 from committer.stores.azure.access import Access, Query
-from committer.stores.http import Answer, Body, HttpClient, check_name
+from committer.stores.http import Answer, Body, HttpClient, HttpStore, check_name
 
 # The first version with `paginated`, without which deleting a large tree with a token fails after some thousand
 # paths ("Path - Delete").
@@ -75,20 +75,16 @@ class AzureWire(ABC):
             source: Source of a rename to `path`.
         """
         access, http = self._access, self._http
-        if not access.ready:
-            await access.prepare()
-        url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob, source)
-        answer = await http.send(
-            method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
-        )
-        if answer.status == 401 and access.refused():
-            # A token can expire early. A 401 has no effect, so the request may be sent again.
+        for is_last in (False, True):
             if not access.ready:
                 await access.prepare()
             url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob, source)
             answer = await http.send(
                 method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
             )
+            # A token can expire early. A 401 has no effect, so the request may be sent again.
+            if is_last or answer.status != 401 or not access.refused():
+                break
         return answer
 
     def _signed(
@@ -173,30 +169,28 @@ def _audit_text(job: str, task: str, stage: str) -> str:
 MAX_NAME_BYTES: Final = 1024
 
 
-class Container:
-    """Container of an account; checks the paths that its store is given."""
+class AzureStore(HttpStore):
+    """Base of stores that are a container of an account; checks the paths that they are given."""
 
-    def __init__(self, schemes: Collection[str], authority: str) -> None:
-        self._schemes = schemes
-        self._authority = authority
+    _schemes: Collection[str]
 
-    def checked(self, path: StorePath) -> StorePath:
+    def _checked(self, path: StorePath) -> StorePath:
         """Returns the path if it belongs to this store and the service allows its name."""
         if path.authority != self._authority or path.scheme not in self._schemes:
             raise ConfigurationError("the path belongs to another store", path=path)
         check_name(path, MAX_NAME_BYTES)
         return path
 
-    def existing(self, path: StorePath, operation: str) -> StorePath:
+    def _existing(self, path: StorePath, operation: str) -> StorePath:
         """Returns the checked path; raises `StoreNotFoundError` if a name in it ends in a period."""
         # The service may drop the period, and read or delete the file whose name lacks it.
-        if ends_in_period(self.checked(path)):
+        if ends_in_period(self._checked(path)):
             raise StoreNotFoundError("no name here ends in a period", operation=operation, path=path)
         return path
 
-    def new(self, path: StorePath) -> StorePath:
+    def _new(self, path: StorePath) -> StorePath:
         """Returns the checked path; raises `InvalidPathError` if a name in it ends in a period."""
-        if ends_in_period(self.checked(path)):
+        if ends_in_period(self._checked(path)):
             raise InvalidPathError(
                 "a name ends in a period, which the service does not keep",
                 path=path,

@@ -10,7 +10,7 @@ from typing import Final
 from committer.errors import ConfigurationError, StoreNotFoundError, StorePreconditionError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores.azure.wire import Container
+from committer.stores.azure.wire import AzureStore
 from committer.stores.azure_blob.wire import STAMP_HEADER, BlobWire
 from committer.stores.base import Store
 from committer.stores.helpers import bytes_of
@@ -25,16 +25,14 @@ MAX_BLOCK_BYTES: Final = 4000 << 20
 _MAX_ID_BYTES: Final = 64
 
 
-class BlockCalls:
+class BlockCalls(AzureStore):
     """Implementation of `SupportsBlockLists`."""
 
-    def __init__(self, wire: BlobWire, container: Container) -> None:
-        self._wire = wire
-        self._container = container
+    _wire: BlobWire
 
     async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
         """See `SupportsBlockLists.put_block`."""
-        self._container.new(path)
+        self._new(path)
         body: Body = bytes_of(data)
         if not (0 < len(block_id) <= _MAX_ID_BYTES and block_id.isascii()):
             raise ConfigurationError(f"no block can have the id {block_id!r}", operation="put_block", path=path)
@@ -54,7 +52,7 @@ class BlockCalls:
         identity: str | None = None,
     ) -> str | None:
         """See `SupportsBlockLists.put_block_list`."""
-        self._container.new(path)
+        self._new(path)
         check_stamp(stamp, "put_block_list", path)
         if exclusive and identity is not None:
             raise ConfigurationError("two conditions that exclude each other", operation="put_block_list", path=path)
@@ -87,9 +85,7 @@ class BlockCalls:
         operation = "list_uncommitted_blocks"
         query = (("blocklisttype", "uncommitted"), ("comp", "blocklist"))
         try:
-            answer = await self._wire.done(
-                operation, "GET", self._container.existing(path, operation), query, changes=False
-            )
+            answer = await self._wire.done(operation, "GET", self._existing(path, operation), query, changes=False)
         except StoreNotFoundError:
             return []
         waiting = parsed(answer.body, "BlockList", operation, path).child("UncommittedBlocks")

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 import aiohttp
+import msgspec
 
 from committer.errors import (
     StoreError,
@@ -22,17 +23,16 @@ from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
-from committer.stores.azure.access import Access
 from committer.stores.azure.options import arguments_of, reached_by
-from committer.stores.azure.wire import MAX_NAME_BYTES, Container
+from committer.stores.azure.wire import MAX_NAME_BYTES
 from committer.stores.azure_blob.blocks import MAX_BLOCK_BYTES, MAX_BLOCKS, BlobWriter, BlockCalls
 from committer.stores.azure_blob.options import BLOB, SCHEMES, TABLE, account_of, place_of
-from committer.stores.azure_blob.wire import STAMP_HEADER, BlobWire, error_of, pages, status_in
+from committer.stores.azure_blob.wire import STAMP_HEADER, BlobWire, error_of, page_in, status_in
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
-from committer.stores.http import HttpClient, HttpStore
+from committer.stores.http import HttpClient
 from committer.stores.http_answers import content_in, range_up_to
-from committer.stores.object_store import ObjectStore, written_file
+from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
 from committer.stores.uploads import SupportsBlockLists
 
 _STAMP: Final = "committer-probe"
@@ -123,7 +123,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
+class AzureBlobStore(BlockCalls, ObjectStore):
     """Store for one container of block blobs, over REST; block lists make files visible, nothing is renamed.
 
     - A file's identity is its etag, which no two writes share. Its stamp, which names its writer, is metadata
@@ -178,10 +178,9 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
             credential=credential,
         )
         self._http = HttpClient(session=http_session)
-        wire = BlobWire(self._endpoint, self._endpoint, container, self._access, self._http)
-        super().__init__(wire, Container(SCHEMES, authority))
-        self._pages = partial(pages, wire)
+        self._wire = BlobWire(self._endpoint, self._endpoint, container, self._access, self._http)
 
+    _schemes = SCHEMES
     storage_options: ClassVar[OptionTable] = TABLE
 
     @classmethod
@@ -193,7 +192,8 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         return cls(path.scheme, path.authority, account_name=account, **found)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _make, (self._scheme, self._authority, self._account, self._endpoint, self._access)
+        options: dict[str, Any] = {"endpoint": self._endpoint, "credential": self._access}
+        return partial(AzureBlobStore, self._scheme, self._authority, account_name=self._account, **options), ()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -206,12 +206,12 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         Raises:
             UnsupportedError: The account has a hierarchical namespace, or a condition does not hold.
         """
-        await refuse_hierarchical(self._wire, self._container.checked(directory))
+        await refuse_hierarchical(self._wire, self._checked(directory))
         await probe(self, self, directory)
 
     async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> list[Finding]:
         """See `SupportsExamination.findings`."""
-        return await findings_of(self._wire, self._container.checked(directory))
+        return await findings_of(self._wire, self._checked(directory))
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
@@ -231,14 +231,14 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         durable: bool = False,
     ) -> FileStatus:
         """Writes a small file; needs no `temporary` and `durable`: an acknowledged put is whole and durable."""
-        return await self._put("put", self._container.new(path), data, _BLOB, exclusive=exclusive)
+        return await self._put("put", self._new(path), data, _BLOB, exclusive=exclusive)
 
     async def replace_file(
         self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
     ) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`."""
         met = {**_BLOB, "If-Match": f'"{seen.identity}"'}
-        return await self._put("put", self._container.new(path), data, met, exclusive=False)
+        return await self._put("put", self._new(path), data, met, exclusive=False)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """Checks that the path is free; the file appears on close, if nothing is there then.
@@ -250,13 +250,13 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file."""
-        return await self._delete("delete_file", self._container.checked(path))
+        return await self._delete("delete_file", self._checked(path))
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
         """See `SupportsConditionalDelete.delete_file_if`; a second call if another file, or none, is there."""
         operation = "delete_file_if"
         try:
-            return await self._delete(operation, self._container.checked(path), {"If-Match": f'"{identity}"'})
+            return await self._delete(operation, self._checked(path), {"If-Match": f'"{identity}"'})
         except StorePreconditionError:
             if await self._object_at(operation, path) is None:
                 return False
@@ -274,14 +274,26 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
             raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
         return found
 
-    def _checked(self, path: StorePath) -> StorePath:
-        return self._container.checked(path)
+    async def _page(
+        self, operation: str, directory: StorePath, *, delimiter: str, most: int | None, token: str | None
+    ) -> Page:
+        prefix = directory_prefix(directory)
+        query = [("comp", "list"), ("include", "metadata"), ("prefix", prefix), ("restype", "container")]
+        if delimiter:
+            query.append(("delimiter", delimiter))
+        if token is not None:
+            query.append(("marker", token))
+        if most is not None:
+            query.append(("maxresults", str(most)))
+        answer = await self._wire.done(operation, "GET", directory, sorted(query), changes=False, at="")
+        return page_in(answer.body, operation, directory)
 
-    def _existing(self, path: StorePath, operation: str) -> StorePath:
-        return self._container.existing(path, operation)
-
-    def _new(self, path: StorePath) -> StorePath:
-        return self._container.new(path)
+    def _odd(self, directory: StorePath, name: str) -> FileStatus | None:
+        scheme, _, place = self._wire.container_url.partition("://")
+        odd = odd_status(StorePath(scheme, place, directory.path), name, "azcopy remove", scheme)
+        if odd is None:
+            return None
+        return msgspec.structs.replace(odd, path=StorePath(directory.scheme, directory.authority, f"/{name}"))
 
     async def _object_at(self, operation: str, path: StorePath) -> FileStatus | None:
         if path.path == "/":
@@ -325,7 +337,3 @@ class AzureBlobStore(BlockCalls, HttpStore, ObjectStore):
         status = status_in(answer.headers, path, size=len(data))
         stamp = headers.get(STAMP_HEADER)
         return FileStatus(path, False, len(data), status.modified, status.identity, stamp=stamp)
-
-
-def _make(scheme: str, authority: str, account: str, endpoint: str, access: Access) -> AzureBlobStore:
-    return AzureBlobStore(scheme, authority, account_name=account, endpoint=endpoint, credential=access)

@@ -6,13 +6,9 @@ Hadoop's `wasb:` file system and other tools mark a directory by an empty blob w
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
-from committer.advice import UNREADABLE
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -21,7 +17,6 @@ from committer.errors import (
     StorePartsError,
     StorePermissionError,
     StorePreconditionError,
-    StoreUnavailableError,
 )
 from committer.paths import StorePath
 from committer.stores.azure.errors import code_of
@@ -29,8 +24,8 @@ from committer.stores.azure.errors import error_of as shared_error_of
 from committer.stores.azure.wire import AzureWire
 from committer.stores.base import FileStatus
 from committer.stores.http import Answer
-from committer.stores.http_answers import Answered, PageTokens, Refusal, moment_of, parsed
-from committer.stores.object_store import directory_prefix, is_odd, listed_directory, odd_status
+from committer.stores.http_answers import Answered, Refusal, moment_of, parsed
+from committer.stores.object_store import Page
 
 # "Put Block", "Put Block List": a missing block, an id of another length than others, too many blocks.
 _PARTS: Final = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "InvalidBlockId", "BlockListTooLong"})
@@ -98,72 +93,28 @@ def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None =
     )
 
 
-async def pages(
-    wire: BlobWire,
-    operation: str,
-    directory: StorePath,
-    *,
-    delimiter: str = "",
-    markers: bool = False,
-    most: int | None = None,
-) -> AsyncIterator[list[FileStatus]]:
-    """Lists blobs with "List Blobs"; see `Pages`."""
-    prefix = directory_prefix(directory)
-    continuation, tokens = "", PageTokens(operation, directory)
-    while True:
-        query = [("comp", "list"), ("include", "metadata"), ("prefix", prefix), ("restype", "container")]
-        if delimiter:
-            query.append(("delimiter", delimiter))
-        if continuation:
-            query.append(("marker", continuation))
-        if most is not None:
-            query.append(("maxresults", str(most)))
-        answer = await wire.done(operation, "GET", directory, sorted(query), changes=False, at="")
-        page = parsed(answer.body, "EnumerationResults", operation, directory)
-        entries = page.child("Blobs")
-        blobs = list(entries.each("Blob")) if entries is not None else []
-        below = list(entries.each("BlobPrefix")) if entries is not None else []
-        try:
-            found = [_blob(wire, blob, directory, prefix, markers, bool(delimiter)) for blob in blobs]
-        except ValueError:
-            raise StoreUnavailableError(
-                "a page of a listing cannot be read", operation=operation, path=directory, next_step=UNREADABLE
-            ) from None
-        found += [listed_directory(one.text("Name"), directory, partial(_odd, wire, directory)) for one in below]
-        if blobs or below:
-            yield [status for status in found if status is not None]
-        more = page.text("NextMarker")
-        # A page can be empty or short, and not the last.
-        if not more or (most is not None and (blobs or below)):
-            return
-        continuation = tokens.following(more)
+def page_in(body: bytes, operation: str, directory: StorePath) -> Page:
+    """Reads a page of "List Blobs"."""
+    page = parsed(body, "EnumerationResults", operation, directory)
+    entries = page.child("Blobs")
+    if entries is None:
+        return Page((), (), page.text("NextMarker") or None)
+    blobs = [_blob(blob, directory) for blob in entries.each("Blob")]
+    below = [one.text("Name") for one in entries.each("BlobPrefix")]
+    return Page(blobs, below, page.text("NextMarker") or None)
 
 
-def _blob(
-    wire: BlobWire, blob: Answered, directory: StorePath, prefix: str, markers: bool, is_child: bool
-) -> FileStatus | None:
-    name = blob.text("Name")
-    metadata = blob.child("Metadata")
+def _blob(blob: Answered, directory: StorePath) -> FileStatus:
+    path = StorePath(directory.scheme, directory.authority, f"/{blob.text('Name')}")
+    metadata, properties = blob.child("Metadata"), blob.child("Properties")
     described = metadata.texts() if metadata is not None else {}
-    marks = name.endswith("/") or described.get(_MARKER, described.get("Hdi_isfolder", "")).lower() == "true"
-    if not name.startswith(prefix) or (marks and not markers):
-        return None
-    if is_child and is_odd(name[len(prefix) :]):
-        return _odd(wire, directory, name)
-    properties = blob.child("Properties")
+    if described.get(_MARKER, described.get("Hdi_isfolder", "")).lower() == "true":
+        return FileStatus(path, True, 0)
     told = properties.texts() if properties is not None else {}
     return FileStatus(
-        StorePath(directory.scheme, directory.authority, f"/{name}"),
+        path,
         False,
         int(told.get("Content-Length", "0")),
         moment_of(told.get("Last-Modified", "")),
         (told.get("Etag") or told.get("ETag") or "").strip('"') or None,
     )
-
-
-def _odd(wire: BlobWire, directory: StorePath, name: str) -> FileStatus | None:
-    scheme, _, place = wire.container_url.partition("://")
-    odd = odd_status(StorePath(scheme, place, directory.path), name, "azcopy remove", scheme)
-    if odd is None:
-        return None
-    return msgspec.structs.replace(odd, path=StorePath(directory.scheme, directory.authority, f"/{name}"))

@@ -95,7 +95,7 @@ def unsupported(what: str, path: StorePath) -> UnsupportedError:
         f"this service {what}, so nothing keeps jobs from destroying each other's files",
         operation="probe",
         path=path,
-        next_step="needed are moveTo, or rewriteTo, and their preconditions, as Google Cloud Storage has them:"
+        next_step="needed is moveTo with its preconditions, as Google Cloud Storage has it:"
         f" {page('stores/gcs.md#emulators')}",
     )
 

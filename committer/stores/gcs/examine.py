@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from committer.advice import UNREADABLE, page
+from committer.advice import UNREADABLE
 from committer.errors import (
     CommitterError,
     StoreError,
@@ -24,8 +24,9 @@ from committer.readable import UNDECODABLE
 from committer.stores.base import Store
 from committer.stores.examination import Finding
 from committer.stores.gcs.errors import RIGHTS, unsupported
-from committer.stores.gcs.renames import Renames
+from committer.stores.gcs.renames import Renames, no_moves
 from committer.stores.gcs.wire import GcsWire
+from committer.stores.helpers import status_or_none
 
 _BOUND_S: Final = 10.0
 _NEEDED: Final = (
@@ -33,10 +34,7 @@ _NEEDED: Final = (
     "storage.objects.delete",
     "storage.objects.get",
     "storage.objects.list",
-)
-_TO_MOVE: Final = "storage.objects.move"
-_RIGHTS_TO_COPY: Final = (
-    f"needed are the rights to create, get, list and delete objects ({page('stores/gcs.md#permissions')})"
+    "storage.objects.move",
 )
 
 
@@ -63,14 +61,13 @@ _TOLD: Final = msgspec.json.Decoder(_Told, strict=False)
 
 async def examine(wire: GcsWire, renames: Renames, directory: StorePath) -> list[Finding]:
     """See `SupportsExamination.findings`; four calls."""
-    # First, because the needed permissions depend on it.
-    moves = await _asked("renames", lambda: _moves(renames, directory))
-    others = await asyncio.gather(
+    found = await asyncio.gather(
+        _asked("renames", lambda: _moves(renames, directory)),
         _asked("namespace", lambda: _layout(wire, directory)),
         _asked("kept objects", lambda: _kept(wire, directory)),
-        _asked("permissions", lambda: _permissions(wire, directory, copied=renames.copied)),
+        _asked("permissions", lambda: _permissions(wire, directory)),
     )
-    return [moves, *others]
+    return list(found)
 
 
 async def _asked(name: str, question: Callable[[], Awaitable[Finding]]) -> Finding:
@@ -96,12 +93,8 @@ async def _told(wire: GcsWire, directory: StorePath, below: str, query: tuple[tu
 async def _moves(renames: Renames, directory: StorePath) -> Finding:
     if await renames.has_moves(directory):
         return Finding("renames", "ok", "a file is moved in one step (moveTo)")
-    return Finding(
-        "renames",
-        "warning",
-        "the service knows no moveTo: a file is copied, then deleted, and for a moment exists under both names",
-        "Google Cloud Storage itself moves files; elsewhere expect three calls a file, and time for its bytes",
-    )
+    refused = no_moves(directory)
+    return Finding("renames", "failed", refused.message, refused.next_step)
 
 
 async def _layout(wire: GcsWire, directory: StorePath) -> Finding:
@@ -135,16 +128,13 @@ async def _kept(wire: GcsWire, directory: StorePath) -> Finding:
     )
 
 
-async def _permissions(wire: GcsWire, directory: StorePath, *, copied: bool) -> Finding:
-    needed = set(_NEEDED) if copied else {*_NEEDED, _TO_MOVE}
-    asked = tuple(("permissions", one) for one in sorted(needed))
+async def _permissions(wire: GcsWire, directory: StorePath) -> Finding:
+    asked = tuple(("permissions", one) for one in _NEEDED)
     told = await _told(wire, directory, "/iam/testPermissions", asked)
-    missing = sorted(needed.difference(told.permissions))
+    missing = [one for one in _NEEDED if one not in told.permissions]
     if missing:
-        rights = _RIGHTS_TO_COPY if copied else RIGHTS
-        return Finding("permissions", "failed", f"missing: {', '.join(missing)}", rights)
-    how = "copied" if copied else "moved"
-    return Finding("permissions", "ok", f"objects may be created, read, listed, {how} and deleted")
+        return Finding("permissions", "failed", f"missing: {', '.join(missing)}", RIGHTS)
+    return Finding("permissions", "ok", "objects may be created, read, listed, moved and deleted")
 
 
 async def probe(store: Store, renames: Renames, directory: StorePath) -> None:
@@ -165,7 +155,11 @@ async def probe(store: Store, renames: Renames, directory: StorePath) -> None:
         # A lost response decides nothing: the destination does.
         with suppress(StoreOutcomeUnknownError, StoreNotFoundError):
             await store.rename_file(one, other, identity=put.identity)
-        if (await store.status(other)).identity != put.identity:
+        moved = await status_or_none(store, other)
+        if moved is None:
+            # A service may answer 404 to a call that it does not know.
+            raise no_moves(directory)
+        if moved.identity != put.identity:
             raise unsupported("does not keep the metadata of an object that is renamed", directory)
         made = [other, third, fourth]
         again = await store.put(third, b"again", exclusive=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,8 +14,8 @@ from committer.readable import UNDECODABLE
 from committer.stores.base import FileStatus, Refusals
 from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.wire import GcsWire
-from committer.stores.http_answers import PageTokens, iso_moment_of
-from committer.stores.object_store import directory_prefix, is_odd, listed_directory, odd_status
+from committer.stores.http_answers import iso_moment_of
+from committer.stores.object_store import Page
 
 STAMP: Final = "committer-attempt"
 FIELDS: Final = (
@@ -84,70 +82,26 @@ def identity_of(resource: ObjectResource) -> str | None:
     return f"{stamp}#{checksum}" if stamp or checksum else None
 
 
-def status_of(resource: ObjectResource, path: StorePath) -> FileStatus:
-    """Converts an object to a status."""
-    stamp = (resource.metadata or {}).get(STAMP)
-    modified, identity = iso_moment_of(resource.updated), identity_of(resource)
-    refusals, version = _refusals(resource), resource.generation or None
+def status_of(resource: ObjectResource, path: StorePath, *, listed: bool = False) -> FileStatus:
+    """Converts an object to a status, which has no stamp if the object was listed."""
     return FileStatus(
-        path, False, int(resource.size), modified, identity, stamp=stamp, refuses=refusals, version=version
+        path,
+        False,
+        int(resource.size),
+        iso_moment_of(resource.updated),
+        identity_of(resource),
+        stamp=None if listed else (resource.metadata or {}).get(STAMP),
+        refuses=_refusals(resource),
+        version=resource.generation or None,
     )
 
 
-async def pages(
-    wire: GcsWire,
-    operation: str,
-    directory: StorePath,
-    *,
-    delimiter: str = "",
-    markers: bool = False,
-    most: int | None = None,
-) -> AsyncIterator[list[FileStatus]]:
-    """Lists objects with "Objects: list"; see `Pages`."""
-    prefix = directory_prefix(directory)
-    query = [("prefix", prefix), ("fields", f"items({FIELDS}),prefixes,nextPageToken")]
-    if delimiter:
-        query.append(("delimiter", delimiter))
-    if most is not None:
-        query.append(("maxResults", str(most)))
-    token, tokens = "", PageTokens(operation, directory)
-    while True:
-        asked = [*query, ("pageToken", token)] if token else query
-        answer = await wire.done(operation, "GET", directory, wire.listing_url, asked, changes=False)
-        try:
-            page = _PAGE.decode(answer.body)
-            files = [
-                _child(one, directory, prefix, bool(delimiter))
-                for one in page.items
-                if markers or not one.name.endswith("/")
-            ]
-        except (*UNDECODABLE, ValueError):
-            raise StoreUnavailableError(
-                "a page of a listing cannot be read", operation=operation, path=directory, next_step=UNREADABLE
-            ) from None
-        files += [listed_directory(name, directory, partial(_odd, directory)) for name in page.prefixes]
-        found = [one for one in files if one is not None]
-        # A page may be empty and not the last ("Objects: list").
-        if page.items or page.prefixes:
-            yield found
-        if most is not None or not page.more:
-            return
-        token = tokens.following(page.more)
-
-
-def _child(resource: ObjectResource, directory: StorePath, prefix: str, is_child: bool) -> FileStatus | None:
-    if not resource.name.startswith(prefix):
-        return None
-    if is_child and is_odd(resource.name[len(prefix) :]):
-        return _odd(directory, resource.name)
-    path = StorePath(directory.scheme, directory.authority, f"/{resource.name}")
-    modified, identity = iso_moment_of(resource.updated), identity_of(resource)
-    refusals, version = _refusals(resource), resource.generation or None
-    return FileStatus(path, False, int(resource.size), modified, identity, refuses=refusals, version=version)
-
-
-def _odd(directory: StorePath, name: str) -> FileStatus | None:
-    return odd_status(directory, name, "gcloud storage rm", "gs")
+def page_in(body: bytes, directory: StorePath) -> Page:
+    """Reads a page of "Objects: list"."""
+    page = _PAGE.decode(body)
+    paths = [StorePath(directory.scheme, directory.authority, f"/{one.name}") for one in page.items]
+    objects = [status_of(one, path, listed=True) for one, path in zip(page.items, paths, strict=True)]
+    return Page(objects, page.prefixes, page.more or None)
 
 
 def _refusals(resource: ObjectResource) -> Refusals | None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import aiohttp
-import msgspec
 
 from committer.errors import (
     ConfigurationError,
@@ -29,12 +27,12 @@ from committer.stores.gcs.examine import examine, probe
 from committer.stores.gcs.options import TABLE, GcsOptions, checked_bucket
 from committer.stores.gcs.put import Inserts
 from committer.stores.gcs.renames import Renames
-from committer.stores.gcs.resources import object_at, pages, status_of
+from committer.stores.gcs.resources import FIELDS, object_at, page_in, status_of
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.gcs.writer import GcsWriter
 from committer.stores.http import HttpClient, HttpStore, check_name
 from committer.stores.http_answers import content_in, range_up_to
-from committer.stores.object_store import ObjectStore
+from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status
 
 _MAX_NAME_BYTES: Final = 1024
 
@@ -93,7 +91,6 @@ class GcsStore(HttpStore, ObjectStore):
         self._inserts = Inserts(self._wire, self)
         self._renames = Renames(self._wire)
         self._deletes = Deletes(self._wire)
-        self._pages = partial(pages, self._wire)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -105,7 +102,7 @@ class GcsStore(HttpStore, ObjectStore):
         return cls(path.scheme, path.authority, GcsOptions.of(given, path.authority), http_session=http_session)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _make, (self._scheme, self._authority, msgspec.structs.asdict(self._options))
+        return GcsStore, (self._scheme, self._authority, self._options)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -113,7 +110,7 @@ class GcsStore(HttpStore, ObjectStore):
         return _CAPABILITIES
 
     async def probe(self, directory: StorePath) -> None:
-        """Tries renames and conditions in `directory`; 15 calls, 20 on a service without moves.
+        """Tries renames and conditions in `directory`; 15 calls.
 
         Raises:
             UnsupportedError: The service lacks what a commit needs, as most emulators do.
@@ -173,10 +170,7 @@ class GcsStore(HttpStore, ObjectStore):
         identity: str | None = None,
         version: str | None = None,
     ) -> None:
-        """Moves an object; one call, and one more with `identity` if no `version` proves the object.
-
-        Without moves three: read, copy and delete, each on the condition that the object is the one read.
-        """
+        """Moves an object; one call, and one more with `identity` if no `version` proves the object."""
         self._check_file("rename_file", self._checked(source))
         self._check_file("rename_file", self._checked(destination))
         if version is None or replace:
@@ -209,6 +203,23 @@ class GcsStore(HttpStore, ObjectStore):
         await self._access.close()
         await super().close()
 
+    async def _page(
+        self, operation: str, directory: StorePath, *, delimiter: str, most: int | None, token: str | None
+    ) -> Page:
+        fields = f"items({FIELDS}),prefixes,nextPageToken"
+        query = [("prefix", directory_prefix(directory)), ("fields", fields)]
+        if delimiter:
+            query.append(("delimiter", delimiter))
+        if most is not None:
+            query.append(("maxResults", str(most)))
+        if token is not None:
+            query.append(("pageToken", token))
+        answer = await self._wire.done(operation, "GET", directory, self._wire.listing_url, query, changes=False)
+        return page_in(answer.body, directory)
+
+    def _odd(self, directory: StorePath, name: str) -> FileStatus | None:
+        return odd_status(directory, name, "gcloud storage rm", "gs")
+
     async def _object_at(self, operation: str, path: StorePath) -> FileStatus | None:
         found = await object_at(self._wire, operation, path)
         return None if found is None else status_of(found, path)
@@ -236,7 +247,3 @@ class GcsStore(HttpStore, ObjectStore):
                 next_step="give a name of at most 1,024 bytes of UTF-8 without line breaks",
             )
         return path
-
-
-def _make(scheme: str, bucket: str, options: dict[str, Any]) -> GcsStore:
-    return GcsStore(scheme, bucket, GcsOptions(**options))

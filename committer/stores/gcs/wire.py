@@ -41,10 +41,10 @@ class GcsWire:
 
     def __init__(self, endpoint: str, bucket: str, user_project: str | None, access: Access, http: HttpClient) -> None:
         name = quote(bucket, safe="")
-        self._objects = f"{endpoint}/storage/v1/b/{name}/o"
-        self._uploads = f"{endpoint}/upload/storage/v1/b/{name}/o"
-        self._bucket = f"{endpoint}/storage/v1/b/{name}"
-        self._name = name
+        self.bucket_url: str = f"{endpoint}/storage/v1/b/{name}"
+        self.listing_url: str = f"{self.bucket_url}/o"
+        self.upload_url: str = f"{endpoint}/upload/storage/v1/b/{name}/o"
+        self.batch_url: str = f"{endpoint}/batch/storage/v1"
         self._endpoint = endpoint
         self._pays: Query = (("userProject", user_project),) if user_project else ()
         self._access = access
@@ -55,15 +55,11 @@ class GcsWire:
 
     def object_url(self, path: StorePath) -> str:
         """Returns an object's URL."""
-        return f"{self._objects}/{_name_in_url(path)}"
+        return f"{self.listing_url}/{_name_in_url(path)}"
 
     def move_url(self, source: StorePath, destination: StorePath) -> str:
         """Returns the URL that renames an object."""
         return f"{self.object_url(source)}/moveTo/o/{_name_in_url(destination)}"
-
-    def rewrite_url(self, source: StorePath, destination: StorePath) -> str:
-        """Returns the URL that copies an object within the bucket."""
-        return f"{self.object_url(source)}/rewriteTo/b/{self._name}/o/{_name_in_url(destination)}"
 
     def target_of(self, path: StorePath) -> str:
         """Returns an object's URL for a call in a batch, without the endpoint."""
@@ -73,26 +69,6 @@ class GcsWire:
     def token(self) -> str:
         """Returns a unique idempotency token."""
         return f"{self._prefix}-{os.getpid():x}-{next(self._numbers):x}"
-
-    @property
-    def batch_url(self) -> str:
-        """URL of batch requests."""
-        return f"{self._endpoint}/batch/storage/v1"
-
-    @property
-    def listing_url(self) -> str:
-        """URL of the bucket's objects."""
-        return self._objects
-
-    @property
-    def upload_url(self) -> str:
-        """URL of uploads."""
-        return self._uploads
-
-    @property
-    def bucket_url(self) -> str:
-        """URL of the bucket."""
-        return self._bucket
 
     async def send(
         self,
@@ -129,19 +105,17 @@ class GcsWire:
     ) -> Answer:
         """As `send`, with a full URL and headers, to which it adds the authorisation."""
         access = self._access
-        if not access.ready:
-            await access.prepare()
-        self._authorise(headers)
-        answer = await self._http.send(
-            method, target, headers, operation=operation, path=path, changes=changes, data=data, limit=limit
-        )
-        if answer.status == 401 and self.refused():
-            # A token can expire early. A 401 has no effect, so the request may be sent again.
-            await access.prepare()
-            self._authorise(headers)
+        for is_last in (False, True):
+            if not access.ready:
+                await access.prepare()
+            if access.token:
+                headers["Authorization"] = f"Bearer {access.token}"
             answer = await self._http.send(
                 method, target, headers, operation=operation, path=path, changes=changes, data=data, limit=limit
             )
+            # A token can expire early. A 401 has no effect, so the request may be sent again.
+            if is_last or answer.status != 401 or not access.refused():
+                break
         return answer
 
     async def done(
@@ -165,7 +139,3 @@ class GcsWire:
     def refused(self) -> bool:
         """Discards the token after a 401; returns True if the refused call may be sent again, with another token."""
         return self._access.refused()
-
-    def _authorise(self, headers: dict[str, str]) -> None:
-        if self._access.token:
-            headers["Authorization"] = f"Bearer {self._access.token}"

@@ -6,6 +6,7 @@ import os
 import pwd
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from committer.advice import LOOK_BEFORE
@@ -134,7 +135,8 @@ class HdfsStore(Store):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Connections and threads belong to this process.
-        return _make, (self._authority, self._config_directory, self._hadoop)
+        options: dict[str, Any] = {"config_directory": self._config_directory, "hadoop": self._hadoop}
+        return partial(HdfsStore, self._authority, **options), ()
 
     @property
     def scheme(self) -> str:
@@ -354,10 +356,6 @@ class HdfsStore(Store):
 
     async def _mode(self, mode: int) -> int:
         return mode & ~(await self._connection.configuration()).umask
-
-
-def _make(authority: str, config_directory: str | None, hadoop: dict[str, str]) -> HdfsStore:
-    return HdfsStore(authority, config_directory=config_directory, hadoop=hadoop)
 
 
 def _checked(path: StorePath) -> StorePath:

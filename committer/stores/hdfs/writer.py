@@ -7,12 +7,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from committer.errors import CommitterError, StoreOutcomeUnknownError, TaskError
+from committer.errors import CommitterError, StoreOutcomeUnknownError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.hdfs.connection import DATA_S, Connection
-from committer.stores.helpers import bytes_of
+from committer.stores.helpers import bytes_of, unusable_writer
 
 if TYPE_CHECKING:
     from hdfs_native._internal import RawFileWriter
@@ -91,10 +91,5 @@ class HdfsWriter(FileWriter):
 
     def _check_usable(self, operation: str) -> None:
         if not self._open or self._broken:
-            what = "it was closed or aborted" if not self._open else "an earlier write failed"
-            raise TaskError(
-                f"a file cannot be written any more: {what}",
-                operation=operation,
-                path=self._path,
-                next_step="write it again, in another task attempt",
-            )
+            again = "write it again, in another task attempt"
+            raise unusable_writer(self._path, operation, failed=self._open, next_step=again)

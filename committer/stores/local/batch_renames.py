@@ -69,42 +69,32 @@ class BatchRenames(Renames):
         errors: dict[int, StoreError],
     ) -> None:
         plainly: dict[str, dict[str, int]] = {}
-        try:
-            self._rename_each_seen(batch, renames, seen, plainly, errors)
-        finally:
-            self._look_for_the_lost(batch, renames, plainly, errors)
-
-    def _rename_each_seen(
-        self,
-        batch: Held,
-        renames: Sequence[tuple[StorePath, StorePath]],
-        seen: Sequence[tuple[str | None, int]],
-        plainly: dict[str, dict[str, int]],
-        errors: dict[int, StoreError],
-    ) -> None:
         # No program keeps checksums in a job's own directory.
         own: dict[str, bool] = {}
-        for directory, indexes in _by_directory([source for source, _destination in renames]).items():
-            bare = (
-                self.exclusive_rename
-                and len(indexes) >= WORTH_A_LISTING
-                and working_part(renames[indexes[0]][0].path) < 0
-                and may_hold_sidecars(directory, _ENTRIES_A_RENAME * len(indexes)) is False
-            )
-            for index in indexes:
-                source, destination = renames[index]
-                above, _slash, name = destination.path.rpartition("/")
-                if above not in own:
-                    own[above] = working_part(above) >= 0
-                try:
-                    _refuse_other(source, seen[index])
-                    if bare and _rename_plainly(batch, source, destination, above, may_be_orphan=not own[above]):
-                        plainly.setdefault(above, {})[name] = index
-                    else:
-                        self.rename_file(source, destination, False, seen[index][0])
-                except StoreError as error:
-                    error.operation = error.operation or "rename_file"
-                    errors[index] = error
+        try:
+            for directory, indexes in _by_directory([source for source, _destination in renames]).items():
+                bare = (
+                    self.exclusive_rename
+                    and len(indexes) >= WORTH_A_LISTING
+                    and working_part(renames[indexes[0]][0].path) < 0
+                    and may_hold_sidecars(directory, _ENTRIES_A_RENAME * len(indexes)) is False
+                )
+                for index in indexes:
+                    source, destination = renames[index]
+                    above, _slash, name = destination.path.rpartition("/")
+                    if above not in own:
+                        own[above] = working_part(above) >= 0
+                    try:
+                        _refuse_other(source, seen[index])
+                        if bare and _rename_plainly(batch, source, destination, above, may_be_orphan=not own[above]):
+                            plainly.setdefault(above, {})[name] = index
+                        else:
+                            self.rename_file(source, destination, False, seen[index][0])
+                    except StoreError as error:
+                        error.operation = error.operation or "rename_file"
+                        errors[index] = error
+        finally:
+            self._look_for_the_lost(batch, renames, plainly, errors)
 
     def _look_for_the_lost(
         self,
@@ -191,7 +181,8 @@ class BatchRenames(Renames):
                 # Cannot be listed: no evidence against the renames.
                 continue
             for name in left:
-                errors[names[name]] = _move_stranger_back(*renames[names[name]])
+                source, destination = renames[names[name]]
+                errors[names[name]] = _move_back(source, destination, refuse_link(above))
 
     def _rename_bare(
         self,
@@ -298,10 +289,6 @@ def _refuse_other(source: StorePath, seen: tuple[str | None, int]) -> None:
         raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
     if (identity_of(found), found.st_size) != seen:
         raise StorePreconditionError("another file is there", operation="rename_file", path=source)
-
-
-def _move_stranger_back(source: StorePath, destination: StorePath) -> StoreError:
-    return _move_back(source, destination, refuse_link(source.path.rpartition("/")[0]))
 
 
 def _move_back(source: StorePath, destination: StorePath, refused: StoreError) -> StoreError:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from committer.errors import RecordError, StoreOutcomeUnknownError
+from committer.errors import (
+    RecordError,
+    StoreExistsError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    UnsupportedError,
+)
 from committer.file_names import working_part
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
@@ -40,9 +45,9 @@ from committer.stores.local.calls import (
     unlink,
     write_all,
 )
-from committer.stores.local.errors import typed
+from committer.stores.local.errors import lacking, typed
 from committer.stores.local.places import LISTED, Held, Place, open_directory
-from committer.stores.local.rights import refusals
+from committer.stores.local.rights import process_status, refusals
 from committer.stores.local.trees import delete_tree, first_link
 
 # Set by the process or the place; any other attribute distinguishes a directory.
@@ -94,20 +99,48 @@ def has_sole_rights(held: Held, path: str, expected: Rights) -> bool:
 
 def umask_of_process() -> int | None:
     """Returns the umask; None except on Linux, since elsewhere it must be set to be read, which all threads see."""
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        with open("/proc/self/status", "rb") as status:
-            for line in status:
-                if line.startswith(b"Umask:"):
-                    return int(line.split()[1], 8)
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
+    umask = process_status(b"Umask:")
+    return None if umask is None else int(umask, 8)
 
 
 class Disk(BatchRenames):
     """Blocking store calls on the local disk, and its known abilities."""
+
+    def probe(self, directory: StorePath, nonce: str) -> None:
+        """Tests in `directory` what a commit relies on, and withdraws abilities that are missing."""
+        names = [directory / f".committer-probe-{nonce}-{number}" for number in range(5)]
+        first, second, third, fourth, fifth = names
+        try:
+            self.put(first, b"probe", third, False, False)
+            written = self.status(first)
+            try:
+                self.rename_file(first, second, False)
+            except (UnsupportedError, StorePermissionError) as error:
+                if self.exclusive_rename:
+                    raise
+                raise lacking(directory, "has neither hard links nor a rename that replaces nothing") from error
+            if self.status(second).identity != written.identity:
+                raise lacking(directory, "changes the inode number or time of a file that is renamed")
+            self.put(first, b"probe", third, False, False)
+            _expect_refusal(lambda: self.rename_file(first, second, False), directory)
+            if self.hard_links:
+                try:
+                    self.link_file(first, third)
+                except UnsupportedError:
+                    self.hard_links = False
+            if self.exclusive_rename:
+                self.make_directory(fourth, False)
+                self.make_directory(fifth, False)
+                try:
+                    _expect_refusal(lambda: self.rename_directory(fourth, fifth), directory)
+                except UnsupportedError:
+                    if self.exclusive_rename:
+                        raise
+        finally:
+            for name in (first, second, third):
+                self.delete_file(name)
+            for name in (fourth, fifth):
+                self.delete_directory(name, False)
 
     @typed
     def status(self, path: StorePath) -> FileStatus:
@@ -353,3 +386,11 @@ class Disk(BatchRenames):
             flush(handle)
         finally:
             os.close(handle)
+
+
+def _expect_refusal(rename: Callable[[], None], directory: StorePath) -> None:
+    try:
+        rename()
+    except StoreExistsError:
+        return
+    raise lacking(directory, "replaces a file although it was told not to")

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from committer.advice import AND_RUN_IT_AGAIN
+from committer.advice import AND_RUN_IT_AGAIN, page
 from committer.errors import (
     CommitterError,
     InvalidPathError,
@@ -25,7 +25,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.local.rights import Refusal, is_mount_point, rights_to, why_refused
+from committer.stores.local.rights import Refusal, is_mount_point, mounted_at, rights_to, why_refused
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,24 +34,36 @@ D = TypeVar("D")
 _LOOKS: Final = frozenset({"status", "list", "read", "find_link", "made_alike"})
 _MAKES: Final = frozenset({"put", "open_writer", "make_directory"})
 
-_SIMPLE: Final[dict[int, tuple[type[StoreError], str]]] = {
-    errno.EEXIST: (StoreExistsError, "something exists there already"),
-    errno.EISDIR: (StoreIsADirectoryError, "a directory is there"),
-    errno.ENOTDIR: (StoreNotADirectoryError, "a file exists where a directory must be"),
-    errno.ENOTEMPTY: (StoreNotEmptyError, "the directory has children"),
-    errno.EXDEV: (StoreCrossDeviceError, "a rename would leave its volume"),
-}
-# These cannot be repeated from the start.
-_HOLDS_A_HANDLE: Final = frozenset({"write", "close"})
-_REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _READ_ONLY: Final = "mount the file system for writing, or write elsewhere"
 _OTHER_VOLUME: Final = (
     "a directory on the way there is mounted, or a link: unmount it, or replace the link by a directory, or make what "
     "it leads to the destination of a job of its own; then run the job again"
 )
+_NOT_OFFERED: Final = (
+    UnsupportedError,
+    "this file system, or a rule of this machine, does not allow it: {}",
+    "write to another file system",
+)
+_FULL: Final = StoreError, "the disk is full: {}", f"free space{AND_RUN_IT_AGAIN}"
+
+# Type, message and next step by number.
+_SIMPLE: Final[dict[int, tuple[type[CommitterError], str, str]]] = {
+    errno.EEXIST: (StoreExistsError, "something exists there already", ""),
+    errno.EISDIR: (StoreIsADirectoryError, "a directory is there", ""),
+    errno.ENOTDIR: (StoreNotADirectoryError, "a file exists where a directory must be", ""),
+    errno.ENOTEMPTY: (StoreNotEmptyError, "the directory has children", ""),
+    errno.EXDEV: (StoreCrossDeviceError, "a rename would leave its volume", _OTHER_VOLUME),
+    errno.ENAMETOOLONG: (InvalidPathError, "a name or path is longer than this disk allows", "give a shorter name"),
+    errno.ENOSYS: _NOT_OFFERED,
+    errno.ENOTSUP: _NOT_OFFERED,
+    errno.EOPNOTSUPP: _NOT_OFFERED,
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+}
+# These cannot be repeated from the start.
+_HOLDS_A_HANDLE: Final = frozenset({"write", "close"})
+_REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBUSY})
-_NOT_OFFERED: Final = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 # Raised by the system before any effect.
 _INVALID: Final = frozenset(
     {errno.EINVAL, errno.ELOOP, errno.EMLINK, errno.ETXTBSY, errno.EFBIG, errno.ENXIO, errno.EOVERFLOW, errno.EBADF}
@@ -77,23 +89,8 @@ def translate(
     if number == errno.ENOTDIR and destination is not None and at is path:
         return StoreNotFoundError("nothing is there", operation=operation, path=at)
     if number in _SIMPLE:
-        kind, message = _SIMPLE[number]
-        step = _OTHER_VOLUME if number == errno.EXDEV else ""
-        return kind(message, operation=operation, path=at, next_step=step)
-    if number == errno.ENAMETOOLONG:
-        return InvalidPathError(
-            "a name or path is longer than this disk allows",
-            operation=operation,
-            path=at,
-            next_step="give a shorter name",
-        )
-    if number in _NOT_OFFERED:
-        return UnsupportedError(
-            f"this file system, or a rule of this machine, does not allow it: {reason}",
-            operation=operation,
-            path=at,
-            next_step="write to another file system",
-        )
+        kind, message, step = _SIMPLE[number]
+        return kind(message.format(reason), operation=operation, path=at, next_step=step)
     if number in _REFUSED:
         why = Refusal(at, "", _READ_ONLY) if number == errno.EROFS else _refusal(path, destination)
         return StorePermissionError(
@@ -101,10 +98,6 @@ def translate(
             operation=operation,
             path=why.path,
             next_step=why.next_step or rights_to(why.path.path),
-        )
-    if number in _FULL:
-        return StoreError(
-            f"the disk is full: {reason}", operation=operation, path=at, next_step=f"free space{AND_RUN_IT_AGAIN}"
         )
     if number == errno.EBUSY:
         mounted = next((one for one in (destination, path) if one is not None and is_mount_point(one.path)), None)
@@ -126,6 +119,30 @@ def translate(
         )
     # After EIO, ESTALE, ETIMEDOUT, EINTR, ENOTCONN and the like the effect is unknown.
     return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)
+
+
+# By a part of the file system's type or source.
+_INSTEAD: Final = (
+    ("gcsfuse", "gs://BUCKET/PATH"),
+    ("blobfuse", "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
+    ("s3fs", "s3://BUCKET/PATH"),
+    ("mountpoint-s3", "s3://BUCKET/PATH"),
+    ("goofys", "s3://BUCKET/PATH"),
+)
+_ANY: Final = "gs://…, abfss://… or s3://…"
+
+
+def lacking(directory: StorePath, what: str) -> UnsupportedError:
+    """Returns the error of a file system that lacks what every job needs."""
+    kind, source = mounted_at(directory.path)
+    instead = next((uri for name, uri in _INSTEAD if name in kind or name in source), _ANY)
+    return UnsupportedError(
+        f"the file system that is mounted here ({kind or 'of unknown kind'}) {what}",
+        operation="probe",
+        path=directory,
+        next_step=f"where it shows a bucket or a container, give the URI of that in place of the path: {instead}; else "
+        f"write to another file system ({page('stores/local.md')})",
+    )
 
 
 def _concerned(number: int, path: StorePath, destination: StorePath | None) -> StorePath:

@@ -24,6 +24,7 @@ from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.stores.local import kernel_rename
 from committer.stores.local.calls import (
+    GONE,
     drop_orphan,
     drop_sidecar,
     identity_of,
@@ -34,8 +35,6 @@ from committer.stores.local.calls import (
 from committer.stores.local.errors import typed
 from committer.stores.local.places import Held, Place, refuse_link
 from committer.stores.local.rights import protected
-
-_GONE = (FileNotFoundError, NotADirectoryError)
 
 
 def private_directory(source: str, destination: str) -> str:
@@ -66,7 +65,7 @@ def drop_linked_name(linked: os.stat_result, source: str, destination: str, priv
         return
     try:
         os.rename(source, private)
-    except _GONE:
+    except GONE:
         # Another driver finished the rename, or the job is over.
         return
     if _are_one(private, destination):
@@ -125,7 +124,7 @@ def _are_one(first: str, second: str) -> bool:
 def _mark(path: str) -> tuple[int, int, int] | None:
     try:
         return _mark_of(os.lstat(path))
-    except _GONE:
+    except GONE:
         return None
 
 

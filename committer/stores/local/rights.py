@@ -164,6 +164,23 @@ def mounted_in(directory: str) -> frozenset[bytes]:
         return frozenset()
 
 
+def mounted_at(path: str) -> tuple[str, str]:
+    """Returns type and source of the file system of a path; empty if unknown."""
+    place, best = os.fsencode(os.path.realpath(path)), b""
+    found = ("", "")
+    try:
+        with open("/proc/self/mountinfo", "rb") as mounts:
+            for line in mounts:
+                fields, _, described = line.partition(b" - ")
+                top = fields.split(b" ", 5)[4]
+                if len(top) >= len(best) and (place + b"/").startswith(top.rstrip(b"/") + b"/"):
+                    kind, source = described.split(b" ", 2)[:2]
+                    best, found = top, (os.fsdecode(kind), os.fsdecode(source))
+    except (OSError, IndexError, ValueError):
+        return "", ""
+    return found
+
+
 def _escaped(path: str) -> bytes:
     text = os.fsencode(path)
     for character in (b"\\", b" ", b"\t", b"\n"):
@@ -171,19 +188,20 @@ def _escaped(path: str) -> bytes:
     return text
 
 
+def process_status(field: bytes) -> str | None:
+    """Returns a field of /proc/self/status; None on other systems and kernels without it."""
+    with suppress(OSError), open("/proc/self/status", "rb") as status:
+        for line in status:
+            if line.startswith(field):
+                return line.split()[1].decode()
+    return None
+
+
 @functools.lru_cache(maxsize=8)
 def _may_act_for_owners(user: int) -> bool:
     """Whether a process of this user has the rights of files' owners (CAP_FOWNER)."""
-    if sys.platform != "linux":
-        return user == 0
-    try:
-        with open("/proc/self/status", "rb") as status:
-            for line in status:
-                if line.startswith(b"CapEff:"):
-                    return bool(int(line.split()[1], 16) >> _CAP_FOWNER & 1)
-    except (OSError, ValueError, IndexError):
-        pass
-    return user == 0
+    effective = process_status(b"CapEff:")
+    return user == 0 if effective is None else bool(int(effective, 16) >> _CAP_FOWNER & 1)
 
 
 @functools.cache

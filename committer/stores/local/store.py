@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Final, Literal
+from functools import partial
+from typing import Any, Final, Literal
 
-from committer.errors import ConfigurationError, InvalidPathError, StoreError, TaskError
+from committer.errors import ConfigurationError, InvalidPathError, StoreError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecutor
-from committer.stores.helpers import bytes_of, check_options
+from committer.stores.helpers import bytes_of, check_options, unusable_writer
 from committer.stores.local.calls import Buffer, Entries, Page
 from committer.stores.local.disk import Disk
-from committer.stores.local.probe import probe
 
 _BUFFER_BYTES: Final = 1 << 20
 _MACOS: Final = sys.platform == "darwin"
@@ -62,7 +62,7 @@ class LocalStore(Store):
                 f"case_folding is {case_folding!r}; it must be true or false",
                 next_step="give true or false, or leave it out",
             )
-        self._options = (threads, no_replace, case_folding)
+        self._options: dict[str, Any] = {"threads": threads, "no_replace": no_replace, "case_folding": case_folding}
         self._batches = BatchExecutor(threads)
         self._disk = Disk(exclusive_rename=no_replace == "auto")
         self._folds = _MACOS if case_folding is None else case_folding
@@ -86,14 +86,16 @@ class LocalStore(Store):
                 f"file:///{path.authority}{path.path}",
             )
         check_options(options, known=("threads", "no_replace", "case_folding"), scheme="file")
-        return cls(**{key: value for key, value in options.items() if key != "http_session"})  # type: ignore[arg-type]
+        given: dict[str, Any] = dict(options)
+        given.pop("http_session", None)
+        return cls(**given)
 
     def __repr__(self) -> str:
         return "LocalStore()"
 
     def __reduce__(self) -> tuple[object, ...]:
         # Threads, open files and known abilities belong to this process.
-        return _make, self._options
+        return partial(LocalStore, **self._options), ()
 
     @property
     def scheme(self) -> str:
@@ -117,7 +119,7 @@ class LocalStore(Store):
         """Tests renames, refusals and links in `directory`; one hop to a thread."""
         nonce = current_runtime().nonce()
         self._disk.token = self._disk.token or nonce
-        await self._batches.run(probe, self._disk, _checked(directory), nonce, weight=WHOLE_BATCH, insist=True)
+        await self._batches.run(self._disk.probe, _checked(directory), nonce, weight=WHOLE_BATCH, insist=True)
 
     async def status(self, path: StorePath) -> FileStatus:
         """Returns the status of a path; of a link, its own."""
@@ -332,18 +334,8 @@ class _LocalWriter(FileWriter):
 
     def _opened(self, operation: str) -> int:
         if self._handle is None or self._broken:
-            what = "an earlier write failed" if self._broken else "it was closed or aborted"
-            raise TaskError(
-                f"a file cannot be written any more: {what}",
-                operation=operation,
-                path=self._path,
-                next_step="open another file, under another name",
-            )
+            raise unusable_writer(self._path, operation, failed=self._broken)
         return self._handle
-
-
-def _make(threads: int, no_replace: Literal["auto", "link"], case_folding: bool | None) -> LocalStore:
-    return LocalStore(threads=threads, no_replace=no_replace, case_folding=case_folding)
 
 
 def _close_listing(listing: tuple[Page, Entries | None]) -> None:

@@ -14,14 +14,13 @@ from committer.errors import (
     StoreIsADirectoryError,
     StoreNotFoundError,
     StorePreconditionError,
-    TaskError,
     UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
-from committer.stores.helpers import bytes_of, check_options, too_long
+from committer.stores.helpers import bytes_of, check_options, too_long, unusable_writer
 from committer.stores.memory.tree import Blocks, File, Tree, Uploads, describe
 from committer.stores.uploads import PendingUpload, UncommittedBlock, UploadPart
 
@@ -74,9 +73,7 @@ class MemoryWriter(FileWriter):
 
     def _check_open(self, operation: str) -> None:
         if not self._open:
-            raise TaskError(
-                "a file cannot be written any more: it was closed or aborted", operation=operation, path=self._path
-            )
+            raise unusable_writer(self._path, operation, failed=False)
 
 
 _FLAT: Final = Capabilities(directories=False, atomic_directory_rename=False, max_path_bytes=1025)

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import inspect
 import time
+from functools import partial
 from typing import Any, Final
 
 from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
@@ -73,7 +74,17 @@ class S3Access(Renewed):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Without a region that was learnt and keys that were found: each process looks for its own.
-        return _make, (*self._given, self._profile, self._session, self._given_region)
+        access_key_id, secret_access_key, session_token = self._given
+        make = partial(
+            S3Access,
+            access_key_id=access_key_id,
+            secret_access_key=secret_access_key,
+            session_token=session_token,
+            profile=self._profile,
+            session=self._session,
+            region=self._given_region,
+        )
+        return make, ()
 
     async def _renew(self) -> None:
         """Fetches keys and region."""
@@ -168,24 +179,6 @@ class S3Access(Renewed):
         frozen = _asked("gets no keys", chain.get_frozen_credentials)
         keys = (str(frozen.access_key), str(frozen.secret_key), str(frozen.token or ""))
         return _checked(keys), self._region_found, hasattr(chain, "refresh_needed")
-
-
-def _make(
-    access_key_id: Secret | None,
-    secret_access_key: Secret | None,
-    session_token: Secret | None,
-    profile: str | None,
-    session: Held | None,
-    region: str | None,
-) -> S3Access:
-    return S3Access(
-        access_key_id=access_key_id,
-        secret_access_key=secret_access_key,
-        session_token=session_token,
-        profile=profile,
-        session=session,
-        region=region,
-    )
 
 
 def _checked(keys: tuple[str, str, str]) -> tuple[str, str, str]:

@@ -107,9 +107,32 @@ class Deletes:
         Raises:
             UnsupportedError: The service lacks the call or its conditions; nothing was deleted.
         """
+        operation = "delete_files"
         by_key = {path.path[1:]: path for path in etags}
-        refused = await self._delete_keys("delete_files", by_key, {path.path[1:]: etag for path, etag in etags.items()})
-        return {by_key[key]: error for key, error in refused.items()}
+        body = deletion({path.path[1:]: etag for path, etag in etags.items()})
+        headers = {"content-md5": md5_of(body), "content-type": "application/xml"}
+        at = next(iter(etags))
+        answer = await self._wire.send(operation, "POST", at, (("delete", ""),), headers, data=body, key="")
+        if answer.status in _NOT_THERE or (has_conditions(etags) and code_of(answer) == _NOT_KNOWN):
+            raise UnsupportedError(
+                "the service deletes one file a call", operation=operation, path=at, next_step="delete them one by one"
+            )
+        if answer.status >= 300:
+            raise error_of(answer, operation, at)
+        unclear = StoreOutcomeUnknownError("the answer says not which are deleted", operation=operation, path=at)
+        try:
+            answered = parsed(answer.body, "DeleteResult", operation, at)
+        except StoreUnavailableError:
+            raise unclear from None
+        failed: dict[StorePath, StoreError] = {}
+        for refused in answered.each("Error"):
+            path, code = by_key.get(refused.text("Key")), refused.text("Code")
+            if path is None:
+                raise unclear
+            # S3 does not report a missing name, other services may.
+            if code != "NoSuchKey":
+                failed[path] = error_of_code(code, operation, path)
+        return failed
 
     async def _delete_each(self, etags: Mapping[StorePath, str | None]) -> dict[StorePath, StoreError]:
         failed: dict[StorePath, StoreError] = {}
@@ -125,34 +148,6 @@ class Deletes:
                 failed[path] = error
 
         await run_workers(etags, delete, workers=_WORKERS, operation="delete_files")
-        return failed
-
-    async def _delete_keys(
-        self, operation: str, keys: Mapping[str, StorePath], etags: Mapping[str, str | None]
-    ) -> dict[str, StoreError]:
-        body = deletion(etags)
-        headers = {"content-md5": md5_of(body), "content-type": "application/xml"}
-        at = next(iter(keys.values()))
-        answer = await self._wire.send(operation, "POST", at, (("delete", ""),), headers, data=body, key="")
-        if answer.status in _NOT_THERE or (has_conditions(etags) and code_of(answer) == _NOT_KNOWN):
-            raise UnsupportedError(
-                "the service deletes one file a call", operation=operation, path=at, next_step="delete them one by one"
-            )
-        if answer.status >= 300:
-            raise error_of(answer, operation, at)
-        unclear = StoreOutcomeUnknownError("the answer says not which are deleted", operation=operation, path=at)
-        try:
-            answered = parsed(answer.body, "DeleteResult", operation, at)
-        except StoreUnavailableError:
-            raise unclear from None
-        failed: dict[str, StoreError] = {}
-        for refused in answered.each("Error"):
-            key, code = refused.text("Key"), refused.text("Code")
-            if key not in keys:
-                raise unclear
-            # S3 does not report a missing name, other services may.
-            if code != "NoSuchKey":
-                failed[key] = error_of_code(code, operation, keys[key])
         return failed
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Final
 
@@ -30,11 +30,11 @@ from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.http import Body, HttpClient, HttpStore, check_name
 from committer.stores.http_answers import PageTokens, content_in, parsed, range_up_to
-from committer.stores.object_store import ObjectStore, directory_prefix, written_file
+from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
 from committer.stores.s3.access import S3Access
 from committer.stores.s3.deletes import BATCH, Deletes
 from committer.stores.s3.errors import error_of, refusal_in
-from committer.stores.s3.listing import etag_in, object_at, pages
+from committer.stores.s3.listing import etag_in, object_at, page_in
 from committer.stores.s3.options import TABLE, S3Options, checked_bucket
 from committer.stores.s3.probe import probe
 from committer.stores.s3.trials import Trials
@@ -118,7 +118,6 @@ class S3Store(HttpStore, ObjectStore):
         self._wire = S3Wire(self._authority, endpoint, self._options.style(), self._access, self._http)
         self._objects = Objects(self._options)
         self._deletes = Deletes(self._wire)
-        self._pages = partial(pages, self._wire)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -130,7 +129,7 @@ class S3Store(HttpStore, ObjectStore):
         return cls(path.scheme, path.authority, S3Options.of(given, path.authority), http_session=http_session)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _make, (self._scheme, self._authority, msgspec.structs.asdict(self._options))
+        return S3Store, (self._scheme, self._authority, self._options)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -390,6 +389,23 @@ class S3Store(HttpStore, ObjectStore):
             await current_runtime().sleep(0.05 * (_TRIES - tries_left) * current_runtime().random())
         raise AssertionError("the last try returns or raises")
 
+    async def _page(
+        self, operation: str, directory: StorePath, *, delimiter: str, most: int | None, token: str | None
+    ) -> Page:
+        query = [] if token is None else [("continuation-token", token)]
+        if delimiter:
+            query.append(("delimiter", delimiter))
+        query += [("encoding-type", "url"), ("list-type", "2")]
+        if most is not None:
+            query.append(("max-keys", str(most)))
+        query.append(("prefix", directory_prefix(directory)))
+        answer = await self._wire.done(operation, "GET", directory, query, changes=False, key="")
+        return page_in(answer.body, operation, directory)
+
+    def _odd(self, directory: StorePath, name: str) -> FileStatus | None:
+        elsewhere = f" --endpoint-url {shlex.quote(self._wire.endpoint)}" if self._wire.endpoint else ""
+        return odd_status(directory, name, f"aws s3 rm{elsewhere}", "s3")
+
     async def _object_at(self, operation: str, path: StorePath) -> FileStatus | None:
         return await object_at(self._wire, operation, path)
 
@@ -402,7 +418,3 @@ class S3Store(HttpStore, ObjectStore):
         check_place(path, self._authority)
         check_name(path, _MAX_KEY_BYTES)
         return path
-
-
-def _make(scheme: str, bucket: str, options: dict[str, Any]) -> S3Store:
-    return S3Store(scheme, bucket, S3Options(**options))

@@ -84,48 +84,6 @@ class Trials:
         return Finding(trial.name, trial.verdict, f"{said}: {trial.without}", step)
 
 
-async def deletes_on_condition(trials: Trials) -> str:
-    """Tries whether a conditional delete deletes only the file that meets its condition."""
-    path = trials.directory / "deleted"
-    identity = (await trials.store.put(path, b"data")).identity
-    answer = await trials.wire.send("trials", "DELETE", path, (), {"if-match": NO_ETAG})
-    if await status_or_none(trials.store, path) is None:
-        return "a delete deletes what it was told to spare"
-    if answer.status != 412:
-        return f"a delete on a condition is answered with {answer.status}"
-    await trials.wire.done("trials", "DELETE", path, (), {"if-match": f'"{identity}"'})
-    return "" if await status_or_none(trials.store, path) is None else "a file that meets the condition is not deleted"
-
-
-async def deletes_many(trials: Trials) -> str:
-    """Tries whether one call deletes many files."""
-    paths = [trials.directory / "many" / str(number) for number in range(2)]
-    for path in paths:
-        await trials.store.put(path, b"")
-    failed = await Deletes(trials.wire).delete_at_once(dict.fromkeys(paths))
-    for error in failed.values():
-        raise error
-    with suppress(StoreNotFoundError):
-        _left = [one async for one in trials.store.list(paths[0].parent)]
-        return "files that were said to be deleted exist" if _left else ""
-    return ""
-
-
-async def deletes_many_on_condition(trials: Trials) -> str:
-    """Tries whether a call for many files deletes only those that meet their conditions."""
-    spared, meant = (trials.directory / "many-on-condition" / name for name in ("spared", "meant"))
-    identities = [str((await trials.store.put(path, path.name.encode())).identity) for path in (spared, meant)]
-    deletes = Deletes(trials.wire)
-    refused = await deletes.delete_at_once({spared: identities[1], meant: identities[1]})
-    if await status_or_none(trials.store, spared) is None:
-        deletes.saw_condition_ignored()
-        return "a call for many files deletes what it was told to spare"
-    if not isinstance(refused.get(spared), StorePreconditionError):
-        return "a call for many files says not that it spared one"
-    left = await status_or_none(trials.store, meant)
-    return "" if left is None and meant not in refused else "a file that meets the condition is not deleted"
-
-
 REFUSED: Final = "every job is refused when it is set up"
 _AT_ONCE: Final = 8
 _LEFT: Final = (
@@ -151,11 +109,28 @@ class Trial(NamedTuple):
     call: Call
     holds: str
     without: str
-    verdict: Verdict = "warning"
-    needed: bool = False
-    steady: bool = True
+    verdict: Verdict
+    needed: bool
+    steady: bool
 
 
+TRIALS: Final[list[Trial]] = []
+"""All trials in order; the documentation page on S3 shows their results for known services."""
+
+
+def _trial(
+    name: str, holds: str, without: str, verdict: Verdict = "warning", *, needed: bool = False, steady: bool = True
+) -> Callable[[Call], Call]:
+    """Adds the decorated function to `TRIALS`."""
+
+    def add(call: Call) -> Call:
+        TRIALS.append(Trial(name, call, holds, without, verdict, needed, steady))
+        return call
+
+    return add
+
+
+@_trial("conditional put", "a put with If-None-Match: * spares what is there", REFUSED, "failed", needed=True)
 async def _puts_on_condition(trials: Trials) -> str:
     path = trials.directory / "put"
     await trials.store.put(path, b"first", exclusive=True)
@@ -165,6 +140,13 @@ async def _puts_on_condition(trials: Trials) -> str:
     return "" if await trials.store.read(path, limit=9) == b"first" else "a put that is refused replaces the file"
 
 
+@_trial(
+    "conditional completion",
+    "a completion with If-None-Match: * spares what is there, and its upload stays",
+    REFUSED,
+    "failed",
+    needed=True,
+)
 async def _completes_on_condition(trials: Trials) -> str:
     path = trials.directory / "completed"
     await trials.store.put(path, b"first")
@@ -179,6 +161,13 @@ async def _completes_on_condition(trials: Trials) -> str:
     return "" if await trials.store.read(path, limit=9) == b"second" else "a refused completion spoils the upload"
 
 
+@_trial(
+    "puts at once",
+    "one of eight such puts at the same moment succeeds",
+    "two drivers can decide one job: no job is safe there",
+    "failed",
+    steady=False,
+)
 async def _puts_at_once(trials: Trials) -> str:
     path = trials.directory / "put-at-once"
 
@@ -188,6 +177,13 @@ async def _puts_at_once(trials: Trials) -> str:
     return _said(await _winners(put), "puts")
 
 
+@_trial(
+    "completions at once",
+    "one of eight such completions at the same moment succeeds",
+    "two jobs that write one name at the same moment can both succeed, and one of the two files is lost: give"
+    " unique_names=True",
+    steady=False,
+)
 async def _completes_at_once(trials: Trials) -> str:
     path = trials.directory / "completed-at-once"
     begun: list[tuple[str, UploadPart]] = []
@@ -220,6 +216,7 @@ def _said(won: int, what: str) -> str:
     return "" if won == 1 else f"{won} of {_AT_ONCE} {what} of one name at the same moment succeed"
 
 
+@_trial("stamp", "a file has the metadata that its upload was begun with", REFUSED, "failed", needed=True)
 async def _keeps_stamps(trials: Trials) -> str:
     path = trials.directory / "stamped"
     upload_id = await trials.begin(path)
@@ -227,6 +224,13 @@ async def _keeps_stamps(trials: Trials) -> str:
     return "" if (await trials.store.status(path)).stamp == STAMP else "metadata of an upload's beginning is lost"
 
 
+@_trial(
+    "conditional replace",
+    "a put with If-Match replaces the file that it means, and no other",
+    REFUSED,
+    "failed",
+    needed=True,
+)
 async def _replaces_on_condition(trials: Trials) -> str:
     path = trials.directory / "replaced"
     identity = (await trials.store.put(path, b"first")).identity
@@ -239,6 +243,25 @@ async def _replaces_on_condition(trials: Trials) -> str:
     return "" if await trials.store.read(path, limit=9) == b"third" else "a file that meets the condition stays"
 
 
+@_trial("conditional delete", "a delete with If-Match spares another file", REFUSED, "failed", needed=True)
+async def _deletes_on_condition(trials: Trials) -> str:
+    path = trials.directory / "deleted"
+    identity = (await trials.store.put(path, b"data")).identity
+    answer = await trials.wire.send("trials", "DELETE", path, (), {"if-match": NO_ETAG})
+    if await status_or_none(trials.store, path) is None:
+        return "a delete deletes what it was told to spare"
+    if answer.status != 412:
+        return f"a delete on a condition is answered with {answer.status}"
+    await trials.wire.done("trials", "DELETE", path, (), {"if-match": f'"{identity}"'})
+    return "" if await status_or_none(trials.store, path) is None else "a file that meets the condition is not deleted"
+
+
+@_trial(
+    "abort",
+    "an upload that was aborted cannot be completed",
+    "a late request can complete what a job rolled back: no job is safe there",
+    "failed",
+)
 async def _ends_uploads(trials: Trials) -> str:
     path = trials.directory / "aborted"
     upload_id = await trials.begin(path)
@@ -249,6 +272,12 @@ async def _ends_uploads(trials: Trials) -> str:
     return "" if await status_or_none(trials.store, path) is None else "an upload that was aborted can be completed"
 
 
+@_trial(
+    "list of uploads",
+    "what is pending below a directory is listed",
+    f"{_LEFT}. Where the request is refused, so is every job",
+    needed=True,
+)
 async def _lists_uploads(trials: Trials) -> str:
     path = trials.directory / "listed" / "file"
     upload_id = await trials.begin(path)
@@ -256,6 +285,11 @@ async def _lists_uploads(trials: Trials) -> str:
     return "" if found == {upload_id: path} else "an upload that is pending is not listed"
 
 
+@_trial(
+    "uploads by prefix",
+    "those below a directory are listed, and none of another whose name begins alike",
+    "others are left out here; where fewer are listed, as above",
+)
 async def _lists_below_a_prefix(trials: Trials) -> str:
     inside, beside = trials.directory / "prefix" / "file", trials.directory / "prefix10" / "file"
     await trials.begin(inside)
@@ -264,6 +298,7 @@ async def _lists_below_a_prefix(trials: Trials) -> str:
     return "" if keys == [inside.path[1:]] else "uploads elsewhere are listed, too"
 
 
+@_trial("uploads by pages", "three uploads come whole in pages of two", _LEFT)
 async def _lists_by_pages(trials: Trials) -> str:
     directory = trials.directory / "pages"
     names = [directory / str(number) for number in range(3)]
@@ -290,6 +325,11 @@ async def _page(trials: Trials, directory: StorePath, query: dict[str, str]) -> 
     return keys, {"key-marker": after[0], "upload-id-marker": after[1]}
 
 
+@_trial(
+    "digest of a body",
+    "a part that is not what was signed is refused",
+    "a part that is damaged on its way is kept, unless checksum_algorithm is given",
+)
 async def _checks_bodies(trials: Trials) -> str:
     path = trials.directory / "signed"
     upload_id = await trials.begin(path)
@@ -299,6 +339,7 @@ async def _checks_bodies(trials: Trials) -> str:
     return "" if answer.status >= 400 else "a part that is not what was signed is taken"
 
 
+@_trial("checksum of a part", "a part with another checksum (CRC32) is refused", "checksum_algorithm proves nothing")
 async def _checks_checksums(trials: Trials) -> str:
     path = trials.directory / "proved"
     upload_id = await trials.begin(path, {"x-amz-checksum-algorithm": "CRC32"})
@@ -308,112 +349,34 @@ async def _checks_checksums(trials: Trials) -> str:
     return "" if answer.status >= 400 else "a part whose checksum is another one is taken"
 
 
-TRIALS: Final = (
-    Trial(
-        "conditional put",
-        _puts_on_condition,
-        "a put with If-None-Match: * spares what is there",
-        REFUSED,
-        "failed",
-        needed=True,
-    ),
-    Trial(
-        "conditional completion",
-        _completes_on_condition,
-        "a completion with If-None-Match: * spares what is there, and its upload stays",
-        REFUSED,
-        "failed",
-        needed=True,
-    ),
-    Trial(
-        "puts at once",
-        _puts_at_once,
-        "one of eight such puts at the same moment succeeds",
-        "two drivers can decide one job: no job is safe there",
-        "failed",
-        steady=False,
-    ),
-    Trial(
-        "completions at once",
-        _completes_at_once,
-        "one of eight such completions at the same moment succeeds",
-        "two jobs that write one name at the same moment can both succeed, and one of the two files is lost: give"
-        " unique_names=True",
-        steady=False,
-    ),
-    Trial(
-        "stamp",
-        _keeps_stamps,
-        "a file has the metadata that its upload was begun with",
-        REFUSED,
-        "failed",
-        needed=True,
-    ),
-    Trial(
-        "conditional replace",
-        _replaces_on_condition,
-        "a put with If-Match replaces the file that it means, and no other",
-        REFUSED,
-        "failed",
-        needed=True,
-    ),
-    Trial(
-        "conditional delete",
-        deletes_on_condition,
-        "a delete with If-Match spares another file",
-        REFUSED,
-        "failed",
-        needed=True,
-    ),
-    Trial(
-        "abort",
-        _ends_uploads,
-        "an upload that was aborted cannot be completed",
-        "a late request can complete what a job rolled back: no job is safe there",
-        "failed",
-    ),
-    Trial(
-        "list of uploads",
-        _lists_uploads,
-        "what is pending below a directory is listed",
-        f"{_LEFT}. Where the request is refused, so is every job",
-        needed=True,
-    ),
-    Trial(
-        "uploads by prefix",
-        _lists_below_a_prefix,
-        "those below a directory are listed, and none of another whose name begins alike",
-        "others are left out here; where fewer are listed, as above",
-    ),
-    Trial(
-        "uploads by pages",
-        _lists_by_pages,
-        "three uploads come whole in pages of two",
-        _LEFT,
-    ),
-    Trial(
-        "digest of a body",
-        _checks_bodies,
-        "a part that is not what was signed is refused",
-        "a part that is damaged on its way is kept, unless checksum_algorithm is given",
-    ),
-    Trial(
-        "checksum of a part",
-        _checks_checksums,
-        "a part with another checksum (CRC32) is refused",
-        "checksum_algorithm proves nothing",
-    ),
-    Trial(
-        "batch delete",
-        deletes_many,
-        "one call deletes many files",
-        "files are deleted one by one, eight at a time",
-    ),
-    Trial(
-        "conditional batch delete",
-        deletes_many_on_condition,
-        "one call deletes many files, each on the condition of its etag, and spares another file",
-        "the old files of a job that replaces some are deleted one by one, two calls a file",
-    ),
+@_trial("batch delete", "one call deletes many files", "files are deleted one by one, eight at a time")
+async def _deletes_many(trials: Trials) -> str:
+    paths = [trials.directory / "many" / str(number) for number in range(2)]
+    for path in paths:
+        await trials.store.put(path, b"")
+    failed = await Deletes(trials.wire).delete_at_once(dict.fromkeys(paths))
+    for error in failed.values():
+        raise error
+    with suppress(StoreNotFoundError):
+        _left = [one async for one in trials.store.list(paths[0].parent)]
+        return "files that were said to be deleted exist" if _left else ""
+    return ""
+
+
+@_trial(
+    "conditional batch delete",
+    "one call deletes many files, each on the condition of its etag, and spares another file",
+    "the old files of a job that replaces some are deleted one by one, two calls a file",
 )
-"""All trials in order; the documentation page on S3 shows their results for known services."""
+async def _deletes_many_on_condition(trials: Trials) -> str:
+    spared, meant = (trials.directory / "many-on-condition" / name for name in ("spared", "meant"))
+    identities = [str((await trials.store.put(path, path.name.encode())).identity) for path in (spared, meant)]
+    deletes = Deletes(trials.wire)
+    refused = await deletes.delete_at_once({spared: identities[1], meant: identities[1]})
+    if await status_or_none(trials.store, spared) is None:
+        deletes.saw_condition_ignored()
+        return "a call for many files deletes what it was told to spare"
+    if not isinstance(refused.get(spared), StorePreconditionError):
+        return "a call for many files says not that it spared one"
+    left = await status_or_none(trials.store, meant)
+    return "" if left is None and meant not in refused else "a file that meets the condition is not deleted"

@@ -82,15 +82,14 @@ class S3Wire:
                 digest = await current_runtime().run_blocking(lambda: sha256_of(data))
         key = path.path[1:] if key is None else key
         access = self._access
-        if not access.ready:
-            await access.prepare()
-        generation = access.generation
-        answer = await self._send(operation, method, path, query, headers, data, changes, key, digest, limit)
-        if answer.status >= 300 and self._mended(answer, generation):
-            # The refused request had no effect, so it may be sent again.
+        for is_last in (False, True):
             if not access.ready:
                 await access.prepare()
+            generation = access.generation
             answer = await self._send(operation, method, path, query, headers, data, changes, key, digest, limit)
+            # A refused request had no effect, so it may be sent again.
+            if is_last or answer.status < 300 or not self._mended(answer, generation):
+                break
         return answer
 
     async def done(
