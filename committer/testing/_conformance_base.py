@@ -79,6 +79,20 @@ class ConformanceBase:
         return store.capabilities
 
 
+def requires(store: Store, *capabilities: str) -> None:
+    """Skips the test for a store that does not declare all of these capabilities."""
+    for name in capabilities:
+        if not getattr(store.capabilities, name):
+            pytest.skip(f"the store does not declare {name}")
+
+
+def required(ability: Ability[T], store: Store) -> T:
+    """Returns the store with the methods of an ability; skips the test for a store that does not declare it."""
+    if not ability.declared(store.capabilities):
+        pytest.skip(f"the store declares no {ability.described}")
+    return ability.required(store, "conformance test")
+
+
 def undeclared(ability: Ability[T], store: Store) -> T | None:
     """Returns the store if it has the methods of an undeclared ability, which must refuse every call."""
     if ability.declared(store.capabilities):

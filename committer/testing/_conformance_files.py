@@ -22,7 +22,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
 from committer.stores.helpers import create_exclusively
-from committer.testing._conformance_base import Channel, ConformanceBase, alike, names_in, outcomes, successes
+from committer.testing._conformance_base import Channel, ConformanceBase, alike, names_in, outcomes, requires, successes
 
 LIMIT = 1 << 24
 
@@ -117,11 +117,10 @@ class FileConformance(ConformanceBase):
         assert found == {"file": b"1"}
 
     async def test_put_through_a_temporary_whose_directory_is_gone(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+        self, store: Store, root: StorePath, channel: Channel
     ) -> None:
         """A stale driver writes a record after its job was cleaned up and set up anew: its directory is gone."""
-        if not can.refuses_late_writes:
-            return
+        requires(store, "refuses_late_writes")
         for exclusive in (True, False):
             with pytest.raises(StoreNotFoundError) as caught:
                 await store.put(root / "file", b"1", exclusive=exclusive, temporary=root / "gone/file.tmp")
@@ -154,11 +153,8 @@ class FileConformance(ConformanceBase):
         assert await channel.files() == {}
         assert await channel.directories() == set()
 
-    async def test_put_where_a_directory_is(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        if not can.directories:
-            return
+    async def test_put_where_a_directory_is(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "directories")
         await channel.write("d/file", b"1")
         with pytest.raises(StoreIsADirectoryError):
             await store.put(root / "d", b"2")

@@ -17,7 +17,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, LOCAL_PATHS, SYNC, TREE_COUNTS
 from committer.stores.base import Capabilities, Store
-from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, successes
+from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, required, requires, successes
 
 
 class RenameConformance(ConformanceBase):
@@ -54,9 +54,8 @@ class RenameConformance(ConformanceBase):
                 await store.rename_file(root / "file", root / f"to-{replace}", replace=replace, version="of no file")
                 assert (await channel.files())[f"to-{replace}"] == b"1"
 
-    async def test_rename_by_version(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
-        if not can.versions:
-            return
+    async def test_rename_by_version(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "versions")
         there, old, file = root / "there", root / "old", root / "file"
         await store.put(there, b"there")
         gone = await store.put(old, b"gone")
@@ -73,12 +72,9 @@ class RenameConformance(ConformanceBase):
         assert await channel.files() == {"there": b"there", "new": b"1"}
         assert (await store.status(root / "new")).identity == written.identity
 
-    async def test_rename_by_another_version(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
+    async def test_rename_by_another_version(self, store: Store, root: StorePath, channel: Channel) -> None:
         """A replaced generation: the identity decides, if known, for a file renamed and back, and for another one."""
-        if not can.versions:
-            return
+        requires(store, "versions")
         file, other = root / "file", root / "other"
         written = await store.put(file, b"1")
         version = written.version or ""
@@ -94,10 +90,8 @@ class RenameConformance(ConformanceBase):
                 await store.rename_file(root / "file", root / "to", version=version, identity=identity)
         assert await channel.files() == {"new-4": b"1", "file": b"2"}
 
-    async def test_count_and_rename(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
-        if not can.tree_counts:
-            return
-        able = TREE_COUNTS.required(store, "count_tree")
+    async def test_count_and_rename(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = required(TREE_COUNTS, store)
         for number in range(3):
             await channel.write(f"tree/deep/{number}", b"x" * number)
         await store.make_directory(root / "tree/empty", parents=False)
@@ -125,11 +119,8 @@ class RenameConformance(ConformanceBase):
                 await store.rename_file(root / "file", root / "new", replace=replace)
         assert await channel.files() == {"file": b"1"}
 
-    async def test_rename_replaces_nothing(
-        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
-    ) -> None:
-        if False not in replaces:
-            return
+    async def test_rename_replaces_nothing(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_file_rename", "no_replace_rename")
         await channel.write("file", b"1")
         await channel.write("there", b"2")
         with pytest.raises(StoreExistsError) as caught:
@@ -139,21 +130,17 @@ class RenameConformance(ConformanceBase):
             await store.rename_file(root / "file", root / "file")
         assert await channel.files() == {"file": b"1", "there": b"2"}
 
-    async def test_rename_replaces_when_told(
-        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
-    ) -> None:
-        if True not in replaces:
-            return
+    async def test_rename_replaces_when_told(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_file_rename", "replacing_rename")
         await channel.write("file", b"1")
         await channel.write("there", b"2")
         await store.rename_file(root / "file", root / "there", replace=True)
         assert await channel.files() == {"there": b"1"}
 
     async def test_rename_never_into_a_directory(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
     ) -> None:
-        if not can.directories:
-            return
+        requires(store, "directories")
         await channel.write("file", b"1")
         await channel.write("full/other", b"2")
         await store.make_directory(root / "empty", parents=False)
@@ -185,10 +172,9 @@ class RenameConformance(ConformanceBase):
         assert await channel.files() == {"d/file": b"1"}
 
     async def test_rename_only_the_file_that_is_meant(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
     ) -> None:
-        if not can.conditional_rename:
-            return
+        requires(store, "conditional_rename")
         await channel.write("file", b"1")
         old = (await store.status(root / "file")).identity
         await store.put(root / "file", b"2")
@@ -197,11 +183,8 @@ class RenameConformance(ConformanceBase):
                 await store.rename_file(root / "file", root / "new", replace=replace, identity=old)
         assert await channel.files() == {"file": b"2"}
 
-    async def test_many_renames_to_one_name(
-        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
-    ) -> None:
-        if False not in replaces:
-            return
+    async def test_many_renames_to_one_name(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_file_rename", "no_replace_rename")
         for number in range(8):
             await channel.write(f"file-{number}", f"{number}".encode())
         found = await outcomes(store.rename_file(root / f"file-{number}", root / "new") for number in range(8))
@@ -212,11 +195,10 @@ class RenameConformance(ConformanceBase):
         assert await channel.files() == {**expected, "new": f"{winner}".encode()}
 
     async def test_many_renames_of_one_file(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
     ) -> None:
-        if not replaces or not can.atomic_directory_rename:
-            # On a file system whose renames are links and unlinks, the file would keep two names.
-            return
+        # On a file system whose renames are links and unlinks, the file would keep two names.
+        requires(store, "atomic_file_rename", "atomic_directory_rename")
         await channel.write("file", b"1")
         found = await outcomes(
             store.rename_file(root / "file", root / f"new-{number}", replace=replaces[0]) for number in range(8)
@@ -240,11 +222,8 @@ class RenameConformance(ConformanceBase):
         assert await channel.directories() == {"to", "to/b", "from-2"}
         assert (await store.status(root / "to/b/c")).identity == before.identity
 
-    async def test_rename_known_directory(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        if not can.atomic_directory_rename:
-            return
+    async def test_rename_known_directory(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_directory_rename")
         await channel.write("from/deep/file", b"1")
         await channel.write("taken/file", b"2")
         with pytest.raises(StoreExistsError):
@@ -257,11 +236,8 @@ class RenameConformance(ConformanceBase):
             await store.rename_directory(root / "from", root / "to", known=True)
         assert await channel.files() == {"to/deep/file": b"1", "taken/file": b"2"}
 
-    async def test_rename_directory_refuses(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        if not can.atomic_directory_rename:
-            return
+    async def test_rename_directory_refuses(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_directory_rename")
         await channel.write("from/a", b"1")
         await channel.write("full/b", b"2")
         await channel.write("file", b"3")
@@ -285,11 +261,8 @@ class RenameConformance(ConformanceBase):
             await store.rename_directory(root / "from", root / "from/below")
         assert (await channel.files(), await channel.directories()) == (files, directories)
 
-    async def test_many_directories_to_one_name(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        if not can.atomic_directory_rename:
-            return
+    async def test_many_directories_to_one_name(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_directory_rename")
         for number in range(6):
             await channel.write(f"from-{number}/{number}", b"")
         found = await outcomes(store.rename_directory(root / f"from-{number}", root / "to") for number in range(6))
@@ -299,11 +272,9 @@ class RenameConformance(ConformanceBase):
         expected = {f"from-{number}/{number}" for number in range(6) if number != winner} | {f"to/{winner}"}
         assert set(await channel.files()) == expected
 
-    async def test_link(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
+    async def test_link(self, store: Store, root: StorePath, channel: Channel) -> None:
         await channel.write("d/file", b"1")
-        if not can.hard_links:
-            return
-        able = HARD_LINKS.required(store, "link_file")
+        able = required(HARD_LINKS, store)
         await able.link_file(root / "d/file", root / "other")
         assert (await store.status(root / "d/file")).identity == (await store.status(root / "other")).identity
         with pytest.raises(StoreExistsError):
@@ -316,11 +287,10 @@ class RenameConformance(ConformanceBase):
         assert await channel.files() == {"d/file": b"2", "other": b"1"}
 
     async def test_replacing_rename_over_a_link_of_itself(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+        self, store: Store, root: StorePath, channel: Channel
     ) -> None:
-        if not (can.hard_links and can.replacing_rename):
-            return
-        able = HARD_LINKS.required(store, "link_file")
+        able = required(HARD_LINKS, store)
+        requires(store, "replacing_rename")
         await channel.write("file", b"1")
         await able.link_file(root / "file", root / "aside")
         await able.link_file(root / "file", root / "new")
@@ -329,18 +299,14 @@ class RenameConformance(ConformanceBase):
         await store.rename_file(root / "new", root / "new", replace=True)
         assert await channel.files() == {"aside": b"1", "new": b"1"}
 
-    async def test_local_path(self, store: Store, root: StorePath, can: Capabilities) -> None:
-        if not can.local_paths:
-            return
-        able = LOCAL_PATHS.required(store, "local_path")
+    async def test_local_path(self, store: Store, root: StorePath) -> None:
+        able = required(LOCAL_PATHS, store)
         await store.put(root / "a file", b"1")
         with open(able.local_path(root / "a file"), "rb") as file:  # noqa: ASYNC230
             assert file.read() == b"1"
 
-    async def test_sync(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
-        if not can.durable:
-            return
-        able = SYNC.required(store, "sync")
+    async def test_sync(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = required(SYNC, store)
         await channel.write("d/file", b"1")
         await able.sync(root / "d/file", kind="file")
         await able.sync(root / "d", kind="directory")
