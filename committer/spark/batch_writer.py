@@ -320,20 +320,15 @@ async def set_up(options: WriteOptions, mode: SaveMode, plan: FilePlan) -> Commi
 
 
 async def _commit(spec: JobSpec, options: WriteOptions, commits: list[TaskCommit]) -> JobReport:
-    job = await attach_job(spec, storage_options=await options.resolve_storage(), listeners=[log_event])
-    try:
-        return await job.commit(task_commits=commits, tasks=len(commits))
-    except CommitterError as error:
-        # Spark aborts a job whose commit failed.
-        error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "write again")
-        raise
-    finally:
-        await job.close()
+    async with attach_job(spec, storage_options=await options.resolve_storage(), listeners=[log_event]) as job:
+        try:
+            return await job.commit(task_commits=commits, tasks=len(commits))
+        except CommitterError as error:
+            # Spark aborts a job whose commit failed.
+            error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "write again")
+            raise
 
 
 async def _abort(spec: JobSpec, options: WriteOptions) -> None:
-    job = await attach_job(spec, storage_options=await options.resolve_storage(), listeners=[log_event])
-    try:
+    async with attach_job(spec, storage_options=await options.resolve_storage(), listeners=[log_event]) as job:
         await job.abort()
-    finally:
-        await job.close()

@@ -45,7 +45,10 @@ CALL: Final = "committer.spark.write"
 
 
 class RunningWrite:
-    """State that a call of `committer.spark.write` shares with its commit; `job_id` is empty before setup."""
+    """State that a call of `committer.spark.write` shares with its commit.
+
+    `job_id` is empty before setup; `error` is why setup or commit failed.
+    """
 
     def __init__(self, config: CommitterConfig) -> None:
         self.name: str = uuid.uuid4().hex
@@ -54,29 +57,8 @@ class RunningWrite:
         self.report: JobReport | None = None
         self.error: CommitterError | None = None
 
-    def committed(self, report: JobReport) -> None:
-        """Stores the commit's report."""
-        self.report = report
-
-    def failed(self, error: CommitterError) -> None:
-        """Stores why setup or commit failed."""
-        self.error = error
-
 
 _running: dict[str, RunningWrite] = {}
-
-
-class _Setup(msgspec.Struct, frozen=True):
-    job_id: str
-    options: dict[str, str] = {}
-
-
-class _Spec(msgspec.Struct, frozen=True):
-    job_id: str
-
-
-class _End(msgspec.Struct, frozen=True):
-    spec: str
 
 
 @contextmanager
@@ -90,19 +72,14 @@ def running(config: CommitterConfig) -> Iterator[RunningWrite]:
         del _running[call.name]
 
 
-def call_of(operation: str, request: str) -> RunningWrite | None:
-    """Returns the `committer.spark.write` call that a Java request belongs to; None if there is none."""
-    if not _running:
-        return None
-    if operation == "setup":
-        asked = msgspec.json.decode(request, type=_Setup)
-        call = _running.get(asked.options.get(CALL, ""))
-        if call is not None:
-            call.job_id = asked.job_id
-        return call
-    spec = msgspec.json.decode(request, type=_End).spec
-    job_id = msgspec.json.decode(spec, type=_Spec).job_id
-    return next((call for call in list(_running.values()) if call.job_id == job_id), None)
+def call_of(request: SetupRequest | EndRequest) -> RunningWrite | None:
+    """Returns the `committer.spark.write` call that a request belongs to; None if there is none."""
+    if isinstance(request, EndRequest):
+        return next((call for call in list(_running.values()) if call.job_id == request.job_spec.job_id), None)
+    call = _running.get(request.options.get(CALL, ""))
+    if call is not None:
+        call.job_id = request.job_id
+    return call
 
 
 _LOG = job_logger("committer.spark")
@@ -156,6 +133,11 @@ class EndRequest(msgspec.Struct, frozen=True):
     options: dict[str, str] = {}
     storage: dict[str, str] = {}
 
+    @property
+    def job_spec(self) -> JobSpec:
+        """The decoded `spec`."""
+        return JobSpec.decode(self.spec)
+
     def __repr__(self) -> str:
         return f"EndRequest({self.spec})"
 
@@ -192,7 +174,7 @@ async def set_up(
     destination = StorePath.of(request.destination)
     replaced = _replaced(request, destination)
     mode: SaveMode = "overwrite" if replaced else "append"
-    options = await _storage_of(destination, request.storage, request.options, storage)
+    options = await _storage_of(destination, request, storage)
     try:
         whole = replaced.get("superseded_scope") == "destination"
         found = await look_at(destination, mode, options, CommitterConfig(), whole=whole, committers=_COMMITTERS)
@@ -363,8 +345,8 @@ async def commit(
 ) -> JobReport:
     """Commits exactly the attempts that Spark's messages name."""
     commits = [TaskCommit.decode(text) for text in request.task_commits]
-    spec = JobSpec.decode(request.spec)
-    options = await _storage_of_end(spec, request, storage)
+    spec = request.job_spec
+    options = await _storage_of(spec.layout.destination, request, storage)
     job = await attach_job(spec, listeners=listeners, progress=progress, storage_options=options)
     pool: SparkPool | None = None
     try:
@@ -388,26 +370,15 @@ async def abort(request: EndRequest, storage: Mapping[str, object] | None = None
         JobDecidedError: The job is decided to commit; nothing was deleted.
         CommitterError: Some files could not be removed.
     """
-    spec = JobSpec.decode(request.spec)
-    job = await attach_job(spec, storage_options=await _storage_of_end(spec, request, storage))
-    try:
+    spec = request.job_spec
+    options = await _storage_of(spec.layout.destination, request, storage)
+    async with attach_job(spec, storage_options=options) as job:
         await job.abort()
-        return job.spec.job_id
-    finally:
-        await job.close()
-
-
-async def _storage_of_end(
-    spec: JobSpec, request: EndRequest, storage: Mapping[str, object] | None
-) -> dict[str, object]:
-    return await _storage_of(spec.layout.destination, request.storage, request.options, storage)
+    return spec.job_id
 
 
 async def _storage_of(
-    destination: StorePath,
-    session: Mapping[str, str],
-    choices: Mapping[str, str],
-    given: Mapping[str, object] | None,
+    destination: StorePath, request: SetupRequest | EndRequest, given: Mapping[str, object] | None
 ) -> dict[str, object]:
     """Resolves storage options in a thread, because a reference may read a file."""
-    return await asyncio.to_thread(storage_options_of, destination, session, choices, given)
+    return await asyncio.to_thread(storage_options_of, destination, request.storage, request.options, given)

@@ -25,7 +25,7 @@ from committer.spark.commit_log import DriverLog
 from committer.spark.hadoop_client import default_file_system
 from committer.spark.job_side import answered, refuse_other_release
 from committer.spark.protocol_jar import check_spark, jar_path
-from committer.spark.protocol_jobs import call_of, refuse_conflicts
+from committer.spark.protocol_jobs import refuse_conflicts
 from committer.spark.protocol_storage import checked
 from committer.spark.publishing import SparkPool
 from committer.spark.sessions import JARS, running_gateway, with_jar
@@ -263,14 +263,10 @@ class JobSide:
 
     def call(self, operation: str, request: str) -> str:
         """Answers a request from Java."""
-        request = unpacked(request)
-        asks = call_of(operation, request)
         log = DriverLog(self.driver.note)
 
         def committed(report: JobReport) -> None:
             _Last.report = report
-            if asks is not None:
-                asks.committed(report)
             log.say(
                 f"job {report.job_id} committed {report.files_committed} files, {report.bytes_committed} bytes in"
                 f" {report.duration_s:.1f} s"
@@ -278,13 +274,11 @@ class JobSide:
 
         return answered(
             operation,
-            request,
+            unpacked(request),
             config=self.config,
             progress=self._progress,
             storage=self._storage,
             committed=committed,
-            decided=None if asks is None else asks.config,
-            failed=None if asks is None else asks.failed,
             listeners=(log,),
             pool_of=partial(SparkPool, self.context),
         )
