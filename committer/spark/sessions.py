@@ -62,15 +62,10 @@ def case_sensitive(df: DataFrame) -> str:
     return df.sparkSession.conf.get("spark.sql.caseSensitive", "false") or "false"
 
 
-def described_as(path: str) -> str:
-    """Returns the description that Spark shows beside the jobs of a write."""
-    return f"committer.spark.write to {path}"
-
-
 @contextmanager
-def described(df: DataFrame, description: str, group: str) -> Iterator[None]:
-    """Sets description and group of the Spark jobs in the block, unless the user did; not with Spark Connect."""
-    names = {"spark.job.description": description, "spark.jobGroup.id": group}
+def described(df: DataFrame, path: str, group: str) -> Iterator[None]:
+    """Describes the Spark jobs of a write to `path`, unless the user described them; not with Spark Connect."""
+    names = {"spark.job.description": f"committer.spark.write to {path}", "spark.jobGroup.id": group}
     given: dict[str, str] = {}
     try:
         if not is_connect(df):
