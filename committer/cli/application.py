@@ -164,7 +164,7 @@ def plan(
     target = Target(session, uri, job_id, job_attempt)
     _check_winners(task_commits, tasks, from_attempts=from_attempts)
     with guided(target, from_attempts=from_attempts):
-        return session.run_long(ending.plan(target, read_messages(task_commits), tasks, from_attempts=from_attempts))
+        return session.run(ending.plan(target, read_messages(task_commits), tasks, from_attempts=from_attempts))
 
 
 @app.command

@@ -73,7 +73,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 async def jobs(session: Session, uri: str) -> Answer:
     """Lists jobs and problems; raises DestinationNotFoundError for a place without jobs inside `_temporary`."""
     destination = StorePath.of(uri)
-    infos = await list_jobs(destination, storage_options=session.storage, config=session.config)
+    infos = await list_jobs(destination, **session.reach)
     async with session.store(destination) as store:
         rows: dict[str, JobRow] = {}
 

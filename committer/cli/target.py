@@ -58,13 +58,7 @@ class Target:
         spec_or_uri: JobSpec | str = self.uri
         if self.job_attempt is not None:
             spec_or_uri = JobSpec.for_hadoop(self.uri, self.job_id, self.job_attempt, config=session.config)
-        return attach_job(
-            spec_or_uri,
-            job_id=self.job_id,
-            config=session.config,
-            storage_options=session.storage,
-            progress=session.display,
-        )
+        return attach_job(spec_or_uri, job_id=self.job_id, progress=session.display, **session.reach)
 
     async def look(self) -> Look:
         """Reads the job's state; raises StoreLinkError for a link among its directories or records: no command
