@@ -175,19 +175,18 @@ class Exit(IntEnum):
     NOT_ALL_COMPARED = 6
 
 
-def exit_of(error: BaseException) -> Exit:
+def exit_of(error: CommitterError) -> Exit:
     """Returns the exit code of an error; its outcome comes first, since a script must learn of an unsettled job."""
     if isinstance(error, DestinationBusyError):
         return Exit.BUSY
-    if isinstance(error, CommitterError):
-        if error.outcome in ("unknown", "partial"):
-            return Exit.UNKNOWN
-        if isinstance(error, JobExistsError):
-            return Exit.BUSY
-        if isinstance(error, DestinationNotFoundError | JobNotFoundError | StoreNotFoundError):
-            return Exit.NOT_FOUND
-        if isinstance(error, ConfigurationError):
-            return Exit.USAGE
+    if error.outcome in ("unknown", "partial"):
+        return Exit.UNKNOWN
+    if isinstance(error, JobExistsError):
+        return Exit.BUSY
+    if isinstance(error, DestinationNotFoundError | JobNotFoundError | StoreNotFoundError):
+        return Exit.NOT_FOUND
+    if isinstance(error, ConfigurationError):
+        return Exit.USAGE
     return Exit.FAILED
 
 
