@@ -7,7 +7,7 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from committer.errors import ConfigurationError, UnsupportedError
 
@@ -168,6 +168,13 @@ def only_utf8(options: Mapping[str, str]) -> None:
         raise UnsupportedError(
             f"files cannot be written in the encoding {encoding!r}", operation="save", next_step="use UTF-8"
         )
+
+
+def compute() -> Any:
+    """Returns ``pyarrow.compute``, whose functions are created at run time and unknown to type checkers."""
+    import pyarrow.compute
+
+    return pyarrow.compute
 
 
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
