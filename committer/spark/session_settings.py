@@ -41,7 +41,8 @@ _INSTEAD: Final[Mapping[tuple[str | None, object], str]] = {
 }
 # Fields that the save mode decides.
 _OF_THE_MODE: Final = frozenset({"conflict_mode", "superseded_scope", "superseded_directories"})
-_USER_INFO: Final = re.compile(r"://[^/]*@")
+USER_INFO: Final = re.compile(r"://[^/]*@")
+"""Beginning of a URL that holds a user's name or password."""
 
 
 class StoreSettings(NamedTuple):
@@ -216,7 +217,7 @@ def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) 
             options[key] = value
         elif option.name in explicit or (option.goes_with and option.goes_with not in explicit):
             continue
-        elif option.secret or _USER_INFO.search(value):
+        elif option.secret or USER_INFO.search(value):
             secrets[key] = option.name
         else:
             options[key] = value

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from committer.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 _NOT_FOUND: Final = re.compile(
@@ -38,9 +38,9 @@ _COMMIT_ACTION: Final = "commit"
 """Prefix of the parameter ``action`` in Spark's error of a data source's `commit`."""
 
 
-def is_connect(df: DataFrame) -> bool:
-    """Reports whether a DataFrame belongs to a Spark Connect client, which has no SparkContext and no JVM."""
-    return type(df).__module__.startswith("pyspark.sql.connect.")
+def is_connect(of_spark: DataFrame | SparkSession) -> bool:
+    """Reports whether a DataFrame or session is a Spark Connect client's, which has no SparkContext and no JVM."""
+    return type(of_spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def is_stopped(df: DataFrame) -> bool:
