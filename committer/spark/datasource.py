@@ -21,7 +21,7 @@ from committer.spark.default_place import at_default, default_of_environment
 from committer.spark.modes import mode_of_write
 from committer.spark.options import is_absolute, parse_options
 from committer.spark.schema import plan_files
-from committer.spark.session_settings import as_option, changed, roots_beside, with_choices
+from committer.spark.session_settings import as_option, config_options, roots_beside, with_choices
 
 if TYPE_CHECKING:
     from committer.spark.stream_writer import CommitterStreamWriter
@@ -126,7 +126,7 @@ def source_with(config: CommitterConfig | None, file_system: str = "") -> type[C
     Spark creates the data source in other processes, which get only the write's options and the registered class.
     A class defined in a function is pickled by value, so its attributes reach them.
     """
-    made = {} if config is None else {field: as_option(value) for field, value in changed(config).items()}
+    made = config_options(config)
     if not made and not file_system:
         return CommitterDataSource
 

@@ -31,7 +31,7 @@ from committer.errors import (
 )
 from committer.flow.portal import wait_for
 from committer.logs import job_logger
-from committer.options.config import ConfigLike, config_of
+from committer.options.config import ConfigLike
 from committer.paths import Destination, StorePath
 from committer.spark import without_data_sources
 from committer.spark.arguments import check_frame, column_names, option_texts
@@ -43,7 +43,7 @@ from committer.spark.modes import SaveMode, commit_config, save_mode, target_exi
 from committer.spark.options import WriteOptions, is_sparks, parse_options, refuse_secret
 from committer.spark.protocol_jobs import CALL, RunningWrite, running, unsuited
 from committer.spark.protocol_session import PROTOCOL_KEY, choices_of_process, is_committing
-from committer.spark.session_settings import add_from_session, as_option, changed
+from committer.spark.session_settings import add_from_session, config_options
 from committer.spark.sessions import case_sensitive, described, missing_in_worker
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def write(
         keep_report="true",
         carry_errors="true",
         all_choices="true",
-        **_config_options(config),
+        **config_options(config),
         **_storage_keys(storage_options),
     )
     given = dict(settings)
@@ -421,11 +421,6 @@ def _settings(more: Mapping[str, object] | None, **own: str | None) -> dict[str,
 
 def _storage_keys(storage_options: Mapping[str, object] | None) -> dict[str, str]:
     return {f"storage.{key}": value for key, value in option_texts(storage_options, "storage_options", "write").items()}
-
-
-def _config_options(config: ConfigLike | None) -> dict[str, str]:
-    choices = config_of(config)
-    return {} if choices is None else {key: as_option(value) for key, value in changed(choices).items()}
 
 
 def _overwrite_mode(df: DataFrame, mode: SaveMode, chosen: str | None) -> str | None:
