@@ -33,12 +33,7 @@ _typed: ContextVar[str] = ContextVar("typed", default="")
 
 
 def reach_by(storage: Iterable[str], choices: Iterable[str] = (), *, typed: str = "") -> None:
-    """Makes every command line shown from now on use this command's store options and choices.
-
-    Args:
-        storage: ``KEY=VALUE`` texts, checked: no secret is among them.
-        typed: The place as the user typed it.
-    """
+    """Makes every command line shown from now on reach the store as this one; no secret is among these texts."""
     _reach.set((*(("--storage", text) for text in storage), *(("-o", text) for text in choices)))
     _typed.set(typed)
 

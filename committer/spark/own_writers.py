@@ -1,26 +1,8 @@
-r"""Commits files that a user's function writes in Spark tasks: `foreach_partition` and `task_attempt`.
-
-    def write_json(rows, task):
-        with task.open(f"part-{task.task:05d}.json") as file:
-            for row in rows:
-                file.write(json.dumps(row.asDict(), default=str).encode() + b"\n")
-
-    report = committer.spark.foreach_partition(df, "abfss://data@account.dfs.core.windows.net/events", write_json)
+"""Commits files that a user's function writes in Spark tasks: `foreach_partition` and `task_attempt`.
 
 `foreach_partition` runs a whole job; its tasks return one message per partition, which name the winning attempts.
 In a plain ``df.foreachPartition``, `task_attempt` opens an attempt in the callback; no message returns from there,
-so the driver commits the attempts that a listing finds:
-
-    with committer.sync.open_job(uri) as job:
-        spec = job.spec
-
-        def write(rows):
-            with committer.spark.task_attempt(spec) as task, task.open(f"part-{task.task:05d}.txt") as file:
-                for row in rows:
-                    file.write(f"{row.id}\n".encode())
-
-        df.foreachPartition(write)
-        job.commit(tasks=df.rdd.getNumPartitions())
+so the driver commits the attempts that a listing finds. docs/spark.md shows both.
 """
 
 from __future__ import annotations

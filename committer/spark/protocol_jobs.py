@@ -301,8 +301,7 @@ def refuse_conflicts(config: CommitterConfig, operation: str) -> CommitterConfig
 async def _identity_of_setup(layout: JobLayout, options: Mapping[str, object]) -> str | None:
     """Returns the identity of the setup record on a local disk; None for other stores.
 
-    A task whose machine sees the same identity knows that its file numbers are the driver's, and records the
-    identities of its files. On other stores the store reports the identity, or Java's files have none.
+    A task whose machine sees the same identity knows that its file numbers are the driver's, and records them.
     """
     if layout.setup.scheme != "file":
         return None
@@ -364,12 +363,7 @@ async def commit(
 
 
 async def abort(request: EndRequest, storage: Mapping[str, object] | None = None) -> str:
-    """Aborts a job and returns its id.
-
-    Raises:
-        JobDecidedError: The job is decided to commit; nothing was deleted.
-        CommitterError: Some files could not be removed.
-    """
+    """Aborts a job and returns its id; raises JobDecidedError, and deletes nothing, if it is decided to commit."""
     spec = request.job_spec
     options = await _storage_of(spec.layout.destination, request, storage)
     async with attach_job(spec, storage_options=options) as job:

@@ -178,10 +178,7 @@ def compute() -> Any:
 
 
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
-    """Makes all fields nullable.
-
-    A null struct has null fields, which writers refuse if a field is declared never null.
-    """
+    """Makes all fields nullable: a null struct has null fields, which writers refuse in a field that is never null."""
     import pyarrow as pa
 
     return pa.schema([_nullable(field) for field in schema])
