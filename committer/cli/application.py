@@ -437,7 +437,7 @@ def _settled(
         if not session.confirmed(planned, yes=yes):
             return session.unconfirmed(planned)
         session.screen.remark(planned.notes)
-        return replace(session.run_long(work(), interrupted(target, doing)), changed=True)
+        return replace(session.run_long(work(), lambda: interrupted(target, doing)), changed=True)
 
 
 def run(arguments: Sequence[str]) -> int:
