@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, overload
 
@@ -247,7 +248,7 @@ def foreach_partition(
         commits = _run(df, partition, write_fn)
         if not on_executors:
             return job.commit(task_commits=commits, tasks=len(commits))
-        with SparkPool(df.sparkSession.sparkContext, options.storage_options) as pool:
+        with closing(SparkPool(df.sparkSession.sparkContext, options.storage_options)) as pool:
             return job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
 
 
