@@ -255,7 +255,7 @@ class CommitterWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commits the job with exactly the attempts that the messages name."""
         with to_caller(self.options.carry_errors):
-            commits = task_commits(messages, self.spec.job_id)
+            commits = task_commits(messages)
             report = asyncio.run(_commit(self.spec, self.options, commits))
             _LOG.info(
                 "job %s committed %d files, %d bytes to %s in %.1f s",

@@ -200,7 +200,7 @@ def foreach_partition(
         UnsupportedError: The DataFrame is a streaming one, or pyarrow or pandas is missing: nothing was done. Or
             Spark's Python workers lack this package or one that it needs: the job was aborted.
         JobExistsError: The job id is in use at the destination.
-        TaskMissingError: A partition returned no message, or two; the job was aborted.
+        TaskMissingError: A partition returned no message; the job was aborted.
         PySparkException: A task failed for good, or Spark refused the plan; the job was aborted.
         CommitterError: As `committer.sync.Job.commit`.
     """
@@ -263,7 +263,7 @@ def _run(df: DataFrame, partition: Partition, write_fn: RowWriter | BatchWriter)
         plain = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
         messages = plain.mapInArrow(partial(write_partition, partition, write_fn), f"{MESSAGE} binary")
         found, partitions = _collected(messages), _number_of_partitions(messages)
-    commits = task_commits([TaskCommitMessage(bytes(row[0])) for row in found], partition.spec.job_id)
+    commits = task_commits([TaskCommitMessage(bytes(row[0])) for row in found])
     check_every_partition(commits, partitions)
     return commits
 

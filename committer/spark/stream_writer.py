@@ -99,9 +99,7 @@ class CommitterStreamWriter(DataSourceStreamArrowWriter):
         job_id = batch_job_id(query, batchId)
         data = [message.data for message in messages if isinstance(message, BatchMessage)]
         named = [TaskCommitMessage(one) for one in data if one is not None]
-        report = asyncio.run(
-            _commit(self.options, job_id, task_commits(named, job_id) if len(named) == len(data) else None)
-        )
+        report = asyncio.run(_commit(self.options, job_id, task_commits(named) if len(named) == len(data) else None))
         _LOG.info(
             "batch %d of query %s: job %s committed %d files, %d bytes to %s",
             batchId,
