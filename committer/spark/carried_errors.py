@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 import committer.errors
-from committer.advice import to_blocking_callers
+from committer.advice import COMMIT_AGAIN, to_blocking_callers
+from committer.committers.failures import without_the_end
 from committer.errors import CommitterError, Outcome
 from committer.readable import UNDECODABLE
 
@@ -43,6 +44,16 @@ def to_caller(carry: bool) -> Iterator[None]:
     except CommitterError as error:
         if carry:
             error.add_note(_MARK + msgspec.json.encode(_carried(error)).decode())
+        raise
+
+
+@contextmanager
+def aborted_by_spark(again: str) -> Iterator[None]:
+    """Corrects the advice of a commit that fails: Spark then aborts the job, and the user can do `again`."""
+    try:
+        yield
+    except CommitterError as error:
+        error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, again)
         raise
 
 

@@ -16,9 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from committer.advice import COMMIT_AGAIN
 from committer.api.job_opening import attach_job, open_job
-from committer.committers.failures import without_the_end
 from committer.committers.magic import attempt_directory
 from committer.committers.opened_store import open_store
 from committer.committers.results import JobReport
@@ -32,6 +30,7 @@ from committer.options.config import CommitterConfig
 from committer.options.table import STAGED
 from committer.paths import StorePath
 from committer.records.task_commit import INLINE_LIMIT, TaskCommit
+from committer.spark.carried_errors import aborted_by_spark
 from committer.spark.destination import look_at
 from committer.spark.modes import SaveMode
 from committer.spark.protocol_storage import OWN, says_how_to_reach, storage_options_of
@@ -346,20 +345,15 @@ async def commit(
     commits = [TaskCommit.decode(text) for text in request.task_commits]
     spec = request.job_spec
     options = await _storage_of(spec.layout.destination, request, storage)
-    job = await attach_job(spec, listeners=listeners, progress=progress, storage_options=options)
-    pool: SparkPool | None = None
-    try:
-        if pool_of is not None and job.spec.config.publish != "driver":
+    async with attach_job(spec, listeners=listeners, progress=progress, storage_options=options) as job:
+        with aborted_by_spark("write again"):
+            if pool_of is None or job.spec.config.publish == "driver":
+                return await job.commit(task_commits=commits, tasks=len(commits))
             pool = await asyncio.to_thread(pool_of, StorageSent(spec.layout.destination, options))
-        return await job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
-    except CommitterError as error:
-        # Spark aborts a job whose commit failed.
-        error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "write again")
-        raise
-    finally:
-        if pool is not None:
-            await asyncio.to_thread(pool.close)
-        await job.close()
+            try:
+                return await job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
+            finally:
+                await asyncio.to_thread(pool.close)
 
 
 async def abort(request: EndRequest, storage: Mapping[str, object] | None = None) -> str:
