@@ -240,7 +240,7 @@ def _guard() -> Iterator[BlockBuster]:
         # Tests look at the disk in the middle of a store call.
         function.can_block_in("tests/places.py", {"all_files", "directories", "write", "remove"})
         # A virtual loop has no threads: what the engine would do in one, it does at once.
-        function.can_block_in("committer/testing/virtual_time.py", {"run_blocking"})
+        function.can_block_in("committer_testing/virtual_loop.py", {"run_blocking"})
     with pytest.MonkeyPatch.context() as replaced:
         replaced.setattr(guard_module, "BlockingError", _Recorded)
         replaced.setattr(guard_module, "_wrap_blocking", wrap_blocking)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from inspect import signature
 from itertools import pairwise
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Concatenate, Final, ParamSpec
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
@@ -27,6 +27,8 @@ from committer.cli.text import Exit, as_commands, command, exit_of, reach_by
 from committer.errors import CommitterError, ConfigurationError
 from committer.paths import StorePath
 from committer.readable import clean
+
+P = ParamSpec("P")
 
 SEE_HELP: Final = "add --help to see what the command takes"
 _JOB_ID: Final = "JOB-ID"
@@ -164,7 +166,7 @@ def plan(
     target = Target(session, uri, job_id, job_attempt)
     _check_winners(task_commits, tasks, from_attempts=from_attempts)
     with guided(target, from_attempts=from_attempts):
-        return session.run_long(ending.plan(target, read_messages(task_commits), tasks, from_attempts=from_attempts))
+        return session.run(ending.plan(target, read_messages(task_commits), tasks, from_attempts=from_attempts))
 
 
 @app.command
@@ -180,18 +182,10 @@ def commit(
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Commit a job whose tasks are done: one of this engine's, or one that Hadoop set up."""
-    session = Session(common, uri)
-    target = Target(session, uri, job_id, job_attempt)
+    target = Target(Session(common, uri), uri, job_id, job_attempt)
     _check_winners(task_commits, tasks, from_attempts=from_attempts)
     messages = read_messages(task_commits)
-    return _settled(
-        target,
-        "commit",
-        plan=ending.plan(target, messages, tasks, from_attempts=from_attempts),
-        work=lambda: ending.commit(target, messages, tasks, from_attempts=from_attempts),
-        yes=yes,
-        from_attempts=from_attempts,
-    )
+    return _settled(target, "commit", ending.plan, ending.commit, yes, messages, tasks, from_attempts=from_attempts)
 
 
 def _check_winners(task_commits: str | None, tasks: int | None, *, from_attempts: bool) -> None:
@@ -229,16 +223,8 @@ def recover(
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Finish a job whose driver died in its commit; safe at any time, again and again."""
-    session = Session(common, uri)
-    target = Target(session, uri, job_id)
-    return _settled(
-        target,
-        "recover",
-        plan=ending.plan_recover(target, rollback=rollback, force=force),
-        work=lambda: ending.run_recover(target, rollback=rollback, force=force),
-        yes=yes,
-        rollback=rollback,
-    )
+    target = Target(Session(common, uri), uri, job_id)
+    return _settled(target, "recover", ending.plan_recover, ending.run_recover, yes, rollback=rollback, force=force)
 
 
 @app.command
@@ -258,30 +244,16 @@ def settle(
 
     A decided job is finished, an undecided one removed: only if its driver is known to be dead, or it is old enough.
     """
-    session = Session(common, uri)
-    target = Target(session, uri, job_id)
+    target = Target(Session(common, uri), uri, job_id)
     age = older(older_than)
-    return _settled(
-        target,
-        "settle",
-        plan=ending.plan_settle(target, older_than=age, force=force),
-        work=lambda: ending.run_settle(target, older_than=age, force=force),
-        yes=yes,
-    )
+    return _settled(target, "settle", ending.plan_settle, ending.run_settle, yes, older_than=age, force=force)
 
 
 @app.command
 def abort(uri: Uri, job_id: JobId, *, yes: Yes = False, common: Common = Common()) -> Answer:  # noqa: B008
     """Decide that a job is never committed, and remove it."""
-    session = Session(common, uri)
-    target = Target(session, uri, job_id)
-    return _settled(
-        target,
-        "abort",
-        plan=ending.plan_abort(target),
-        work=lambda: ending.run_abort(target),
-        yes=yes,
-    )
+    target = Target(Session(common, uri), uri, job_id)
+    return _settled(target, "abort", ending.plan_abort, ending.run_abort, yes)
 
 
 @app.command
@@ -305,7 +277,6 @@ def cleanup(
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Remove what dead jobs left below _temporary; an open job is first decided to be aborted."""
-    session = Session(common, uri)
     age = older(older_than)
     if (job is None) == (age is None):
         raise ConfigurationError(
@@ -313,14 +284,8 @@ def cleanup(
             operation="command line",
             next_step="give the job, --job ID, or an age, --older-than 7d",
         )
-    target = Target(session, uri, job or "")
-    return _settled(
-        target,
-        "cleanup",
-        plan=cleaning.plan_clean(target, older_than=age, force=force),
-        work=lambda: cleaning.run_clean(target, older_than=age, force=force),
-        yes=yes,
-    )
+    target = Target(Session(common, uri), uri, job or "")
+    return _settled(target, "cleanup", cleaning.plan_clean, cleaning.run_clean, yes, older_than=age, force=force)
 
 
 @app.command
@@ -419,17 +384,20 @@ def doctor(
 def _settled(
     target: Target,
     doing: str,
-    *,
-    plan: Coroutine[Any, Any, Answer],
-    work: Callable[[], Coroutine[Any, Any, Answer]],
+    plan: Callable[Concatenate[Target, P], Coroutine[Any, Any, Answer]],
+    work: Callable[Concatenate[Target, P], Coroutine[Any, Any, Answer]],
     yes: bool,
-    rollback: bool = False,
-    from_attempts: bool = False,
+    *args: P.args,
+    **choices: P.kwargs,
 ) -> Answer:
-    """Shows the plan of a command and runs it if confirmed; does not ask about a plan that would be refused."""
+    """Shows the plan of a command and runs it if confirmed; does not ask about a plan that would be refused.
+
+    `plan` and `work` get the same arguments.
+    """
     session = target.session
+    rollback, from_attempts = bool(choices.get("rollback")), bool(choices.get("from_attempts"))
     with guided(target, recovering=doing == "recover", rollback=rollback, from_attempts=from_attempts):
-        planned = session.run(plan)
+        planned = session.run(plan(target, *args, **choices))
         if planned.code is Exit.FAILED and not yes:
             return replace(planned, notes=[*planned.notes, "nothing was done: it would be refused"])
         if planned.final and not yes:
@@ -437,7 +405,8 @@ def _settled(
         if not session.confirmed(planned, yes=yes):
             return session.unconfirmed(planned)
         session.screen.remark(planned.notes)
-        return replace(session.run_long(work(), interrupted(target, doing)), changed=True)
+        done = session.run_long(work(target, *args, **choices), lambda: interrupted(target, doing))
+        return replace(done, changed=True)
 
 
 def run(arguments: Sequence[str]) -> int:

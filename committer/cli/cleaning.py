@@ -24,14 +24,7 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
     """
     session, job_id = target.session, target.job_id or None
     try:
-        report = await plan_cleanup(
-            target.uri,
-            job_id=job_id,
-            older_than=older_than,
-            force=force,
-            storage_options=session.storage,
-            config=session.config,
-        )
+        report = await plan_cleanup(target.uri, job_id=job_id, older_than=older_than, force=force, **session.reach)
     except JobNotFoundError:
         if job_id is not None and await left_entries(target):
             return planned_end(target, Look(None), "cleanup", "delete its entries")
@@ -39,7 +32,7 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
     if job_id in report.kept:
         refuse_to_clean(StorePath.of(target.uri), job_id, report.kept[job_id])
     infos: dict[str, JobInfo] = {}
-    for info in await _jobs_there(target):
+    for info in await list_jobs(target.uri, **session.reach):
         # At most one of several directories of one id holds a job.
         if infos.get(info.job_id) is None or info.problem not in _HALVES:
             infos[info.job_id] = info
@@ -58,11 +51,6 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
     code = Exit.FAILED if job_id in report.kept else Exit.OK
     data: dict[str, object] = {"done": False, "removes": report.removed, "keeps": report.kept}
     return Answer(data, parts, code, final=not report.removed)
-
-
-async def _jobs_there(target: Target) -> list[JobInfo]:
-    session = target.session
-    return await list_jobs(target.uri, storage_options=session.storage, config=session.config)
 
 
 _LOSSES: Final[dict[JobState, str]] = {
@@ -125,14 +113,7 @@ async def run_clean(target: Target, *, older_than: timedelta | None, force: bool
     session, job_id = target.session, target.job_id or None
     held = job_id is not None and await left_entries(target)
     try:
-        report = await cleanup(
-            target.uri,
-            job_id=job_id,
-            older_than=older_than,
-            force=force,
-            storage_options=session.storage,
-            config=session.config,
-        )
+        report = await cleanup(target.uri, job_id=job_id, older_than=older_than, force=force, **session.reach)
     except JobNotFoundError:
         # Entries of a job that no longer exists are deleted all the same.
         if held and not await left_entries(target):

@@ -105,8 +105,7 @@ class Doctor:
         return ("ok", "what is written is read back") if found == b"doctor" else ("failed", "something else is read")
 
     async def _create_exclusively(self) -> tuple[Verdict, str]:
-        claims = self._store.capabilities.exclusive_put
-        if not claims:
+        if not self._store.capabilities.exclusive_put:
             return "skipped", "the store cannot"
         path = self._room / "claimed"
         await self._store.put(path, b"first", exclusive=True)
@@ -136,15 +135,9 @@ class Doctor:
         source, target = await self._two("replaced")
         await self._store.rename_file(source, target, replace=True)
         new = await self._store.read(target, limit=100)
-        gone = await status_or_none(self._store, source) is None
-        return (
-            ("ok", "a file in the way is replaced in one step")
-            if new == b"new" and gone
-            else (
-                "failed",
-                "the rename did something else",
-            )
-        )
+        if new != b"new" or await status_or_none(self._store, source) is not None:
+            return "failed", "the rename did something else"
+        return "ok", "a file in the way is replaced in one step"
 
     async def _rename_directory(self) -> tuple[Verdict, str]:
         can = self._store.capabilities
@@ -161,14 +154,9 @@ class Doctor:
         try:
             await self._store.rename_directory(source, target)
         except StoreExistsError:
-            return (
-                ("ok", "moved in one step; a directory in the way is kept")
-                if moved == b"inside"
-                else (
-                    "failed",
-                    "its file changed on the way",
-                )
-            )
+            if moved != b"inside":
+                return "failed", "its file changed on the way"
+            return "ok", "moved in one step; a directory in the way is kept"
         return "failed", "a directory in the way is replaced or entered"
 
     async def _identity(self) -> tuple[Verdict, str]:

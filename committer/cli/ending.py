@@ -134,14 +134,7 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
     if look.is_no_job:
         await refuse_classic(session, target.uri, target.job_id)
     try:
-        await check_recovery(
-            target.uri,
-            target.job_id,
-            rollback=rollback,
-            force=force,
-            config=session.config,
-            storage_options=session.storage,
-        )
+        await check_recovery(target.uri, target.job_id, rollback=rollback, force=force, **session.reach)
     except JobNotFoundError:
         await refuse_classic(session, target.uri, target.job_id)
         raise
@@ -177,13 +170,7 @@ async def run_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
     """Runs ``committer recover`` after confirmation."""
     session = target.session
     report = await recover(
-        target.uri,
-        target.job_id,
-        rollback=rollback,
-        force=force,
-        config=session.config,
-        storage_options=session.storage,
-        progress=session.display,
+        target.uri, target.job_id, rollback=rollback, force=force, progress=session.display, **session.reach
     )
     if rollback and report.success:
         raise JobStateError(
@@ -200,14 +187,7 @@ async def plan_settle(target: Target, *, older_than: timedelta | None, force: bo
     """Plans ``settle``; raises JobExistsError if the job's driver may be alive."""
     session = target.session
     look = await target.look()
-    standing = await check_settlement(
-        target.uri,
-        target.job_id,
-        older_than=older_than,
-        force=force,
-        config=session.config,
-        storage_options=session.storage,
-    )
+    standing = await check_settlement(target.uri, target.job_id, older_than=older_than, force=force, **session.reach)
     if standing in (Standing.OPEN, Standing.INTENDED, Standing.ABORTED):
         will = "decide that the job is never committed, and delete its directory with its tasks' output"
     elif look.found is None or look.is_no_job:
@@ -221,13 +201,7 @@ async def run_settle(target: Target, *, older_than: timedelta | None, force: boo
     """Runs ``committer settle`` after confirmation; exit code 4 if the id is free to run."""
     session = target.session
     report = await settle(
-        target.uri,
-        target.job_id,
-        older_than=older_than,
-        force=force,
-        config=session.config,
-        storage_options=session.storage,
-        progress=session.display,
+        target.uri, target.job_id, older_than=older_than, force=force, progress=session.display, **session.reach
     )
     if report is not None:
         return _reported(report, "committed")

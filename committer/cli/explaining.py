@@ -86,6 +86,7 @@ async def _described(session: Session, destination: StorePath, job_id: str) -> t
             described = {"committer": "none", "why": error.message, "next_step": error.next_step}
             return described, JobLayout(destination, job_id, setup=_ANY_SETUP)
         name, why, lacking = chosen_committer(store)
+        others, not_here = _others(store.capabilities, name)
         rate = session.config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
         described = {
             "committer": "none" if lacking else name,
@@ -93,30 +94,25 @@ async def _described(session: Session, destination: StorePath, job_id: str) -> t
             "calls_in_flight": f"{session.config.io_concurrency:,}",
             "calls_a_second": f"{rate:,.0f}" if rate else "unlimited",
             "lacks": ", ".join(_lacks(store.capabilities)),
-            "others": "; ".join(_others(store.capabilities, name)),
-            "not_here": "; ".join(_not_here(store.capabilities, name)),
+            "others": "; ".join(others),
+            "not_here": "; ".join(not_here),
         }
         return described, suited_committer(store).listed_layout(destination, job_id, setup=_ANY_SETUP)
 
 
-def _others(can: Capabilities, chosen: str) -> list[str]:
-    """Names the other committers that a job there can have, with their limits."""
-    suited = [
-        kind
-        for name, kind in sorted(BUILT_IN.items())
-        if name != chosen and all(getattr(can, ability) for ability in kind.needs)
-    ]
-    return [f"{kind.name} (unsafe: {kind.unsafe})" if kind.unsafe else kind.name for kind in suited]
-
-
-def _not_here(can: Capabilities, chosen: str) -> list[str]:
-    """Names the committers that a job there cannot have, each with the first missing capability."""
-    found: list[str] = []
+def _others(can: Capabilities, chosen: str) -> tuple[list[str], list[str]]:
+    """Names the other committers that a job there can have, with their limits, and those that it cannot have."""
+    suited: list[str] = []
+    unsuited: list[str] = []
     for name, kind in sorted(BUILT_IN.items()):
         lacking = [words for ability, words in kind.needs.items() if not getattr(can, ability)]
-        if lacking and name != chosen:
-            found.append(f"{name} (the store cannot {lacking[0]})")
-    return found
+        if name == chosen:
+            continue
+        if lacking:
+            unsuited.append(f"{name} (the store cannot {lacking[0]})")
+        else:
+            suited.append(f"{name} (unsafe: {kind.unsafe})" if kind.unsafe else name)
+    return suited, unsuited
 
 
 def _lacks(can: Capabilities) -> list[str]:

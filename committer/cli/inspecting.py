@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Group
 
 from committer.api.load_record import load_record
-from committer.api.validate import ValidationReport, names_manifest_committer_in_vain, validate
+from committer.api.validate import names_manifest_committer_in_vain, validate
 from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
 from committer.cli.session import Session, named
 from committer.cli.text import Exit, command, destination_above
@@ -73,7 +73,7 @@ TRAP: Final = (
 async def inspect(session: Session, path: str, limit: int) -> Answer:
     """Reads one record and describes it."""
     try:
-        record = await load_record(path, storage_options=session.storage, config=session.config)
+        record = await load_record(path, **session.reach)
     except StoreIsADirectoryError as error:
         error.next_step = await records_in(session, path)
         raise
@@ -406,7 +406,7 @@ def _is_record(name: str) -> bool:
 
 async def compare(session: Session, uri: str, limit: int) -> Answer:
     """Compares; exit code 1 if a file is missing, wrong or extra, 6 if not every file could be compared."""
-    report = await validate(uri, storage_options=session.storage, config=session.config)
+    report = await validate(uri, **session.reach)
     verdict = "as its _SUCCESS says" if report.ok else "NOT as its _SUCCESS says"
     parts: list[Part] = [line(f"{uri} is {verdict}", "green" if report.ok else "bold red")]
     if not report.complete:
@@ -431,10 +431,5 @@ async def compare(session: Session, uri: str, limit: int) -> Answer:
         ("extra", report.extra, report.extra_count),
     ):
         parts += named(head, files, "bold", limit, count=many)
-    return Answer({"destination": uri, "report": report}, parts, _exit_code(report))
-
-
-def _exit_code(report: ValidationReport) -> Exit:
-    if not report.ok:
-        return Exit.FAILED
-    return Exit.OK if report.complete else Exit.NOT_ALL_COMPARED
+    code = Exit.OK if report.complete else Exit.NOT_ALL_COMPARED
+    return Answer({"destination": uri, "report": report}, parts, code if report.ok else Exit.FAILED)

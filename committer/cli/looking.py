@@ -60,8 +60,13 @@ class Look:
 
     @property
     def is_no_job(self) -> bool:
-        """True if a directory of that name exists without a job."""
-        return bool(self.half) or (self.found is not None and _is_no_job(self.found))
+        """True if a directory of that name exists without a job that a command could join."""
+        found = self.found
+        if self.half or found is None:
+            return bool(self.half)
+        if found.layout.setup_name:
+            return not found.kept and not (found.set_up and found.opened)
+        return not (found.set_up or found.decided or found.ended or found.attempts)
 
     @property
     def is_kept(self) -> bool:
@@ -136,13 +141,6 @@ async def jobs_of_orphans(store: Store, destination: StorePath) -> list[str]:
     """Lists jobs that no longer exist but left entries: one listing, up to 3 calls per entry."""
     owners = await owners_of_entries(store, lambda job_id, setup: layout_for(store, destination, job_id, setup=setup))
     return sorted(job_id for job_id, live in owners.items() if not live)
-
-
-def _is_no_job(found: JobDirectory) -> bool:
-    """Reports whether no command can join a job there."""
-    if found.layout.setup_name:
-        return not found.kept and not (found.set_up and found.opened)
-    return not (found.set_up or found.decided or found.ended or found.attempts)
 
 
 def _unread(found: JobDirectory, error: CommitterError) -> Look:

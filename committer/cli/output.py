@@ -99,10 +99,8 @@ def and_more(left: int, *, at_least: bool = False) -> str:
     return f"and {'at least ' if at_least else ''}{left:,} more"
 
 
-def parts_of_error(error: BaseException) -> list[Part]:
+def parts_of_error(error: CommitterError) -> list[Part]:
     """Shows an error to people: the failure, its outcome and the next step."""
-    if not isinstance(error, CommitterError):
-        return [line(f"error: {type(error).__name__}: {error}", "bold red")]
     parts: list[Part] = [line(f"error: {error.message}", "bold red")]
     detail = [("path", error.path if error.path not in error.message else ""), ("outcome", error.outcome)]
     parts.append(pairs(detail, indent=2))
@@ -129,19 +127,18 @@ def parts_of_error(error: BaseException) -> list[Part]:
     return parts
 
 
-def data_of_error(error: BaseException, code: Exit) -> dict[str, object]:
+def data_of_error(error: CommitterError, code: Exit) -> dict[str, object]:
     """Shows an error to programs."""
-    known = error if isinstance(error, CommitterError) else None
     return {
         "error": {
             "type": type(error).__name__,
-            "message": known.message if known else str(error),
-            "operation": known.operation if known else "",
-            "path": known.path if known else "",
-            "outcome": known.outcome if known else "unknown",
-            "next_step": known.next_step.replace("`", "") if known else "",
-            "commands": commands_of(known.next_step) if known else [],
-            "causes": [str(cause) for cause in known.causes] if known else [],
+            "message": error.message,
+            "operation": error.operation,
+            "path": error.path,
+            "outcome": error.outcome,
+            "next_step": error.next_step.replace("`", ""),
+            "commands": commands_of(error.next_step),
+            "causes": [str(cause) for cause in error.causes],
         },
         "exit": int(code),
     }
@@ -182,7 +179,7 @@ class Screen:
             _write(sys.stdout, _rendered(_console(sys.stdout), answer.parts))
         self.remark(answer.notes)
 
-    def error(self, error: BaseException, code: Exit) -> None:
+    def error(self, error: CommitterError, code: Exit) -> None:
         """Prints an error, as JSON too if that is the output."""
         self.aside(parts_of_error(error))
         if self.json:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 from cyclopts import Parameter
 
@@ -49,6 +49,13 @@ class Common:
     ] = "text"
 
 
+class Reach(TypedDict):
+    """Arguments by which a call of the engine reaches the store."""
+
+    config: CommitterConfig
+    storage_options: dict[str, object]
+
+
 class Session:
     """Run of a command; `uri` is the place whose storage options `common` holds."""
 
@@ -66,26 +73,25 @@ class Session:
         """Options of the commit."""
         return self.choices.config
 
+    @property
+    def reach(self) -> Reach:
+        """Arguments by which calls of the engine reach this command's store."""
+        return {"config": self.config, "storage_options": self.storage}
+
     def store(self, place: StorePath) -> AbstractAsyncContextManager[PacedStore]:
         """Opens the store of a place for a block."""
         return open_store(place, self.storage, self.config)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a short coroutine and shows its progress."""
+        """Runs a coroutine and shows its progress."""
         with self.display:
             return asyncio.run(work)
 
-    def run_long(self, work: Coroutine[Any, Any, T], interrupted: Callable[[], T] | None = None) -> T:
-        """Runs a long coroutine and shows its progress.
-
-        Args:
-            interrupted: Called after Ctrl-C, once the work has stopped; None if the work changes nothing.
-        """
+    def run_long(self, work: Coroutine[Any, Any, T], interrupted: Callable[[], T]) -> T:
+        """Runs a coroutine that changes something; calls `interrupted` after Ctrl-C, once the work has stopped."""
         try:
             return self.run(work)
         except KeyboardInterrupt:
-            if interrupted is None:
-                raise
             return interrupted()
 
     def confirmed(self, plan: Answer, *, yes: bool) -> bool:

@@ -43,12 +43,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         state: From `list_jobs`; ``unknown`` for other owners.
         kept: True if its outcome is kept for a stream: do not remove such a job.
         task_records: Number of task records, of a Hadoop job or of one that no driver began to commit.
-        attention: The problem; empty for a job that may just be running.
-        next_step: A command that settles the job even while a driver is alive; may be empty.
-        otherwise: Instead, a command that ends the job with nothing published; may be empty.
-        if_dead: Commands of which one settles an open job once its driver is known to be dead, or removes
-            leftovers beside a job once that job is over. ``N`` stands for the number of tasks, which only the
-            job's author knows.
+        attention: As `next_step`, `otherwise` and `if_dead` of `Advice`; ``N`` in a command stands for the number of
+            tasks, which only the job's author knows.
         driver_state: Whether that process runs, as far as this machine knows.
     """
 
@@ -73,7 +69,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 async def jobs(session: Session, uri: str) -> Answer:
     """Lists jobs and problems; raises DestinationNotFoundError for a place without jobs inside `_temporary`."""
     destination = StorePath.of(uri)
-    infos = await list_jobs(destination, storage_options=session.storage, config=session.config)
+    infos = await list_jobs(destination, **session.reach)
     async with session.store(destination) as store:
         rows: dict[str, JobRow] = {}
 

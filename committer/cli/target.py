@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -58,13 +58,7 @@ class Target:
         spec_or_uri: JobSpec | str = self.uri
         if self.job_attempt is not None:
             spec_or_uri = JobSpec.for_hadoop(self.uri, self.job_id, self.job_attempt, config=session.config)
-        return attach_job(
-            spec_or_uri,
-            job_id=self.job_id,
-            config=session.config,
-            storage_options=session.storage,
-            progress=session.display,
-        )
+        return attach_job(spec_or_uri, job_id=self.job_id, progress=session.display, **session.reach)
 
     async def look(self) -> Look:
         """Reads the job's state; raises StoreLinkError for a link among its directories or records: no command
@@ -186,35 +180,32 @@ def how_to_name_winners(target: Target, *, from_attempts: bool = False) -> str:
     return f"with the winners' messages, one encoded TaskCommit a line: `{by_hand}`; {unheard}else: `{abort_it}`"
 
 
-def interrupted(target: Target, doing: str) -> Callable[[], Answer]:
-    """Returns a function for the answer after Ctrl-C: the job's state, if a look of ten seconds can read it.
+def interrupted(target: Target, doing: str) -> Answer:
+    """Returns the answer after Ctrl-C: the job's state, if a look of ten seconds can read it.
 
     Delayed requests may still take effect, so the answer promises nothing.
     """
 
-    def tell() -> Answer:
-        async def look() -> Look:
-            async with asyncio.timeout(_LOOK_BOUND_S):
-                return await target.look()
+    async def look() -> Look:
+        async with asyncio.timeout(_LOOK_BOUND_S):
+            return await target.look()
 
-        try:
-            state = target.session.run(look()).words
-        except (CommitterError, TimeoutError, KeyboardInterrupt) as error:
-            state = f"not known: {error or type(error).__name__}"
-        follow_up = target.command("recover") if doing in ("commit", "recover") else target.command("abort")
-        follow_up = target.command("settle") if doing == "settle" else follow_up
-        if doing == "cleanup":
-            follow_up = command("jobs", target.uri)
-        words = (
-            "the job may be committing, and part of it may be visible"
-            if doing in ("commit", "recover", "settle")
-            else "part of the job may be removed"
-        )
-        parts = [line(f"interrupted: {words}", "bold red"), pairs([("state", state)], indent=2), copyable(follow_up)]
-        data = {"done": False, "interrupted": doing, "job_id": target.job_id, "state": state, "next_step": follow_up}
-        return Answer(data, parts, Exit.UNKNOWN)
-
-    return tell
+    try:
+        state = target.session.run(look()).words
+    except (CommitterError, TimeoutError, KeyboardInterrupt) as error:
+        state = f"not known: {error or type(error).__name__}"
+    removing = "part of the job may be removed"
+    committing = "the job may be committing, and part of it may be visible"
+    words, follow_up = {
+        "commit": (committing, target.command("recover")),
+        "recover": (committing, target.command("recover")),
+        "settle": (committing, target.command("settle")),
+        "abort": (removing, target.command("abort")),
+        "cleanup": (removing, command("jobs", target.uri)),
+    }[doing]
+    parts = [line(f"interrupted: {words}", "bold red"), pairs([("state", state)], indent=2), copyable(follow_up)]
+    data = {"done": False, "interrupted": doing, "job_id": target.job_id, "state": state, "next_step": follow_up}
+    return Answer(data, parts, Exit.UNKNOWN)
 
 
 def read_messages(path: str | None) -> list[TaskCommit] | None:

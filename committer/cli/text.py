@@ -33,12 +33,7 @@ _typed: ContextVar[str] = ContextVar("typed", default="")
 
 
 def reach_by(storage: Iterable[str], choices: Iterable[str] = (), *, typed: str = "") -> None:
-    """Makes every command line shown from now on use this command's store options and choices.
-
-    Args:
-        storage: ``KEY=VALUE`` texts, checked: no secret is among them.
-        typed: The place as the user typed it.
-    """
+    """Makes every command line shown from now on reach the store as this one; no secret is among these texts."""
     _reach.set((*(("--storage", text) for text in storage), *(("-o", text) for text in choices)))
     _typed.set(typed)
 
@@ -175,19 +170,18 @@ class Exit(IntEnum):
     NOT_ALL_COMPARED = 6
 
 
-def exit_of(error: BaseException) -> Exit:
+def exit_of(error: CommitterError) -> Exit:
     """Returns the exit code of an error; its outcome comes first, since a script must learn of an unsettled job."""
     if isinstance(error, DestinationBusyError):
         return Exit.BUSY
-    if isinstance(error, CommitterError):
-        if error.outcome in ("unknown", "partial"):
-            return Exit.UNKNOWN
-        if isinstance(error, JobExistsError):
-            return Exit.BUSY
-        if isinstance(error, DestinationNotFoundError | JobNotFoundError | StoreNotFoundError):
-            return Exit.NOT_FOUND
-        if isinstance(error, ConfigurationError):
-            return Exit.USAGE
+    if error.outcome in ("unknown", "partial"):
+        return Exit.UNKNOWN
+    if isinstance(error, JobExistsError):
+        return Exit.BUSY
+    if isinstance(error, DestinationNotFoundError | JobNotFoundError | StoreNotFoundError):
+        return Exit.NOT_FOUND
+    if isinstance(error, ConfigurationError):
+        return Exit.USAGE
     return Exit.FAILED
 
 

@@ -62,7 +62,7 @@ async def plan_abort(
 async def run_abort(session: Session, uri: str, planned: Sequence[UploadInfo]) -> Answer:
     """Runs ``committer uploads abort`` after confirmation; exit code 1 if some uploads remain."""
     # Only the shown ones: a job may have begun others during the question.
-    report = await engine.abort_these(uri, planned, storage_options=session.storage, config=session.config)
+    report = await engine.abort_these(uri, planned, **session.reach)
     parts = [line(f"{count(len(report.aborted), 'upload')} aborted, {len(report.failed):,} still there")]
     parts += _lines("gone before, completed or aborted by others", uri, report.gone)
     parts += named("still there", [f"{upload_id}: {reason}" for upload_id, reason in report.failed.items()])
@@ -83,9 +83,7 @@ def interrupted(uri: str) -> Answer:
 
 
 async def _find(session: Session, uri: str, older_than: timedelta | None, *, sizes: bool = False) -> list[UploadInfo]:
-    return await engine.list_uploads(
-        uri, older_than=older_than, sizes=sizes, storage_options=session.storage, config=session.config
-    )
+    return await engine.list_uploads(uri, older_than=older_than, sizes=sizes, **session.reach)
 
 
 def _rows(found: Sequence[UploadInfo]) -> list[dict[str, object]]:

@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from anyio.from_thread import start_blocking_portal
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from committer.advice import COMMIT_AGAIN, blocking, to_blocking_callers
+from committer.advice import blocking, to_blocking_callers
 from committer.api.job_opening import attach_job, open_job
 from committer.api.opening import open_task
-from committer.committers.failures import without_the_end
 from committer.committers.results import JobReport
-from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, MultipleError
+from committer.errors import JobDecidedError, JobNotFoundError, MultipleError
 from committer.flow.workers import run_workers
 from committer.logs import job_logger
 from committer.records.task_commit import TaskCommit
-from committer.spark.carried_errors import to_caller
+from committer.spark.carried_errors import aborted_by_spark, to_caller
 from committer.spark.commit_log import log_event
 from committer.spark.destination import look_at_destination
 from committer.spark.fetching import keep_report
@@ -255,7 +254,7 @@ class CommitterWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commits the job with exactly the attempts that the messages name."""
         with to_caller(self.options.carry_errors):
-            commits = task_commits(messages, self.spec.job_id)
+            commits = task_commits(messages)
             report = asyncio.run(_commit(self.spec, self.options, commits))
             _LOG.info(
                 "job %s committed %d files, %d bytes to %s in %.1f s",
@@ -320,20 +319,11 @@ async def set_up(options: WriteOptions, mode: SaveMode, plan: FilePlan) -> Commi
 
 
 async def _commit(spec: JobSpec, options: WriteOptions, commits: list[TaskCommit]) -> JobReport:
-    job = await attach_job(spec, storage_options=await options.resolve_storage(), listeners=[log_event])
-    try:
-        return await job.commit(task_commits=commits, tasks=len(commits))
-    except CommitterError as error:
-        # Spark aborts a job whose commit failed.
-        error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "write again")
-        raise
-    finally:
-        await job.close()
+    async with attach_job(spec, storage_options=await options.resolve_storage(), listeners=[log_event]) as job:
+        with aborted_by_spark("write again"):
+            return await job.commit(task_commits=commits, tasks=len(commits))
 
 
 async def _abort(spec: JobSpec, options: WriteOptions) -> None:
-    job = await attach_job(spec, storage_options=await options.resolve_storage(), listeners=[log_event])
-    try:
+    async with attach_job(spec, storage_options=await options.resolve_storage(), listeners=[log_event]) as job:
         await job.abort()
-    finally:
-        await job.close()

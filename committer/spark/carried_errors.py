@@ -15,26 +15,23 @@ from typing import Any, Final
 import msgspec
 
 import committer.errors
-from committer.advice import to_blocking_callers
+from committer.advice import COMMIT_AGAIN, to_blocking_callers
+from committer.committers.failures import without_the_end
 from committer.errors import CommitterError, Outcome
 from committer.readable import UNDECODABLE
 
 _MARK: Final = "committer-error: "
 _NOTE: Final = re.compile(rf"^{_MARK}(\{{.*\}})$", re.MULTILINE)
+_FIELDS: Final = frozenset({"message", "outcome", "causes"})
 
 
 class _Carried(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Error as data, with its attributes by type; causes of other libraries are left out, as the message names
-    them.
-    """
+    """Error as data; causes of other libraries are left out, as the message names them."""
 
     kind: str
     message: str
     outcome: Outcome
-    texts: dict[str, str] = {}
-    lists: dict[str, tuple[str, ...]] = {}
-    numbers: dict[str, float] = {}
-    flags: dict[str, bool] = {}
+    attributes: dict[str, str | float | bool | tuple[str, ...]] = {}
     causes: tuple[_Carried, ...] = ()
 
 
@@ -50,6 +47,16 @@ def to_caller(carry: bool) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def aborted_by_spark(again: str) -> Iterator[None]:
+    """Corrects the advice of a commit that fails: Spark then aborts the job, and the user can do `again`."""
+    try:
+        yield
+    except CommitterError as error:
+        error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, again)
+        raise
+
+
 def error_behind(error: BaseException) -> CommitterError | None:
     """Returns the error of this library that a Spark error carries, the last if several; None if there is none."""
     found = _NOTE.findall(str(error))
@@ -60,19 +67,15 @@ def error_behind(error: BaseException) -> CommitterError | None:
 
 
 def _carried(error: CommitterError) -> _Carried:
-    state = vars(error)
     return _Carried(
         kind=_public_class(error).__name__,
         message=error.message,
         outcome=error.outcome,
-        texts={
-            key: value for key, value in state.items() if isinstance(value, str) and key not in ("message", "outcome")
+        attributes={
+            key: value
+            for key, value in vars(error).items()
+            if key not in _FIELDS and isinstance(value, str | int | float | tuple)
         },
-        lists={key: value for key, value in state.items() if isinstance(value, tuple) and key != "causes" and value},
-        numbers={
-            key: value for key, value in state.items() if isinstance(value, int | float) and not isinstance(value, bool)
-        },
-        flags={key: value for key, value in state.items() if isinstance(value, bool)},
         causes=tuple(_carried(cause) for cause in error.causes if isinstance(cause, CommitterError)),
     )
 
@@ -87,7 +90,7 @@ def _rebuilt(carried: _Carried) -> CommitterError | None:
     if not (isinstance(kind, type) and issubclass(kind, CommitterError)):
         return None
     causes = [cause for cause in map(_rebuilt, carried.causes) if cause is not None]
-    attributes: dict[str, Any] = {**carried.texts, **carried.lists, **carried.numbers, **carried.flags}
+    attributes: dict[str, Any] = carried.attributes
     try:
         rebuilt: CommitterError = kind(carried.message, outcome=carried.outcome, causes=causes, **attributes)
     except TypeError:  # from another release of this library

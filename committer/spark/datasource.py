@@ -21,7 +21,7 @@ from committer.spark.default_place import at_default, default_of_environment
 from committer.spark.modes import mode_of_write
 from committer.spark.options import is_absolute, parse_options
 from committer.spark.schema import plan_files
-from committer.spark.session_settings import as_option, changed, roots_beside, with_choices
+from committer.spark.session_settings import as_option, config_options, roots_beside, with_choices
 
 if TYPE_CHECKING:
     from committer.spark.stream_writer import CommitterStreamWriter
@@ -67,17 +67,7 @@ class CommitterDataSource(DataSource):
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> CommitterWriter | IgnoringWriter:
-        """Checks all that needs no data, then sets the job up.
-
-        Args:
-            schema: All columns, with partition columns.
-            overwrite: True if Spark's mode is ``overwrite``; the option ``existing`` refines it.
-
-        Raises:
-            ConfigurationError: An option, or the schema, cannot be honoured. Nothing was done.
-            UnsupportedError: The same for a supported Spark feature; or a table format owns the destination.
-            TargetExistsError: The destination holds data, and the mode is ``error``.
-        """
+        """Checks all that needs no data, then sets the job up; the option ``existing`` refines `overwrite`."""
         with to_caller(str(self.options.get("carry_errors")).lower() == "true"):
             if importlib.util.find_spec("pyarrow") is None:
                 raise missing_package("pyarrow")
@@ -87,12 +77,7 @@ class CommitterDataSource(DataSource):
             return asyncio.run(set_up(options, mode, plan))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> CommitterStreamWriter:  # noqa: N802
-        """Checks all that needs no data; see `committer.spark.stream_writer`.
-
-        Raises:
-            ConfigurationError: An option, or the schema, cannot be honoured.
-            UnsupportedError: The output mode is not append. Or this is PySpark 4.0.
-        """
+        """Checks all that needs no data; see `committer.spark.stream_writer`."""
         if importlib.util.find_spec("pyarrow") is None:
             raise missing_package("pyarrow")
         try:
@@ -126,7 +111,7 @@ def source_with(config: CommitterConfig | None, file_system: str = "") -> type[C
     Spark creates the data source in other processes, which get only the write's options and the registered class.
     A class defined in a function is pickled by value, so its attributes reach them.
     """
-    made = {} if config is None else {field: as_option(value) for field, value in changed(config).items()}
+    made = config_options(config)
     if not made and not file_system:
         return CommitterDataSource
 

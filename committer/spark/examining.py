@@ -43,6 +43,7 @@ from committer.spark.protocol_session import (
     unpacked,
 )
 from committer.spark.protocol_storage import storage_options_of
+from committer.spark.session_settings import USER_INFO
 from committer.spark.sessions import default_of, master_named
 from committer.stores.examination import Finding
 from committer.stores.registry import options_of
@@ -165,7 +166,6 @@ _QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "f
 _LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 # A program that creates its own session cannot run in cluster mode.
 _CLIENT: Final = {"spark.submit.deployMode": "client"}
-_USER_INFO: Final = re.compile(r"://[^/]*@")
 _UNTRIED: Final = "the checks below write by this Spark; look for a newer lake-committer"
 _STORES: Final = f"what it needs for each store is at {page('spark.md#stores')}"
 
@@ -320,7 +320,7 @@ def _of_python(destination: StorePath, asked: SetupRequest) -> Finding:
     shown: list[str] = []
     for key, value in sorted(options.items()):
         option = table.find(key) if table is not None and not key.startswith(table.hadoop_families or "\0") else None
-        open_to_all = isinstance(value, str) and not _USER_INFO.search(value)
+        open_to_all = isinstance(value, str) and not USER_INFO.search(value)
         secret = option is not None and (option.secret or option.instance)
         shown.append(f"{key}={value}" if open_to_all and not secret else f"{key} (secret)")
     how = f"by {', '.join(shown)}" if shown else "by what it finds on this machine: the session says nothing"

@@ -207,13 +207,11 @@ class _BatchSink:
         options = options_of_batches(parse_options(settings))
         settings["busy_timeout"] = str(options.config.busy_timeout)
         with telling(withheld):
-            written = (settings, self._mode)
             if asyncio.run(was_committed(options, job_id)):
-                check_repetition(run_of(df), options.path, job_id, df, written)
                 _LOG.info("batch %d of query %s is committed already, as job %s", batch_id, query, job_id)
             else:
                 self._save(df, settings, job_id)
-                check_repetition(run_of(df), options.path, job_id, df, written)
+            check_repetition(run_of(df), options.path, job_id, df, (settings, self._mode))
             asyncio.run(forget_batch(options, query, batch_id - 2, self._sink))
 
     def _save(self, df: DataFrame, settings: Mapping[str, str], job_id: str) -> None:

@@ -45,25 +45,22 @@ def resolved_path(df: DataFrame, uri: Destination) -> str:
 
 def _told_by_server(df: DataFrame, text: str) -> str:
     absent = f"committer-{uuid.uuid4()}"
+    cause: Exception | None = None
     try:
         df.sparkSession.read.format("text").load(f"{text.rstrip('/')}/{absent}").schema  # noqa: B018 - asks the server
     except Exception as error:
         found = re.search(rf"\[PATH_NOT_FOUND\].*?: (\S.*?)/{absent}", str(error), re.DOTALL)
         if found is not None:
             return found[1]
-        raise InvalidPathError(
-            f"the server of Spark Connect did not report to which file system {text} belongs: {type(error).__name__}",
-            operation="write",
-            path=text,
-            next_step=f"give the URI: file://{text} for the server's own disk, hdfs://HOST:PORT{text} for a cluster",
-            causes=[error],
-        ) from error
+        cause = error
+    why = f": {type(cause).__name__}" if cause is not None else ""
     raise InvalidPathError(
-        f"the server of Spark Connect did not report to which file system {text} belongs",
+        f"the server of Spark Connect did not report to which file system {text} belongs{why}",
         operation="write",
         path=text,
         next_step=f"give the URI: file://{text} for the server's own disk, hdfs://HOST:PORT{text} for a cluster",
-    )
+        causes=[cause] if cause is not None else (),
+    ) from cause
 
 
 def default_file_system(session: SparkSession) -> str:

@@ -29,7 +29,16 @@ from committer.options.config import CommitterConfig
 from committer.spark.commit_log import log_event
 from committer.spark.jvm import building
 from committer.spark.protocol_jar import check_spark
-from committer.spark.protocol_jobs import EndRequest, PoolOf, SetupRequest, abort, commit, set_up
+from committer.spark.protocol_jobs import (
+    EndRequest,
+    PoolOf,
+    RunningWrite,
+    SetupRequest,
+    abort,
+    call_of,
+    commit,
+    set_up,
+)
 
 _LOG = job_logger("committer.spark")
 
@@ -60,8 +69,6 @@ def answered(
     progress: bool | Listener | None = None,
     storage: Mapping[str, object] | None = None,
     committed: Callable[[JobReport], object] | None = None,
-    decided: CommitterConfig | None = None,
-    failed: Callable[[CommitterError], object] | None = None,
     listeners: tuple[Listener, ...] = (),
     pool_of: PoolOf | None = None,
 ) -> str:
@@ -70,40 +77,41 @@ def answered(
 
     Args:
         config: Options that win over the session's.
-        decided: All options, with those of the save mode, if `committer.spark.write` set them.
+        committed: Called with the report of a commit.
         pool_of: Creates a pool of executors, if this process can start Spark jobs.
     """
+    call: RunningWrite | None = None
 
-    def setup() -> dict[str, Any]:
-        asked = msgspec.json.decode(request, type=SetupRequest)
+    def setup(asked: SetupRequest) -> dict[str, Any]:
         refuse_other_release(asked.release)
         check_spark(asked.spark, operation="setup_job")
+        decided = None if call is None else call.config
+        job = partial(set_up, asked, config, storage, decided=decided, executors=pool_of is not None)
         # Tasks compare the release with that of their executor's jar.
-        return {
-            **wait_for(
-                partial(set_up, asked, config, storage, decided=decided, executors=pool_of is not None), "open_job"
-            ),
-            "release": asked.release,
-        }
+        return {**wait_for(job, "open_job"), "release": asked.release}
 
-    def end() -> dict[str, Any]:
-        asked = msgspec.json.decode(request, type=EndRequest)
+    def end(asked: EndRequest) -> dict[str, Any]:
         if operation == "abort":
             return {"aborted": wait_for(partial(abort, asked, storage), "abort")}
         refuse_other_release(asked.release, "commit")
         report = wait_for(partial(commit, asked, (log_event, *listeners), progress, storage, pool_of), "commit")
+        if call is not None:
+            call.report = report
         if committed is not None:
             committed(report)
         return {"committed": report.job_id}
 
     try:
         with to_blocking_callers():
-            answer = setup() if operation == "setup" else end()
+            kind: type[SetupRequest | EndRequest] = SetupRequest if operation == "setup" else EndRequest
+            asked = msgspec.json.decode(request, type=kind)
+            call = call_of(asked)
+            answer = setup(asked) if isinstance(asked, SetupRequest) else end(asked)
     except Exception as error:
         if not isinstance(error, CommitterError):
             _LOG.exception("%s of a job of Spark's failed", operation)
-        elif failed is not None and operation != "abort":
-            failed(error)
+        elif call is not None and operation != "abort":
+            call.error = error
         answer = {"error": _told(error, operation)}
     return msgspec.json.encode(answer).decode()
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from io import IOBase
 from itertools import groupby
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
 
 from committer.errors import TaskError
 from committer.file_names import partition_directory
-from committer.spark.formats.base import FileFormat, RowFile
+from committer.spark.formats.base import FileFormat, RowFile, compute
 from committer.spark.partition_text import partition_texts
 from committer.spark.schema import FilePlan, arrow_schema
 
@@ -51,7 +51,7 @@ def split_by_partition(
     """
     import pyarrow as pa
 
-    pc = _compute()
+    pc = compute()
     if not names:
         yield PartitionSlice("", rows)
         return
@@ -98,7 +98,7 @@ def _combined(
 ) -> tuple[pa.Array, list[str]]:
     import pyarrow as pa
 
-    pc = _compute()
+    pc = compute()
     pairs = pc.add(pc.multiply(outer, len(inner_names)), inner)
     # Renumbered at each column: at most one number per row, so the product never overflows.
     encoded = pairs.dictionary_encode()
@@ -107,13 +107,6 @@ def _combined(
         first, second = divmod(pair, len(inner_names))
         names.append(f"{outer_names[first]}/{inner_names[second]}")
     return encoded.indices.cast(pa.int64()), names
-
-
-def _compute() -> Any:
-    # pyarrow.compute's functions are created at run time, so type checkers do not know them.
-    import pyarrow.compute
-
-    return pyarrow.compute
 
 
 _BATCH_BYTES: Final = 4 << 20

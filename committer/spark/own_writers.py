@@ -1,26 +1,8 @@
-r"""Commits files that a user's function writes in Spark tasks: `foreach_partition` and `task_attempt`.
-
-    def write_json(rows, task):
-        with task.open(f"part-{task.task:05d}.json") as file:
-            for row in rows:
-                file.write(json.dumps(row.asDict(), default=str).encode() + b"\n")
-
-    report = committer.spark.foreach_partition(df, "abfss://data@account.dfs.core.windows.net/events", write_json)
+"""Commits files that a user's function writes in Spark tasks: `foreach_partition` and `task_attempt`.
 
 `foreach_partition` runs a whole job; its tasks return one message per partition, which name the winning attempts.
 In a plain ``df.foreachPartition``, `task_attempt` opens an attempt in the callback; no message returns from there,
-so the driver commits the attempts that a listing finds:
-
-    with committer.sync.open_job(uri) as job:
-        spec = job.spec
-
-        def write(rows):
-            with committer.spark.task_attempt(spec) as task, task.open(f"part-{task.task:05d}.txt") as file:
-                for row in rows:
-                    file.write(f"{row.id}\n".encode())
-
-        df.foreachPartition(write)
-        job.commit(tasks=df.rdd.getNumPartitions())
+so the driver commits the attempts that a listing finds. docs/spark.md shows both.
 """
 
 from __future__ import annotations
@@ -29,6 +11,7 @@ import importlib.util
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, overload
 
@@ -42,8 +25,8 @@ from committer.committers.results import JobReport
 from committer.errors import ConfigurationError, TaskError, TaskMissingError, UnsupportedError
 from committer.events import Listener
 from committer.logs import job_logger
-from committer.options.config import CommitterConfig, ConfigLike, config_of
-from committer.paths import Destination, StorePath
+from committer.options.config import ConfigLike
+from committer.paths import Destination
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
 from committer.spark.arguments import check_frame, check_write_function, option_texts
@@ -51,7 +34,7 @@ from committer.spark.hadoop_client import resolved_path
 from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.protocol_session import choices_of_process
 from committer.spark.publishing import SparkPool, refuse_without_executors
-from committer.spark.session_settings import choices_of, roots_beside, set_by_user, store_settings, telling
+from committer.spark.session_settings import add_from_session, config_options, telling
 from committer.spark.sessions import is_connect, missing_in_worker
 from committer.spark.spark_task import TaskCommitMessage, current_task, task_commits
 from committer.spec import JobSpec
@@ -217,7 +200,7 @@ def foreach_partition(
         UnsupportedError: The DataFrame is a streaming one, or pyarrow or pandas is missing: nothing was done. Or
             Spark's Python workers lack this package or one that it needs: the job was aborted.
         JobExistsError: The job id is in use at the destination.
-        TaskMissingError: A partition returned no message, or two; the job was aborted.
+        TaskMissingError: A partition returned no message; the job was aborted.
         PySparkException: A task failed for good, or Spark refused the plan; the job was aborted.
         CommitterError: As `committer.sync.Job.commit`.
     """
@@ -227,74 +210,46 @@ def foreach_partition(
             raise missing_package(package)
     check_frame(df, "foreach_partition")
     check_write_function(write_fn)
-    plan = _plan(df, uri, config, storage_options)
-    choices = plan.choices or CommitterConfig()
-    if is_connect(df):
-        refuse_without_executors(choices, "through Spark Connect", "foreach_partition")
-        if not arrow and not _CONVERTS:
-            raise UnsupportedError(
-                "rows through Spark Connect need PySpark 4.0 or later",
-                operation="foreach_partition",
-                next_step="give arrow=True, and a write_fn that takes record batches",
-            )
-    on_executors = choices.publish != "driver" and not is_connect(df)
-    storage = plan.options.storage_options()
-    schema = df.schema.json()
-    with (
-        telling(plan.withheld),
-        sync.open_job(
-            plan.options.path,
-            job_id=job_id,
-            committer=committer,
-            delivery="message",
-            config=plan.choices,
-            storage_options=storage,
-            listeners=listeners,
-        ) as job,
-    ):
-        partition = Partition(job.spec, plan.options, schema, arrow)
-        commits = _run(df, partition, write_fn)
-        if not on_executors:
-            return job.commit(task_commits=commits, tasks=len(commits))
-        with SparkPool(df.sparkSession.sparkContext, plan.options.storage_options) as pool:
-            return job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
-
-
-class _Plan(NamedTuple):
-    """Settings of `foreach_partition` from its arguments and session; `withheld` says how to pass the session's
-    secrets.
-    """
-
-    options: WriteOptions
-    choices: CommitterConfig | None
-    withheld: str
-
-
-def _plan(
-    df: DataFrame, uri: Destination, config: ConfigLike | None, storage_options: Mapping[str, str] | None
-) -> _Plan:
-    choices = config_of(config)
-    settings = _settings(resolved_path(df, uri), storage_options, "foreach_partition")
-    session = set_by_user(df, parse_options({"path": settings["path"]}).path)
-    store = store_settings(session, settings["path"], storage_options or ())
-    settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
+    settings = {**_settings(resolved_path(df, uri), storage_options, "foreach_partition"), **config_options(config)}
+    withheld = add_from_session(df, settings, config, choices_of_process(df.sparkSession), has_mode=False)
     options = parse_options(settings)
-    process = choices_of_process(df.sparkSession)
-    if process is not None and not isinstance(config, CommitterConfig):
-        process = process.replace(absolute_roots=roots_beside(process.absolute_roots, StorePath.of(options.path)))
-        choices = process.replace(**{field: getattr(choices, field) for field in config or ()})
-    elif not isinstance(config, CommitterConfig):
-        chosen = choices_of(session, config or (), mode=None, place=StorePath.of(options.path))
-        choices = (choices or CommitterConfig()).replace(**chosen)
-    if store.withheld:
-        _LOG.warning("%s", store.withheld)
+    if withheld:
+        _LOG.warning("%s", withheld)
     if df.isStreaming:
         raise UnsupportedError(
             "a streaming DataFrame has no partitions to go through",
             operation="foreach_partition",
             next_step="call foreach_partition inside df.writeStream.foreachBatch",
         )
-    return _Plan(options, choices, store.withheld)
+    if is_connect(df):
+        refuse_without_executors(options.config, "through Spark Connect", "foreach_partition")
+        if not arrow and not _CONVERTS:
+            raise UnsupportedError(
+                "rows through Spark Connect need PySpark 4.0 or later",
+                operation="foreach_partition",
+                next_step="give arrow=True, and a write_fn that takes record batches",
+            )
+    on_executors = options.config.publish != "driver" and not is_connect(df)
+    storage = options.storage_options()
+    schema = df.schema.json()
+    with (
+        telling(withheld),
+        sync.open_job(
+            options.path,
+            job_id=job_id,
+            committer=committer,
+            delivery="message",
+            config=options.config,
+            storage_options=storage,
+            listeners=listeners,
+        ) as job,
+    ):
+        partition = Partition(job.spec, options, schema, arrow)
+        commits = _run(df, partition, write_fn)
+        if not on_executors:
+            return job.commit(task_commits=commits, tasks=len(commits))
+        with closing(SparkPool(df.sparkSession.sparkContext, options.storage_options)) as pool:
+            return job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
 
 
 def _run(df: DataFrame, partition: Partition, write_fn: RowWriter | BatchWriter) -> list[TaskCommit]:
@@ -308,7 +263,7 @@ def _run(df: DataFrame, partition: Partition, write_fn: RowWriter | BatchWriter)
         plain = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
         messages = plain.mapInArrow(partial(write_partition, partition, write_fn), f"{MESSAGE} binary")
         found, partitions = _collected(messages), _number_of_partitions(messages)
-    commits = task_commits([TaskCommitMessage(bytes(row[0])) for row in found], partition.spec.job_id)
+    commits = task_commits([TaskCommitMessage(bytes(row[0])) for row in found])
     check_every_partition(commits, partitions)
     return commits
 

@@ -16,9 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from committer.advice import COMMIT_AGAIN
 from committer.api.job_opening import attach_job, open_job
-from committer.committers.failures import without_the_end
 from committer.committers.magic import attempt_directory
 from committer.committers.opened_store import open_store
 from committer.committers.results import JobReport
@@ -32,6 +30,7 @@ from committer.options.config import CommitterConfig
 from committer.options.table import STAGED
 from committer.paths import StorePath
 from committer.records.task_commit import INLINE_LIMIT, TaskCommit
+from committer.spark.carried_errors import aborted_by_spark
 from committer.spark.destination import look_at
 from committer.spark.modes import SaveMode
 from committer.spark.protocol_storage import OWN, says_how_to_reach, storage_options_of
@@ -45,7 +44,10 @@ CALL: Final = "committer.spark.write"
 
 
 class RunningWrite:
-    """State that a call of `committer.spark.write` shares with its commit; `job_id` is empty before setup."""
+    """State that a call of `committer.spark.write` shares with its commit.
+
+    `job_id` is empty before setup; `error` is why setup or commit failed.
+    """
 
     def __init__(self, config: CommitterConfig) -> None:
         self.name: str = uuid.uuid4().hex
@@ -54,29 +56,8 @@ class RunningWrite:
         self.report: JobReport | None = None
         self.error: CommitterError | None = None
 
-    def committed(self, report: JobReport) -> None:
-        """Stores the commit's report."""
-        self.report = report
-
-    def failed(self, error: CommitterError) -> None:
-        """Stores why setup or commit failed."""
-        self.error = error
-
 
 _running: dict[str, RunningWrite] = {}
-
-
-class _Setup(msgspec.Struct, frozen=True):
-    job_id: str
-    options: dict[str, str] = {}
-
-
-class _Spec(msgspec.Struct, frozen=True):
-    job_id: str
-
-
-class _End(msgspec.Struct, frozen=True):
-    spec: str
 
 
 @contextmanager
@@ -90,19 +71,14 @@ def running(config: CommitterConfig) -> Iterator[RunningWrite]:
         del _running[call.name]
 
 
-def call_of(operation: str, request: str) -> RunningWrite | None:
-    """Returns the `committer.spark.write` call that a Java request belongs to; None if there is none."""
-    if not _running:
-        return None
-    if operation == "setup":
-        asked = msgspec.json.decode(request, type=_Setup)
-        call = _running.get(asked.options.get(CALL, ""))
-        if call is not None:
-            call.job_id = asked.job_id
-        return call
-    spec = msgspec.json.decode(request, type=_End).spec
-    job_id = msgspec.json.decode(spec, type=_Spec).job_id
-    return next((call for call in list(_running.values()) if call.job_id == job_id), None)
+def call_of(request: SetupRequest | EndRequest) -> RunningWrite | None:
+    """Returns the `committer.spark.write` call that a request belongs to; None if there is none."""
+    if isinstance(request, EndRequest):
+        return next((call for call in list(_running.values()) if call.job_id == request.job_spec.job_id), None)
+    call = _running.get(request.options.get(CALL, ""))
+    if call is not None:
+        call.job_id = request.job_id
+    return call
 
 
 _LOG = job_logger("committer.spark")
@@ -156,6 +132,11 @@ class EndRequest(msgspec.Struct, frozen=True):
     options: dict[str, str] = {}
     storage: dict[str, str] = {}
 
+    @property
+    def job_spec(self) -> JobSpec:
+        """The decoded `spec`."""
+        return JobSpec.decode(self.spec)
+
     def __repr__(self) -> str:
         return f"EndRequest({self.spec})"
 
@@ -192,7 +173,7 @@ async def set_up(
     destination = StorePath.of(request.destination)
     replaced = _replaced(request, destination)
     mode: SaveMode = "overwrite" if replaced else "append"
-    options = await _storage_of(destination, request.storage, request.options, storage)
+    options = await _storage_of(destination, request, storage)
     try:
         whole = replaced.get("superseded_scope") == "destination"
         found = await look_at(destination, mode, options, CommitterConfig(), whole=whole, committers=_COMMITTERS)
@@ -319,8 +300,7 @@ def refuse_conflicts(config: CommitterConfig, operation: str) -> CommitterConfig
 async def _identity_of_setup(layout: JobLayout, options: Mapping[str, object]) -> str | None:
     """Returns the identity of the setup record on a local disk; None for other stores.
 
-    A task whose machine sees the same identity knows that its file numbers are the driver's, and records the
-    identities of its files. On other stores the store reports the identity, or Java's files have none.
+    A task whose machine sees the same identity knows that its file numbers are the driver's, and records them.
     """
     if layout.setup.scheme != "file":
         return None
@@ -363,51 +343,30 @@ async def commit(
 ) -> JobReport:
     """Commits exactly the attempts that Spark's messages name."""
     commits = [TaskCommit.decode(text) for text in request.task_commits]
-    spec = JobSpec.decode(request.spec)
-    options = await _storage_of_end(spec, request, storage)
-    job = await attach_job(spec, listeners=listeners, progress=progress, storage_options=options)
-    pool: SparkPool | None = None
-    try:
-        if pool_of is not None and job.spec.config.publish != "driver":
+    spec = request.job_spec
+    options = await _storage_of(spec.layout.destination, request, storage)
+    async with attach_job(spec, listeners=listeners, progress=progress, storage_options=options) as job:
+        with aborted_by_spark("write again"):
+            if pool_of is None or job.spec.config.publish == "driver":
+                return await job.commit(task_commits=commits, tasks=len(commits))
             pool = await asyncio.to_thread(pool_of, StorageSent(spec.layout.destination, options))
-        return await job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
-    except CommitterError as error:
-        # Spark aborts a job whose commit failed.
-        error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "write again")
-        raise
-    finally:
-        if pool is not None:
-            await asyncio.to_thread(pool.close)
-        await job.close()
+            try:
+                return await job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
+            finally:
+                await asyncio.to_thread(pool.close)
 
 
 async def abort(request: EndRequest, storage: Mapping[str, object] | None = None) -> str:
-    """Aborts a job and returns its id.
-
-    Raises:
-        JobDecidedError: The job is decided to commit; nothing was deleted.
-        CommitterError: Some files could not be removed.
-    """
-    spec = JobSpec.decode(request.spec)
-    job = await attach_job(spec, storage_options=await _storage_of_end(spec, request, storage))
-    try:
+    """Aborts a job and returns its id; raises JobDecidedError, and deletes nothing, if it is decided to commit."""
+    spec = request.job_spec
+    options = await _storage_of(spec.layout.destination, request, storage)
+    async with attach_job(spec, storage_options=options) as job:
         await job.abort()
-        return job.spec.job_id
-    finally:
-        await job.close()
-
-
-async def _storage_of_end(
-    spec: JobSpec, request: EndRequest, storage: Mapping[str, object] | None
-) -> dict[str, object]:
-    return await _storage_of(spec.layout.destination, request.storage, request.options, storage)
+    return spec.job_id
 
 
 async def _storage_of(
-    destination: StorePath,
-    session: Mapping[str, str],
-    choices: Mapping[str, str],
-    given: Mapping[str, object] | None,
+    destination: StorePath, request: SetupRequest | EndRequest, given: Mapping[str, object] | None
 ) -> dict[str, object]:
     """Resolves storage options in a thread, because a reference may read a file."""
-    return await asyncio.to_thread(storage_options_of, destination, session, choices, given)
+    return await asyncio.to_thread(storage_options_of, destination, request.storage, request.options, given)

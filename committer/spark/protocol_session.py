@@ -26,10 +26,10 @@ from committer.spark.commit_log import DriverLog
 from committer.spark.hadoop_client import default_file_system
 from committer.spark.job_side import answered, refuse_other_release
 from committer.spark.protocol_jar import check_spark, jar_path
-from committer.spark.protocol_jobs import call_of, refuse_conflicts
+from committer.spark.protocol_jobs import refuse_conflicts
 from committer.spark.protocol_storage import checked
 from committer.spark.publishing import SparkPool
-from committer.spark.sessions import JARS, running_gateway, with_jar
+from committer.spark.sessions import JARS, is_connect, running_gateway, with_jar
 
 PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
 """Value of ``spark.sql.sources.commitProtocolClass``."""
@@ -38,32 +38,25 @@ PROTOCOL_KEY: Final = "spark.sql.sources.commitProtocolClass"
 _JOB_SIDE: Final = "io.github.lakecommitter.spark.Driver$JobSide"
 
 
-class _Last:
-    """Report of the latest commit of this process."""
+class _Process:
+    """State of this process: the latest report, and what its JVM has; `sources` is the context with a data source."""
 
     report: JobReport | None = None
-
-
-class _Registered:
-    """Objects that this process registered with its JVM; `sources` is the Spark context whose sessions got a data
-    source.
-    """
-
     side: JobSide | None = None
     sources: Any = None
 
 
 def is_committing(session: Any) -> bool:
     """Reports whether Spark's own writers commit through this process in a session."""
-    if type(session).__module__.startswith("pyspark.sql.connect."):
+    if is_connect(session):
         return False
-    return _Registered.side is not None and session.conf.get(PROTOCOL_KEY, "") == PROTOCOL
+    return _Process.side is not None and session.conf.get(PROTOCOL_KEY, "") == PROTOCOL
 
 
 def choices_of_process(session: Any) -> CommitterConfig | None:
     """Returns the options that `configure` was given for sessions of this process, if any."""
-    side = _Registered.side
-    if side is None or type(session).__module__.startswith("pyspark.sql.connect."):
+    side = _Process.side
+    if side is None or is_connect(session):
         return None
     # A session created after one was stopped is not configured.
     return side.config if session.sparkContext is side.context else None
@@ -75,7 +68,7 @@ def last_report() -> JobReport | None:
 
     Of concurrent writes it is the one that ended last; `JobReport.job_id` is part of its files' names.
     """
-    return _Last.report
+    return _Process.report
 
 
 @overload
@@ -187,7 +180,7 @@ def _give_data_source(session: SparkSession, choices: CommitterConfig | None) ->
     old values.
     """
     file_system, context = default_file_system(session), session.sparkContext
-    if choices is None and file_system.startswith("file:") and _Registered.sources is not context:
+    if choices is None and file_system.startswith("file:") and _Process.sources is not context:
         return
     # The data source needs both; PySpark 3.5 has no data sources in Python.
     if importlib.util.find_spec("pyarrow") is None or importlib.util.find_spec("pyspark.sql.datasource") is None:
@@ -195,21 +188,21 @@ def _give_data_source(session: SparkSession, choices: CommitterConfig | None) ->
     from committer.spark.datasource import source_with
 
     session.dataSource.register(source_with(choices, file_system))
-    _Registered.sources = context
+    _Process.sources = context
 
 
 def connect(session: SparkSession, side: JobSide) -> None:
     """Registers the job side with the session's JVM."""
     from pyspark.java_gateway import ensure_callback_server_started
 
-    if type(session).__module__.startswith("pyspark.sql.connect."):
+    if is_connect(session):
         raise _of_connect()
     gateway: Any = session.sparkContext._gateway
     driver = _driver_of(gateway)
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     side.driver, side.context = driver, session.sparkContext
     driver.register(side)
-    _Registered.side = side
+    _Process.side = side
 
 
 def _driver_of(gateway: Any) -> Any:
@@ -265,14 +258,10 @@ class JobSide:
 
     def call(self, operation: str, request: str) -> str:
         """Answers a request from Java."""
-        request = unpacked(request)
-        asks = call_of(operation, request)
         log = DriverLog(self.driver.note)
 
         def committed(report: JobReport) -> None:
-            _Last.report = report
-            if asks is not None:
-                asks.committed(report)
+            _Process.report = report
             log.say(
                 f"job {report.job_id} committed {report.files_committed} files, {report.bytes_committed} bytes in"
                 f" {report.duration_s:.1f} s"
@@ -280,13 +269,11 @@ class JobSide:
 
         return answered(
             operation,
-            request,
+            unpacked(request),
             config=self.config,
             progress=self._progress,
             storage=self._storage,
             committed=committed,
-            decided=None if asks is None else asks.config,
-            failed=None if asks is None else asks.failed,
             listeners=(log,),
             pool_of=partial(SparkPool, self.context),
         )

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from committer import sync
 from committer.api.publishing import PublishAccount, PublishChunk
@@ -35,7 +34,7 @@ class SparkPool:
     """Pool of a classic session's executors that publish for a driver: ``job.commit(publish_with=pool)``.
 
     Spark repeats a task whose executor was lost; if Spark gives up, the driver publishes the chunk. Creating the
-    pool and leaving its block, which cancels running tasks, block: not for an event loop.
+    pool and closing it, which cancels running tasks, block: not for an event loop.
     """
 
     def __init__(self, context: SparkContext, storage: Storage) -> None:
@@ -84,14 +83,6 @@ class SparkPool:
             except Exception as error:  # such as a stopped session
                 _LOG.debug("jobs of %s were not cancelled: %s", group, error)
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def publish_in_task(storage: Storage, chunk: PublishChunk) -> PublishAccount:

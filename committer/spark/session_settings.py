@@ -18,7 +18,7 @@ import msgspec
 from committer.advice import page
 from committer.errors import StorePermissionError
 from committer.logs import job_logger
-from committer.options.config import CommitterConfig, ConfigLike
+from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.options.resolved import for_place, of_one_place, resolve
 from committer.options.table import FACTORY_SCHEME, OPTIONS, S3A
 from committer.options.values import SPARK_HADOOP
@@ -41,7 +41,8 @@ _INSTEAD: Final[Mapping[tuple[str | None, object], str]] = {
 }
 # Fields that the save mode decides.
 _OF_THE_MODE: Final = frozenset({"conflict_mode", "superseded_scope", "superseded_directories"})
-_USER_INFO: Final = re.compile(r"://[^/]*@")
+USER_INFO: Final = re.compile(r"://[^/]*@")
+"""Beginning of a URL that holds a user's name or password."""
 
 
 class StoreSettings(NamedTuple):
@@ -92,11 +93,13 @@ def add_from_session(
     settings: dict[str, str],
     config: ConfigLike | None = None,
     process: CommitterConfig | None = None,
+    *,
+    has_mode: bool = True,
 ) -> str:
     """Adds the session's settings to a write's options in place; returns how to pass the session's secrets, if needed.
 
     Options in `config` win, a `CommitterConfig` over all; `process`, the options of `configure`, replaces the
-    session's.
+    session's. A write without a save mode takes the session's choices about conflicts, too.
     """
     path = parse_options({"path": settings["path"]}).path
     session = set_by_user(df, path)
@@ -106,7 +109,7 @@ def add_from_session(
     storage = [key[len(_STORAGE) :] for key in settings if key.lower().startswith(_STORAGE)]
     store = store_settings(session, path, storage)
     if not isinstance(config, CommitterConfig):
-        mode = settings.get("existing") or "append"
+        mode = (settings.get("existing") or "append") if has_mode else None
         given = [*own, *(config or ())]
         if process is not None:
             taken = _fields_of(given)
@@ -129,6 +132,12 @@ def changed(config: CommitterConfig) -> dict[str, object]:
     """Returns the options that differ from their defaults, by field."""
     defaults = CommitterConfig()
     return {field: value for field, value in config.to_record().items() if value != getattr(defaults, field)}
+
+
+def config_options(config: ConfigLike | None) -> dict[str, str]:
+    """Returns the options of a call's `config` as texts."""
+    choices = config_of(config)
+    return {} if choices is None else {field: as_option(value) for field, value in changed(choices).items()}
 
 
 def as_option(value: object) -> str:
@@ -216,7 +225,7 @@ def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) 
             options[key] = value
         elif option.name in explicit or (option.goes_with and option.goes_with not in explicit):
             continue
-        elif option.secret or _USER_INFO.search(value):
+        elif option.secret or USER_INFO.search(value):
             secrets[key] = option.name
         else:
             options[key] = value

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from committer.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 _NOT_FOUND: Final = re.compile(
@@ -38,9 +38,9 @@ _COMMIT_ACTION: Final = "commit"
 """Prefix of the parameter ``action`` in Spark's error of a data source's `commit`."""
 
 
-def is_connect(df: DataFrame) -> bool:
-    """Reports whether a DataFrame belongs to a Spark Connect client, which has no SparkContext and no JVM."""
-    return type(df).__module__.startswith("pyspark.sql.connect.")
+def is_connect(of_spark: DataFrame | SparkSession) -> bool:
+    """Reports whether a DataFrame or session is a Spark Connect client's, which has no SparkContext and no JVM."""
+    return type(of_spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def is_stopped(df: DataFrame) -> bool:
@@ -62,15 +62,10 @@ def case_sensitive(df: DataFrame) -> str:
     return df.sparkSession.conf.get("spark.sql.caseSensitive", "false") or "false"
 
 
-def described_as(path: str) -> str:
-    """Returns the description that Spark shows beside the jobs of a write."""
-    return f"committer.spark.write to {path}"
-
-
 @contextmanager
-def described(df: DataFrame, description: str, group: str) -> Iterator[None]:
-    """Sets description and group of the Spark jobs in the block, unless the user did; not with Spark Connect."""
-    names = {"spark.job.description": description, "spark.jobGroup.id": group}
+def described(df: DataFrame, path: str, group: str) -> Iterator[None]:
+    """Describes the Spark jobs of a write to `path`, unless the user described them; not with Spark Connect."""
+    names = {"spark.job.description": f"committer.spark.write to {path}", "spark.jobGroup.id": group}
     given: dict[str, str] = {}
     try:
         if not is_connect(df):

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from committer.advice import COMMIT_AGAIN, to_blocking_callers
+from committer.advice import to_blocking_callers
 from committer.api.job_opening import attach_job
 from committer.api.recover import recover
-from committer.committers.failures import without_the_end
 from committer.committers.results import JobReport
-from committer.errors import CommitterError, RecordError, TaskMissingError, UnsupportedError
+from committer.errors import RecordError, TaskMissingError, UnsupportedError
 from committer.logs import job_logger
 from committer.records.task_commit import TaskCommit
 from committer.spark.batch_writer import CommitterWriter
+from committer.spark.carried_errors import aborted_by_spark
 from committer.spark.commit_log import log_event
 from committer.spark.micro_batches import abort_batch, batch_job_id, enter_batch, forget_batch, options_of_batches
 from committer.spark.options import WriteOptions, parse_options
@@ -99,9 +99,7 @@ class CommitterStreamWriter(DataSourceStreamArrowWriter):
         job_id = batch_job_id(query, batchId)
         data = [message.data for message in messages if isinstance(message, BatchMessage)]
         named = [TaskCommitMessage(one) for one in data if one is not None]
-        report = asyncio.run(
-            _commit(self.options, job_id, task_commits(named, job_id) if len(named) == len(data) else None)
-        )
+        report = asyncio.run(_commit(self.options, job_id, task_commits(named) if len(named) == len(data) else None))
         _LOG.info(
             "batch %d of query %s: job %s committed %d files, %d bytes to %s",
             batchId,
@@ -153,9 +151,5 @@ async def _commit(options: WriteOptions, job_id: str, commits: list[TaskCommit] 
     async with attach_job(
         options.path, job_id=job_id, config=options.config, storage_options=storage, listeners=[log_event]
     ) as job:
-        try:
+        with aborted_by_spark("start the query again"):
             return await job.commit(task_commits=commits, tasks=len(commits))
-        except CommitterError as error:
-            # Spark aborts the job of a batch whose commit failed, and stops the query.
-            error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "start the query again")
-            raise

@@ -31,7 +31,7 @@ from committer.errors import (
 )
 from committer.flow.portal import wait_for
 from committer.logs import job_logger
-from committer.options.config import CommitterConfig, ConfigLike, config_of
+from committer.options.config import ConfigLike
 from committer.paths import Destination, StorePath
 from committer.spark import without_data_sources
 from committer.spark.arguments import check_frame, column_names, option_texts
@@ -43,8 +43,8 @@ from committer.spark.modes import SaveMode, commit_config, save_mode, target_exi
 from committer.spark.options import WriteOptions, is_sparks, parse_options, refuse_secret
 from committer.spark.protocol_jobs import CALL, RunningWrite, running, unsuited
 from committer.spark.protocol_session import PROTOCOL_KEY, choices_of_process, is_committing
-from committer.spark.session_settings import add_from_session, as_option, changed
-from committer.spark.sessions import case_sensitive, described, described_as, missing_in_worker
+from committer.spark.session_settings import add_from_session, config_options
+from committer.spark.sessions import case_sensitive, described, missing_in_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -108,15 +108,6 @@ def unsuitable(df: DataFrame, given: Mapping[str, str], path: str, *, job_id: st
     return ""
 
 
-def unsuitable_choices(config: CommitterConfig) -> str:
-    """Returns why Spark's own writers cannot run a write with these commit options; empty if they can."""
-    fields = unsuited(config)
-    if not fields:
-        return ""
-    what = " and ".join(fields)
-    return f"files that Spark writes cannot be given {what}, which the call, the session or configure chose"
-
-
 def of_spark(settings: Mapping[str, str]) -> dict[str, str]:
     """Selects the settings for Spark's own writers."""
     found = {key: value for key, value in settings.items() if is_sparks(key)}
@@ -131,7 +122,7 @@ def write_by_spark(write: SparksWrite) -> JobReport:
     destination = StorePath.of(options.path)
     used = _is_used(write, destination)
     if used and write.mode == "ignore":
-        return JobReport(success=True, job_id="", committer=wait_for(partial(_committer_at, destination), "write"))
+        return _ignored(destination)
     if used and write.mode == "error":
         raise target_exists(options.path)
     config = commit_config(
@@ -143,15 +134,15 @@ def write_by_spark(write: SparksWrite) -> JobReport:
     )
     with running(config) as call:
         try:
-            with described(write.df, described_as(options.path), f"committer-{call.name}"):
+            with described(write.df, options.path, f"committer-{call.name}"):
                 _writer(write, call).save(str(destination))
         except BaseException as error:
             raised = call.error
             if write.mode == "ignore" and isinstance(raised, TargetExistsError):
                 # Another job wrote after the first look.
-                committer = wait_for(partial(_committer_at, destination), "write")
-                return JobReport(success=True, job_id="", committer=committer)
-            _note_running(raised or error, call, options)
+                return _ignored(destination)
+            if call.job_id:
+                _note(raised or error, options, call.job_id)
             if raised is None:
                 raise
             raise raised from error
@@ -173,10 +164,14 @@ def _is_used(write: SparksWrite, destination: StorePath) -> bool:
     return is_used(write.df, destination)
 
 
-async def _committer_at(destination: StorePath) -> str:
-    """Returns the default committer of a store; no store call."""
-    async with open_store(destination) as store:
-        return default_committer(store.capabilities)
+def _ignored(destination: StorePath) -> JobReport:
+    """Returns the report of a write that mode ``ignore`` skips; no store call."""
+
+    async def committer() -> str:
+        async with open_store(destination) as store:
+            return default_committer(store.capabilities)
+
+    return JobReport(success=True, job_id="", committer=wait_for(committer, "write"))
 
 
 def _writer(write: SparksWrite, call: RunningWrite) -> DataFrameWriter:
@@ -188,14 +183,6 @@ def _writer(write: SparksWrite, call: RunningWrite) -> DataFrameWriter:
     dynamic = call.config.superseded_scope == "directories" and mode == "overwrite"
     overwrite = "dynamic" if dynamic else "static"
     return writer.option("partitionOverwriteMode", overwrite).partitionBy(*write.options.partition_by)
-
-
-def _note_running(error: BaseException, call: RunningWrite, options: WriteOptions) -> None:
-    if call.job_id and (not isinstance(error, CommitterError) or error.outcome != "unchanged"):
-        error.add_note(
-            f"this was job {call.job_id} at {options.path}; if its commit had begun it may go on and succeed:"
-            f" {options.recover_call(call.job_id)} tells"
-        )
 
 
 def save(session: SparkSession, writer: DataFrameWriter) -> None:
@@ -303,7 +290,7 @@ def write(
         keep_report="true",
         carry_errors="true",
         all_choices="true",
-        **_config_options(config),
+        **config_options(config),
         **_storage_keys(storage_options),
     )
     given = dict(settings)
@@ -311,11 +298,11 @@ def write(
     by_spark = None if named == "python" else _by_spark(df, chosen, given, settings, job_id=job_id, named=named)
     if by_spark is not None:
         report = write_by_spark(by_spark)
-        return msgspec.structs.replace(report, duration_s=time.monotonic() - started)
-    parsed = parse_options(settings)
-    if withheld:
-        _LOG.warning("%s", withheld)
-    report = _report_of(_Write(df, chosen, settings, parsed, settings["job_id"], withheld))
+    else:
+        parsed = parse_options(settings)
+        if withheld:
+            _LOG.warning("%s", withheld)
+        report = _report_of(_Write(df, chosen, settings, parsed, settings["job_id"], withheld))
     return msgspec.structs.replace(report, duration_s=time.monotonic() - started)
 
 
@@ -344,11 +331,13 @@ def _by_spark(
     reason = absent(df)
     level = logging.DEBUG if reason else logging.INFO
     reason = reason or unsuitable(df, given, path, job_id=job_id)
-    options = None if reason else parse_options(ours)
-    if options is not None:
-        reason = unsuitable_choices(options.config)
-    if options is not None and not reason:
-        return SparksWrite(df, given["format"].lower(), mode, of_spark(given), options)
+    if not reason:
+        options = parse_options(ours)
+        fields = unsuited(options.config)
+        if not fields:
+            return SparksWrite(df, given["format"].lower(), mode, of_spark(given), options)
+        what = " and ".join(fields)
+        reason = f"files that Spark writes cannot be given {what}, which the call, the session or configure chose"
     if named == "spark":
         raise ConfigurationError(
             f"Spark's own writer cannot be used here: {reason}",
@@ -395,7 +384,7 @@ def _save(write: _Write) -> None:
     """Runs Spark's save; raises this library's error if Spark's error carries one."""
     mode = "overwrite" if write.mode == "overwrite" else "append"
     try:
-        with described(write.df, described_as(write.options.path), write.job_id):
+        with described(write.df, write.options.path, write.job_id):
             save(write.df.sparkSession, write.df.write.format("committer").options(**write.settings).mode(mode))
     except BaseException as error:
         raised = error_behind(error)
@@ -432,11 +421,6 @@ def _settings(more: Mapping[str, object] | None, **own: str | None) -> dict[str,
 
 def _storage_keys(storage_options: Mapping[str, object] | None) -> dict[str, str]:
     return {f"storage.{key}": value for key, value in option_texts(storage_options, "storage_options", "write").items()}
-
-
-def _config_options(config: ConfigLike | None) -> dict[str, str]:
-    choices = config_of(config)
-    return {} if choices is None else {key: as_option(value) for key, value in changed(choices).items()}
 
 
 def _overwrite_mode(df: DataFrame, mode: SaveMode, chosen: str | None) -> str | None:

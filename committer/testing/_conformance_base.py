@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, TypeVar, cast
 
 import msgspec
 import pytest
 
+from committer.errors import CommitterError
 from committer.paths import StorePath
 from committer.stores.abilities import Ability
 from committer.stores.base import Capabilities, FileStatus, Store
@@ -79,6 +81,28 @@ class ConformanceBase:
         return store.capabilities
 
 
+def requires(store: Store, *capabilities: str) -> None:
+    """Skips the test for a store that does not declare all of these capabilities."""
+    for name in capabilities:
+        if not getattr(store.capabilities, name):
+            pytest.skip(f"the store does not declare {name}")
+
+
+def required(ability: Ability[T], store: Store) -> T:
+    """Returns the store with the methods of an ability; skips the test for a store that does not declare it."""
+    if not ability.declared(store.capabilities):
+        pytest.skip(f"the store declares no {ability.described}")
+    return ability.required(store, "conformance test")
+
+
+@contextmanager
+def refused(kind: type[CommitterError], path: StorePath) -> Iterator[None]:
+    """Asserts that the block raises such an error about this path, which says that nothing changed."""
+    with pytest.raises(kind) as caught:
+        yield
+    assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
+
+
 def undeclared(ability: Ability[T], store: Store) -> T | None:
     """Returns the store if it has the methods of an undeclared ability, which must refuse every call."""
     if ability.declared(store.capabilities):
@@ -107,6 +131,9 @@ def alike(answered: FileStatus, looked_at: FileStatus) -> bool:
     return answered == looked_at
 
 
-def successes(found: Iterable[object]) -> int:
-    """Counts the results that are not errors."""
-    return sum(not isinstance(one, BaseException) for one in found)
+def winner_of(found: Sequence[object], *refusals: type[Exception]) -> int:
+    """Returns the number of the only call that succeeded; asserts that the others raised one of these errors."""
+    winners = [number for number, one in enumerate(found) if not isinstance(one, BaseException)]
+    assert len(winners) == 1, found
+    assert all(isinstance(one, refusals) for one in found if isinstance(one, BaseException))
+    return winners[0]

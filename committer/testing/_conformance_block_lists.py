@@ -26,8 +26,11 @@ from committer.testing._conformance_base import (
     ConformanceBase,
     names_in,
     outcomes,
-    successes,
+    refused,
+    required,
+    requires,
     undeclared,
+    winner_of,
 )
 
 
@@ -35,17 +38,13 @@ class BlockListConformance(ConformanceBase):
     """Tests of stores with `block_lists`."""
 
     @pytest.fixture
-    def blocks(self, store: Store, can: Capabilities) -> SupportsBlockLists | None:
-        """Store with block lists; None without."""
-        if not can.block_lists:
-            return None
-        return BLOCK_LISTS.required(store, "put_block")
+    def blocks(self, store: Store) -> SupportsBlockLists:
+        """Store with block lists; skips the tests of one without."""
+        return required(BLOCK_LISTS, store)
 
     async def test_a_file_appears_when_its_list_is_put(
-        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel, can: Capabilities
+        self, blocks: SupportsBlockLists, store: Store, root: StorePath, channel: Channel, can: Capabilities
     ) -> None:
-        if blocks is None:
-            return
         path = root / "year=2026/part-0"
         for block_id, data in (("b1", b"one"), ("b2", b"two"), ("b3", b"three")):
             await blocks.put_block(path, block_id, data)
@@ -63,10 +62,8 @@ class BlockListConformance(ConformanceBase):
         assert await waiting(blocks, path) == {}, "a block that was not named is dropped"
 
     async def test_an_empty_list_makes_an_empty_file(
-        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel
+        self, blocks: SupportsBlockLists, store: Store, root: StorePath, channel: Channel
     ) -> None:
-        if blocks is None:
-            return
         await blocks.put_block_list(root / "empty", [], stamp=STAMP)
         assert await channel.files() == {"empty": b""}
         assert (await store.status(root / "empty")).stamp == STAMP
@@ -74,10 +71,8 @@ class BlockListConformance(ConformanceBase):
         assert (await store.status(root / "empty")).stamp is None
 
     async def test_blocks_belong_to_their_name(
-        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+        self, blocks: SupportsBlockLists, root: StorePath, channel: Channel
     ) -> None:
-        if blocks is None:
-            return
         paths = [root / name for name in ("file", "file10", "d/file")]
         await asyncio.gather(*(blocks.put_block(path, "id", path.name.encode()) for path in paths))
         await blocks.put_block_list(paths[0], ["id"], stamp=STAMP)
@@ -85,10 +80,8 @@ class BlockListConformance(ConformanceBase):
         assert [await waiting(blocks, path) for path in paths] == [{}, {"id": 6}, {"id": 4}]
 
     async def test_a_block_is_replaced_by_one_of_its_id(
-        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+        self, blocks: SupportsBlockLists, root: StorePath, channel: Channel
     ) -> None:
-        if blocks is None:
-            return
         await blocks.put_block(root / "file", "id", b"old")
         await blocks.put_block(root / "file", "id", b"newer")
         assert await waiting(blocks, root / "file") == {"id": 5}
@@ -96,10 +89,8 @@ class BlockListConformance(ConformanceBase):
         assert await channel.files() == {"file": b"newer"}
 
     async def test_a_block_buffer_may_be_used_again(
-        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+        self, blocks: SupportsBlockLists, root: StorePath, channel: Channel
     ) -> None:
-        if blocks is None:
-            return
         buffer = bytearray(b"one")
         await blocks.put_block(root / "file", "1", memoryview(buffer))
         buffer[:] = b"two"
@@ -107,9 +98,7 @@ class BlockListConformance(ConformanceBase):
         await blocks.put_block_list(root / "file", ["1", "2"], stamp=STAMP)
         assert await channel.files() == {"file": b"onetwo"}
 
-    async def test_ids_out_of_bounds(self, blocks: SupportsBlockLists | None, root: StorePath) -> None:
-        if blocks is None:
-            return
+    async def test_ids_out_of_bounds(self, blocks: SupportsBlockLists, root: StorePath) -> None:
         for block_id in ("", "x" * 65, "é"):
             with pytest.raises(ConfigurationError):
                 await blocks.put_block(root / "file", block_id, b"x")
@@ -122,32 +111,25 @@ class BlockListConformance(ConformanceBase):
         assert await waiting(blocks, root / "file") == {"x" * 64: 1}
 
     async def test_stamps_of_blocks_out_of_bounds(
-        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+        self, blocks: SupportsBlockLists, root: StorePath, channel: Channel
     ) -> None:
-        if blocks is None:
-            return
         for stamp in WRONG_STAMPS:
             with pytest.raises(ConfigurationError):
                 await blocks.put_block_list(root / "file", [], stamp=stamp)
         assert await channel.files() == {}
 
     async def test_a_list_of_what_is_not_there(
-        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+        self, blocks: SupportsBlockLists, root: StorePath, channel: Channel
     ) -> None:
-        if blocks is None:
-            return
         await blocks.put_block(root / "file", "b1", b"one")
-        with pytest.raises(StorePartsError) as caught:
+        with refused(StorePartsError, root / "file"):
             await blocks.put_block_list(root / "file", ["b1", "b2"], stamp=STAMP)
-        assert (caught.value.outcome, caught.value.path) == ("unchanged", str(root / "file"))
         assert await channel.files() == {}
         assert await waiting(blocks, root / "file") == {"b1": 3}
 
     async def test_blocks_are_used_up(
-        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel
+        self, blocks: SupportsBlockLists, store: Store, root: StorePath, channel: Channel
     ) -> None:
-        if blocks is None:
-            return
         path = root / "file"
         await blocks.put_block(path, "b1", b"one")
         identity = await blocks.put_block_list(path, ["b1"], stamp=STAMP)
@@ -162,10 +144,8 @@ class BlockListConformance(ConformanceBase):
         assert await channel.files() == {}
 
     async def test_a_put_drops_what_waits(
-        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel
+        self, blocks: SupportsBlockLists, store: Store, root: StorePath, channel: Channel
     ) -> None:
-        if blocks is None:
-            return
         for path in (root / "put", root / "written"):
             await blocks.put_block(path, "b1", b"one")
         await store.put(root / "put", b"2")
@@ -179,10 +159,8 @@ class BlockListConformance(ConformanceBase):
         assert await channel.files() == {"put": b"2", "written": b"2"}
 
     async def test_a_file_stays_while_blocks_wait(
-        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel, can: Capabilities
+        self, blocks: SupportsBlockLists, store: Store, root: StorePath, channel: Channel, can: Capabilities
     ) -> None:
-        if blocks is None:
-            return
         old = await store.put(root / "file", b"old")
         await blocks.put_block(root / "file", "b1", b"new")
         assert await store.status(root / "file") == old
@@ -191,52 +169,42 @@ class BlockListConformance(ConformanceBase):
         assert identity != old.identity or not can.identity
 
     async def test_put_a_list_exclusively(
-        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel
+        self, blocks: SupportsBlockLists, store: Store, root: StorePath, channel: Channel
     ) -> None:
-        if blocks is None:
-            return
         path = root / "file"
         await blocks.put_block(path, "b1", b"new")
         await blocks.put_block_list(path, ["b1"], stamp=STAMP, exclusive=True)
         await blocks.put_block(path, "b1", b"newer")
-        with pytest.raises(StoreExistsError) as caught:
+        with refused(StoreExistsError, path):
             await blocks.put_block_list(path, ["b1"], stamp="other", exclusive=True)
-        assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
         assert await channel.files() == {"file": b"new"}
         assert (await store.status(path)).stamp == STAMP
         assert await waiting(blocks, path) == {"b1": 5}
 
     async def test_put_lists_exclusively_at_once(
-        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+        self, blocks: SupportsBlockLists, root: StorePath, channel: Channel
     ) -> None:
-        if blocks is None:
-            return
         path = root / "file"
         for number in range(6):
             await blocks.put_block(path, f"{number}", f"{number}".encode())
         found = await outcomes(
             blocks.put_block_list(path, [f"{number}"], stamp=STAMP, exclusive=True) for number in range(6)
         )
-        assert successes(found) == 1
-        errors = [one for one in found if isinstance(one, BaseException)]
-        assert all(isinstance(one, (StoreExistsError, StorePartsError)) for one in errors)
-        winner = next(number for number, one in enumerate(found) if not isinstance(one, BaseException))
+        winner = winner_of(found, StoreExistsError, StorePartsError)
         assert await channel.files() == {"file": f"{winner}".encode()}
 
     async def test_put_a_list_over_the_file_that_was_seen(
-        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel, can: Capabilities
+        self, blocks: SupportsBlockLists, store: Store, root: StorePath, channel: Channel
     ) -> None:
-        if blocks is None or not can.identity:
-            return
+        requires(store, "identity")
         path = root / "file"
         first = await store.put(path, b"first")
         second = await store.put(path, b"second")
         assert first.identity is not None
         assert second.identity is not None
         await blocks.put_block(path, "b1", b"new")
-        with pytest.raises(StorePreconditionError) as caught:
+        with refused(StorePreconditionError, path):
             await blocks.put_block_list(path, ["b1"], stamp=STAMP, identity=first.identity)
-        assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
         with pytest.raises(ConfigurationError):
             await blocks.put_block_list(path, ["b1"], stamp=STAMP, identity=second.identity, exclusive=True)
         await blocks.put_block(root / "missing", "b1", b"new")

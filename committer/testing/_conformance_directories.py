@@ -20,7 +20,14 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.abilities import BATCH_DELETE, CONDITIONAL_DELETE, CONDITIONAL_REPLACE, LOCAL_PATHS, TREE_LISTING
+from committer.stores.abilities import (
+    BATCH_DELETE,
+    CONDITIONAL_DELETE,
+    CONDITIONAL_REPLACE,
+    LOCAL_PATHS,
+    TREE_LISTING,
+    SupportsBatchDelete,
+)
 from committer.stores.base import Capabilities, Store
 from committer.stores.helpers import exists, walk
 from committer.testing._conformance_base import (
@@ -29,8 +36,11 @@ from committer.testing._conformance_base import (
     alike,
     names_in,
     outcomes,
-    successes,
+    refused,
+    required,
+    requires,
     undeclared,
+    winner_of,
 )
 
 
@@ -103,9 +113,8 @@ class DirectoryConformance(ConformanceBase):
             await store.status(root / "d")
         assert not await store.delete_directory(root / "d", recursive=True)
 
-    async def test_make_directory(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
-        if not can.directories:
-            return
+    async def test_make_directory(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "directories")
         assert await store.make_directory(root / "d", parents=False)
         assert not await store.make_directory(root / "d", parents=False)
         assert not await store.make_directory(root / "d", parents=True)
@@ -115,8 +124,7 @@ class DirectoryConformance(ConformanceBase):
     async def test_make_directory_refuses(
         self, store: Store, root: StorePath, channel: Channel, can: Capabilities
     ) -> None:
-        if not can.directories:
-            return
+        requires(store, "directories")
         await channel.write("file", b"1")
         if not can.implicit_parents:
             with pytest.raises(StoreNotFoundError):
@@ -143,9 +151,7 @@ class DirectoryConformance(ConformanceBase):
 
     async def test_list_tree(self, store: Store, root: StorePath, channel: Channel) -> None:
         """A tree listing has the entries of a listing of every directory."""
-        able = TREE_LISTING.of(store)
-        if able is None:
-            return
+        able = required(TREE_LISTING, store)
         for name in ("file", "d/one", "d/deep/two", "d/deep/er/three", "d-4/x", *(f"m/{one}/f" for one in range(7))):
             await channel.write(name, name.encode())
         await store.make_directory(root / "d/empty", parents=True)
@@ -162,9 +168,7 @@ class DirectoryConformance(ConformanceBase):
                 [status async for status in able.list_tree(root / name)]
 
     async def test_list_tree_of_many(self, store: Store, root: StorePath, channel: Channel) -> None:
-        able = TREE_LISTING.of(store)
-        if able is None:
-            return
+        able = required(TREE_LISTING, store)
         names = {f"d/{number % 7}/file-{number:05}" for number in range(self.many)}
         for name in names:
             await channel.write(name, b"")
@@ -174,9 +178,8 @@ class DirectoryConformance(ConformanceBase):
 
     async def test_made_alike(self, store: Store, root: StorePath, channel: Channel) -> None:
         """Only directories that this process made may be reported as alike; each pair has its answer."""
-        able = LOCAL_PATHS.of(store)
-        if able is None or not store.capabilities.directory_rights:
-            return
+        requires(store, "directory_rights")
+        able = required(LOCAL_PATHS, store)
         for name in ("there", "_temporary/one", "_temporary/two/below"):
             await store.make_directory(root / name, parents=True)
         await channel.write("_temporary/file", b"1")
@@ -259,33 +262,22 @@ class DirectoryConformance(ConformanceBase):
 class DeleteConformance(ConformanceBase):
     """Tests of `conditional_delete`, `conditional_replace`, `batch_delete` and `conditional_batch_delete`."""
 
-    async def test_replace_only_what_was_seen(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        able = CONDITIONAL_REPLACE.of(store)
-        assert (able is not None) == can.conditional_replace
-        if able is None:
-            return
+    async def test_replace_only_what_was_seen(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = required(CONDITIONAL_REPLACE, store)
         path = root / "d/file"
         first = await store.put(path, b"first", exclusive=True)
         second = await able.replace_file(path, b"second", seen=first)
         assert await channel.files() == {"d/file": b"second"}
-        with pytest.raises(StorePreconditionError) as caught:
+        with refused(StorePreconditionError, path):
             await able.replace_file(path, b"third", seen=first)
-        assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
         assert await channel.files() == {"d/file": b"second"}
         # The status of `status` works like that of `put`.
         assert alike(second, await store.status(path))
         await able.replace_file(path, b"fourth", seen=await store.status(path))
         assert await channel.files() == {"d/file": b"fourth"}
 
-    async def test_replace_nothing_that_is_gone(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        able = CONDITIONAL_REPLACE.of(store)
-        assert (able is not None) == can.conditional_replace
-        if able is None:
-            return
+    async def test_replace_nothing_that_is_gone(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = required(CONDITIONAL_REPLACE, store)
         seen = await store.put(root / "d/file", b"first")
         await store.delete_file(root / "d/file")
         with pytest.raises(StorePreconditionError) as caught:
@@ -293,47 +285,31 @@ class DeleteConformance(ConformanceBase):
         assert caught.value.outcome == "unchanged"
         assert await channel.files() == {}
 
-    async def test_replace_what_was_seen_at_once(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        able = CONDITIONAL_REPLACE.of(store)
-        assert (able is not None) == can.conditional_replace
-        if able is None:
-            return
+    async def test_replace_what_was_seen_at_once(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = required(CONDITIONAL_REPLACE, store)
         seen = await store.put(root / "file", b"first")
         contents = [f"writer {number}".encode() for number in range(6)]
         found = await outcomes(able.replace_file(root / "file", data, seen=seen) for data in contents)
-        assert successes(found) == 1
-        assert all(isinstance(one, StorePreconditionError) for one in found if isinstance(one, BaseException))
-        winner = next(number for number, one in enumerate(found) if not isinstance(one, BaseException))
+        winner = winner_of(found, StorePreconditionError)
         assert await channel.files() == {"file": contents[winner]}
 
-    async def test_delete_only_what_was_seen(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        if not can.conditional_delete:
-            return
-        able = CONDITIONAL_DELETE.required(store, "delete_file_if")
+    async def test_delete_only_what_was_seen(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = required(CONDITIONAL_DELETE, store)
         path = root / "d/file"
         first = await store.put(path, b"first")
         second = await store.put(path, b"second")
         assert first.identity is not None
         assert second.identity is not None
-        with pytest.raises(StorePreconditionError) as caught:
+        with refused(StorePreconditionError, path):
             await able.delete_file_if(path, identity=first.identity)
-        assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
         assert await channel.files() == {"d/file": b"second"}
         assert await able.delete_file_if(path, identity=second.identity)
         assert not await able.delete_file_if(path, identity=second.identity)
         assert not await able.delete_file_if(root / "missing", identity=second.identity)
         assert await channel.files() == {}
 
-    async def test_delete_what_was_seen_at_once(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        if not can.conditional_delete:
-            return
-        able = CONDITIONAL_DELETE.required(store, "delete_file_if")
+    async def test_delete_what_was_seen_at_once(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = required(CONDITIONAL_DELETE, store)
         status = await store.put(root / "file", b"1")
         assert status.identity is not None
         found = await outcomes(able.delete_file_if(root / "file", identity=status.identity) for _ in range(6))
@@ -341,10 +317,8 @@ class DeleteConformance(ConformanceBase):
         assert True in found
         assert await channel.files() == {}
 
-    async def test_delete_many(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
-        if not can.batch_delete:
-            return
-        able = BATCH_DELETE.required(store, "delete_files")
+    async def test_delete_many(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = required(BATCH_DELETE, store)
         names = ["d/a", "d/with space/per%20cent&<é>", "d/b", "d2/a", "d.txt"]
         for name in names:
             await channel.write(name, name.encode())
@@ -353,9 +327,9 @@ class DeleteConformance(ConformanceBase):
         assert not await able.delete_files({})
 
     async def test_delete_too_many(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
-        if not can.batch_delete or can.max_batch_delete is None:
-            return
-        able = BATCH_DELETE.required(store, "delete_files")
+        if can.max_batch_delete is None:
+            pytest.skip("the store deletes any number of files in a call")
+        able = required(BATCH_DELETE, store)
         paths = [root / f"d/{number}" for number in range(can.max_batch_delete + 1)]
         for path in (paths[0], paths[-1]):
             await store.put(path, b"")
@@ -366,9 +340,7 @@ class DeleteConformance(ConformanceBase):
         assert set(await channel.files()) == {"d/0"}
 
     async def test_delete_many_only_what_was_seen(self, store: Store, root: StorePath, channel: Channel) -> None:
-        if not await _deletes_many_on_conditions(store, root):
-            return
-        able = BATCH_DELETE.required(store, "delete_files")
+        able = await _deletes_many_on_conditions(store, root)
         names = ["d/a", "d/with space/per%20cent&<é>", 'd/\'"quoted"', "d/changed", "d/kept", "d2/a"]
         seen: dict[StorePath, str | None] = {}
         for name in names:
@@ -396,9 +368,7 @@ class DeleteConformance(ConformanceBase):
         assert not await able.delete_files({})
 
     async def test_delete_many_by_no_identity_of_a_file(self, store: Store, root: StorePath, channel: Channel) -> None:
-        if not await _deletes_many_on_conditions(store, root):
-            return
-        able = BATCH_DELETE.required(store, "delete_files")
+        able = await _deletes_many_on_conditions(store, root)
         for identity in ("*", '"', "", "a,b", "<ETag>", "x y"):
             await store.put(root / "file", b"1")
             refused = await able.delete_files({root / "file": identity})
@@ -408,9 +378,9 @@ class DeleteConformance(ConformanceBase):
     async def test_delete_too_many_of_what_was_seen(
         self, store: Store, root: StorePath, channel: Channel, can: Capabilities
     ) -> None:
-        if can.max_batch_delete is None or not await _deletes_many_on_conditions(store, root):
-            return
-        able = BATCH_DELETE.required(store, "delete_files")
+        if can.max_batch_delete is None:
+            pytest.skip("the store deletes any number of files in a call")
+        able = await _deletes_many_on_conditions(store, root)
         paths = [root / f"d/{number}" for number in range(can.max_batch_delete + 1)]
         identity = ""
         for path in (paths[0], paths[-1]):
@@ -425,9 +395,7 @@ class DeleteConformance(ConformanceBase):
         assert set(await channel.files()) == {"d/0"}
 
     async def test_delete_many_of_what_was_seen_at_once(self, store: Store, root: StorePath, channel: Channel) -> None:
-        if not await _deletes_many_on_conditions(store, root):
-            return
-        able = BATCH_DELETE.required(store, "delete_files")
+        able = await _deletes_many_on_conditions(store, root)
         seen: dict[StorePath, str | None] = {}
         for number in range(5):
             seen[root / f"d/{number}"] = (await store.put(root / f"d/{number}", b"%d" % number)).identity or ""
@@ -455,7 +423,8 @@ class DeleteConformance(ConformanceBase):
         assert await channel.files() == {"file": b"1"}
 
 
-async def _deletes_many_on_conditions(store: Store, root: StorePath) -> bool:
-    """Returns True if the store deletes many files on conditions, which only a probe finds out."""
+async def _deletes_many_on_conditions(store: Store, root: StorePath) -> SupportsBatchDelete:
+    """Returns the store if it deletes many files on conditions, which only a probe finds out; else skips the test."""
     await store.probe(root)
-    return store.capabilities.conditional_batch_delete
+    requires(store, "conditional_batch_delete")
+    return required(BATCH_DELETE, store)

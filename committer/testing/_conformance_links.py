@@ -19,7 +19,7 @@ from committer.paths import StorePath
 from committer.stores.abilities import HARD_LINKS, LOCAL_PATHS
 from committer.stores.base import Capabilities, FileStatus, Store
 from committer.stores.helpers import walk
-from committer.testing._conformance_base import Channel, ConformanceBase, names_in
+from committer.testing._conformance_base import Channel, ConformanceBase, names_in, required, requires
 
 
 @runtime_checkable
@@ -37,18 +37,15 @@ class LinkConformance(ConformanceBase):
     """Tests that a link itself is read, renamed and deleted, never its target."""
 
     @pytest.fixture
-    def linked(self, channel: Channel, can: Capabilities) -> LinkChannel | None:
-        """Channel that makes links; None if the store has none."""
-        if not can.local_paths:
-            return None
+    def linked(self, store: Store, channel: Channel) -> LinkChannel:
+        """Channel that makes links; skips the tests of a store without."""
+        requires(store, "local_paths")
         assert isinstance(channel, LinkChannel), "a store with links needs a channel that makes them"
         return channel
 
     async def test_links_are_seen_themselves(
-        self, store: Store, root: StorePath, linked: LinkChannel | None, can: Capabilities
+        self, store: Store, root: StorePath, linked: LinkChannel, can: Capabilities
     ) -> None:
-        if linked is None:
-            return
         await linked.write("d/file", b"12345")
         targets = {"to-file": "d/file", "to-directory": "d", "to-nowhere": "missing", "to-itself": "to-itself"}
         for name, leads_to in targets.items():
@@ -68,10 +65,8 @@ class LinkConformance(ConformanceBase):
             assert len(identities) == 1 + len(targets), "a link is no other name of what it leads to"
 
     async def test_directories_are_reached_through_links(
-        self, store: Store, root: StorePath, linked: LinkChannel | None
+        self, store: Store, root: StorePath, linked: LinkChannel
     ) -> None:
-        if linked is None:
-            return
         await linked.write("elsewhere/old", b"1")
         await linked.link("partition", "elsewhere")
         await store.put(root / "partition/new", b"2")
@@ -83,9 +78,7 @@ class LinkConformance(ConformanceBase):
         assert not (await store.status(root / "partition/new")).is_link
         assert await linked.files() == {"elsewhere/old": b"1", "elsewhere/new": b"2"}
 
-    async def test_a_walk_stays_where_it_began(self, store: Store, root: StorePath, linked: LinkChannel | None) -> None:
-        if linked is None:
-            return
+    async def test_a_walk_stays_where_it_began(self, store: Store, root: StorePath, linked: LinkChannel) -> None:
         await linked.write("outside/secret", b"")
         await linked.write("d/below/file", b"")
         for name, leads_to in {"d/out": "../outside", "d/below/up": "..", "d/below/loop": "."}.items():
@@ -94,10 +87,8 @@ class LinkConformance(ConformanceBase):
         assert sorted(found) == ["d/below", "d/below/file", "d/below/loop", "d/below/up", "d/out"]
 
     async def test_links_are_moved_themselves(
-        self, store: Store, root: StorePath, linked: LinkChannel | None, can: Capabilities
+        self, store: Store, root: StorePath, linked: LinkChannel, can: Capabilities
     ) -> None:
-        if linked is None:
-            return
         await linked.write("d/file", b"1")
         expected = {}
         for name, leads_to in {"to-file": "d/file", "to-directory": "d", "to-nowhere": "missing"}.items():
@@ -111,9 +102,7 @@ class LinkConformance(ConformanceBase):
         assert await linked.links() == expected
         assert await linked.files() == {"d/file": b"1"}
 
-    async def test_links_are_in_the_way(self, store: Store, root: StorePath, linked: LinkChannel | None) -> None:
-        if linked is None:
-            return
+    async def test_links_are_in_the_way(self, store: Store, root: StorePath, linked: LinkChannel) -> None:
         await linked.write("file", b"1")
         await linked.write("d/other", b"2")
         targets = {"to-file": "d/other", "to-directory": "d", "to-nowhere": "missing"}
@@ -132,21 +121,13 @@ class LinkConformance(ConformanceBase):
         assert await linked.links() == {}
         assert await linked.files() == {"d/other": b"2", **{name: name.encode() for name in targets}}
 
-    async def test_hard_links_of_links(
-        self, store: Store, root: StorePath, linked: LinkChannel | None, can: Capabilities
-    ) -> None:
-        if linked is None or not can.hard_links:
-            return
-        able = HARD_LINKS.required(store, "link_file")
+    async def test_hard_links_of_links(self, store: Store, root: StorePath, linked: LinkChannel) -> None:
+        able = required(HARD_LINKS, store)
         await linked.link("old", "missing")
         await able.link_file(root / "old", root / "aside")
         assert await linked.links() == {"old": "missing", "aside": "missing"}
 
-    async def test_links_are_deleted_themselves(
-        self, store: Store, root: StorePath, linked: LinkChannel | None
-    ) -> None:
-        if linked is None:
-            return
+    async def test_links_are_deleted_themselves(self, store: Store, root: StorePath, linked: LinkChannel) -> None:
         await linked.write("d/file", b"1")
         for name, leads_to in {"to-file": "d/file", "to-d": "d", "to-nowhere": "missing", "in/to-d": "../d"}.items():
             await linked.link(name, leads_to)
@@ -162,11 +143,9 @@ class LinkConformance(ConformanceBase):
         assert await linked.files() == {"d/file": b"1"}
 
     async def test_no_link_is_followed_in_a_jobs_directories(
-        self, store: Store, root: StorePath, linked: LinkChannel | None
+        self, store: Store, root: StorePath, linked: LinkChannel
     ) -> None:
         """Paths from `_temporary` on are a job's: a link anywhere on such a path comes from another program."""
-        if linked is None:
-            return
         outside = {"outside/file": b"1", "outside/d/file": b"2"}
         for name, data in outside.items():
             await linked.write(name, data)
@@ -201,9 +180,7 @@ class LinkConformance(ConformanceBase):
         assert await store.delete_directory(root / "_temporary/job", recursive=True)
         assert await linked.files() == outside
 
-    async def test_find_link(self, store: Store, root: StorePath, linked: LinkChannel | None) -> None:
-        if linked is None:
-            return
+    async def test_find_link(self, store: Store, root: StorePath, linked: LinkChannel) -> None:
         able = LOCAL_PATHS.required(store, "find_link")
         await linked.write("d/below/file", b"1")
         await linked.link("d/link", "below")

@@ -17,7 +17,15 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, LOCAL_PATHS, SYNC, TREE_COUNTS
 from committer.stores.base import Capabilities, Store
-from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, successes
+from committer.testing._conformance_base import (
+    Channel,
+    ConformanceBase,
+    outcomes,
+    refused,
+    required,
+    requires,
+    winner_of,
+)
 
 
 class RenameConformance(ConformanceBase):
@@ -54,9 +62,8 @@ class RenameConformance(ConformanceBase):
                 await store.rename_file(root / "file", root / f"to-{replace}", replace=replace, version="of no file")
                 assert (await channel.files())[f"to-{replace}"] == b"1"
 
-    async def test_rename_by_version(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
-        if not can.versions:
-            return
+    async def test_rename_by_version(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "versions")
         there, old, file = root / "there", root / "old", root / "file"
         await store.put(there, b"there")
         gone = await store.put(old, b"gone")
@@ -66,19 +73,15 @@ class RenameConformance(ConformanceBase):
         assert version == (await store.status(file)).version
         with pytest.raises(StoreExistsError):
             await store.rename_file(file, there, version=version, identity=written.identity)
-        with pytest.raises(StoreNotFoundError) as missing:
+        with refused(StoreNotFoundError, old):
             await store.rename_file(old, root / "new", version=gone.version or "", identity=gone.identity)
-        assert missing.value.path == str(old)
         await store.rename_file(file, root / "new", version=version, identity=written.identity)
         assert await channel.files() == {"there": b"there", "new": b"1"}
         assert (await store.status(root / "new")).identity == written.identity
 
-    async def test_rename_by_another_version(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
+    async def test_rename_by_another_version(self, store: Store, root: StorePath, channel: Channel) -> None:
         """A replaced generation: the identity decides, if known, for a file renamed and back, and for another one."""
-        if not can.versions:
-            return
+        requires(store, "versions")
         file, other = root / "file", root / "other"
         written = await store.put(file, b"1")
         version = written.version or ""
@@ -94,10 +97,8 @@ class RenameConformance(ConformanceBase):
                 await store.rename_file(root / "file", root / "to", version=version, identity=identity)
         assert await channel.files() == {"new-4": b"1", "file": b"2"}
 
-    async def test_count_and_rename(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
-        if not can.tree_counts:
-            return
-        able = TREE_COUNTS.required(store, "count_tree")
+    async def test_count_and_rename(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = required(TREE_COUNTS, store)
         for number in range(3):
             await channel.write(f"tree/deep/{number}", b"x" * number)
         await store.make_directory(root / "tree/empty", parents=False)
@@ -125,35 +126,27 @@ class RenameConformance(ConformanceBase):
                 await store.rename_file(root / "file", root / "new", replace=replace)
         assert await channel.files() == {"file": b"1"}
 
-    async def test_rename_replaces_nothing(
-        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
-    ) -> None:
-        if False not in replaces:
-            return
+    async def test_rename_replaces_nothing(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_file_rename", "no_replace_rename")
         await channel.write("file", b"1")
         await channel.write("there", b"2")
-        with pytest.raises(StoreExistsError) as caught:
+        with refused(StoreExistsError, root / "there"):
             await store.rename_file(root / "file", root / "there")
-        assert caught.value.path == str(root / "there")
         with pytest.raises(StoreExistsError):
             await store.rename_file(root / "file", root / "file")
         assert await channel.files() == {"file": b"1", "there": b"2"}
 
-    async def test_rename_replaces_when_told(
-        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
-    ) -> None:
-        if True not in replaces:
-            return
+    async def test_rename_replaces_when_told(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_file_rename", "replacing_rename")
         await channel.write("file", b"1")
         await channel.write("there", b"2")
         await store.rename_file(root / "file", root / "there", replace=True)
         assert await channel.files() == {"there": b"1"}
 
     async def test_rename_never_into_a_directory(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
     ) -> None:
-        if not can.directories:
-            return
+        requires(store, "directories")
         await channel.write("file", b"1")
         await channel.write("full/other", b"2")
         await store.make_directory(root / "empty", parents=False)
@@ -170,25 +163,21 @@ class RenameConformance(ConformanceBase):
         await channel.write("d/file", b"1")
         for replace in replaces:
             for name in ("missing", "d/file/below"):
-                with pytest.raises(StoreNotFoundError) as caught:
+                with refused(StoreNotFoundError, root / name):
                     await store.rename_file(root / name, root / "new", replace=replace)
-                assert caught.value.path == str(root / name)
             if can.directories:
-                with pytest.raises(StoreNotFoundError) as caught:
+                with refused(StoreNotFoundError, root / "not/there"):
                     await store.rename_file(root / "d/file", root / "not/there", replace=replace)
-                assert caught.value.path == str(root / "not/there")
                 with pytest.raises(StoreNotADirectoryError):
                     await store.rename_file(root / "d/file", root / "d/file/below", replace=replace)
-                with pytest.raises(StoreIsADirectoryError) as wrong:
+                with refused(StoreIsADirectoryError, root / "d"):
                     await store.rename_file(root / "d", root / "new", replace=replace)
-                assert wrong.value.path == str(root / "d")
         assert await channel.files() == {"d/file": b"1"}
 
     async def test_rename_only_the_file_that_is_meant(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
     ) -> None:
-        if not can.conditional_rename:
-            return
+        requires(store, "conditional_rename")
         await channel.write("file", b"1")
         old = (await store.status(root / "file")).identity
         await store.put(root / "file", b"2")
@@ -197,33 +186,25 @@ class RenameConformance(ConformanceBase):
                 await store.rename_file(root / "file", root / "new", replace=replace, identity=old)
         assert await channel.files() == {"file": b"2"}
 
-    async def test_many_renames_to_one_name(
-        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
-    ) -> None:
-        if False not in replaces:
-            return
+    async def test_many_renames_to_one_name(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_file_rename", "no_replace_rename")
         for number in range(8):
             await channel.write(f"file-{number}", f"{number}".encode())
         found = await outcomes(store.rename_file(root / f"file-{number}", root / "new") for number in range(8))
-        assert successes(found) == 1
-        assert all(isinstance(one, StoreExistsError) for one in found if one is not None)
-        winner = found.index(None)
+        winner = winner_of(found, StoreExistsError)
         expected = {f"file-{number}": f"{number}".encode() for number in range(8) if number != winner}
         assert await channel.files() == {**expected, "new": f"{winner}".encode()}
 
     async def test_many_renames_of_one_file(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
     ) -> None:
-        if not replaces or not can.atomic_directory_rename:
-            # On a file system whose renames are links and unlinks, the file would keep two names.
-            return
+        # On a file system whose renames are links and unlinks, the file would keep two names.
+        requires(store, "atomic_file_rename", "atomic_directory_rename")
         await channel.write("file", b"1")
         found = await outcomes(
             store.rename_file(root / "file", root / f"new-{number}", replace=replaces[0]) for number in range(8)
         )
-        assert successes(found) == 1
-        assert all(isinstance(one, StoreNotFoundError) for one in found if one is not None)
-        assert await channel.files() == {f"new-{found.index(None)}": b"1"}
+        assert await channel.files() == {f"new-{winner_of(found, StoreNotFoundError)}": b"1"}
 
     async def test_rename_directory(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
         await channel.write("from/a", b"1")
@@ -240,11 +221,8 @@ class RenameConformance(ConformanceBase):
         assert await channel.directories() == {"to", "to/b", "from-2"}
         assert (await store.status(root / "to/b/c")).identity == before.identity
 
-    async def test_rename_known_directory(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        if not can.atomic_directory_rename:
-            return
+    async def test_rename_known_directory(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_directory_rename")
         await channel.write("from/deep/file", b"1")
         await channel.write("taken/file", b"2")
         with pytest.raises(StoreExistsError):
@@ -257,26 +235,20 @@ class RenameConformance(ConformanceBase):
             await store.rename_directory(root / "from", root / "to", known=True)
         assert await channel.files() == {"to/deep/file": b"1", "taken/file": b"2"}
 
-    async def test_rename_directory_refuses(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        if not can.atomic_directory_rename:
-            return
+    async def test_rename_directory_refuses(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_directory_rename")
         await channel.write("from/a", b"1")
         await channel.write("full/b", b"2")
         await channel.write("file", b"3")
         await store.make_directory(root / "empty", parents=False)
         files, directories = await channel.files(), await channel.directories()
         for name in ("full", "empty", "file", "from"):
-            with pytest.raises(StoreExistsError) as caught:
+            with refused(StoreExistsError, root / name):
                 await store.rename_directory(root / "from", root / name)
-            assert caught.value.path == str(root / name)
-        with pytest.raises(StoreNotFoundError) as missing:
+        with refused(StoreNotFoundError, root / "missing"):
             await store.rename_directory(root / "missing", root / "new")
-        assert missing.value.path == str(root / "missing")
-        with pytest.raises(StoreNotFoundError) as missing:
+        with refused(StoreNotFoundError, root / "not/there"):
             await store.rename_directory(root / "from", root / "not/there")
-        assert missing.value.path == str(root / "not/there")
         with pytest.raises(StoreNotADirectoryError):
             await store.rename_directory(root / "file", root / "new")
         with pytest.raises(StoreNotADirectoryError):
@@ -285,25 +257,18 @@ class RenameConformance(ConformanceBase):
             await store.rename_directory(root / "from", root / "from/below")
         assert (await channel.files(), await channel.directories()) == (files, directories)
 
-    async def test_many_directories_to_one_name(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
-    ) -> None:
-        if not can.atomic_directory_rename:
-            return
+    async def test_many_directories_to_one_name(self, store: Store, root: StorePath, channel: Channel) -> None:
+        requires(store, "atomic_directory_rename")
         for number in range(6):
             await channel.write(f"from-{number}/{number}", b"")
         found = await outcomes(store.rename_directory(root / f"from-{number}", root / "to") for number in range(6))
-        assert successes(found) == 1
-        assert all(isinstance(one, StoreExistsError) for one in found if one is not None)
-        winner = found.index(None)
+        winner = winner_of(found, StoreExistsError)
         expected = {f"from-{number}/{number}" for number in range(6) if number != winner} | {f"to/{winner}"}
         assert set(await channel.files()) == expected
 
-    async def test_link(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
+    async def test_link(self, store: Store, root: StorePath, channel: Channel) -> None:
         await channel.write("d/file", b"1")
-        if not can.hard_links:
-            return
-        able = HARD_LINKS.required(store, "link_file")
+        able = required(HARD_LINKS, store)
         await able.link_file(root / "d/file", root / "other")
         assert (await store.status(root / "d/file")).identity == (await store.status(root / "other")).identity
         with pytest.raises(StoreExistsError):
@@ -316,11 +281,10 @@ class RenameConformance(ConformanceBase):
         assert await channel.files() == {"d/file": b"2", "other": b"1"}
 
     async def test_replacing_rename_over_a_link_of_itself(
-        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+        self, store: Store, root: StorePath, channel: Channel
     ) -> None:
-        if not (can.hard_links and can.replacing_rename):
-            return
-        able = HARD_LINKS.required(store, "link_file")
+        able = required(HARD_LINKS, store)
+        requires(store, "replacing_rename")
         await channel.write("file", b"1")
         await able.link_file(root / "file", root / "aside")
         await able.link_file(root / "file", root / "new")
@@ -329,18 +293,14 @@ class RenameConformance(ConformanceBase):
         await store.rename_file(root / "new", root / "new", replace=True)
         assert await channel.files() == {"aside": b"1", "new": b"1"}
 
-    async def test_local_path(self, store: Store, root: StorePath, can: Capabilities) -> None:
-        if not can.local_paths:
-            return
-        able = LOCAL_PATHS.required(store, "local_path")
+    async def test_local_path(self, store: Store, root: StorePath) -> None:
+        able = required(LOCAL_PATHS, store)
         await store.put(root / "a file", b"1")
         with open(able.local_path(root / "a file"), "rb") as file:  # noqa: ASYNC230
             assert file.read() == b"1"
 
-    async def test_sync(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
-        if not can.durable:
-            return
-        able = SYNC.required(store, "sync")
+    async def test_sync(self, store: Store, root: StorePath, channel: Channel) -> None:
+        able = required(SYNC, store)
         await channel.write("d/file", b"1")
         await able.sync(root / "d/file", kind="file")
         await able.sync(root / "d", kind="directory")

@@ -10,7 +10,8 @@
         @pytest.fixture
         def channel(self, root): ...    # another way to the same files: a `Channel`, with links a `LinkChannel`
 
-The suite tests of an ability that a store does not declare only that the store refuses it properly.
+The suite tests of an ability that a store does not declare only that the store refuses it properly, and skips the
+other tests of it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.testing.faults import Call, FaultyStore, SimulatedCrash
-from committer.testing.virtual_time import virtual_loop
+from committer_testing.virtual_loop import virtual_loop
 from tests.few_facts import list_in_side_files
 from tests.job_paths import in_job
 from tests.neighbours.meeting import Connection, Table, writes_success

@@ -11,7 +11,7 @@ import pytest
 
 import committer
 from committer.testing.faults import Call
-from committer.testing.virtual_time import virtual_loop
+from committer_testing.virtual_loop import virtual_loop
 from tests.neighbours.meeting import Connection, Table
 
 TASKS = 3

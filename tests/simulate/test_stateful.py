@@ -18,11 +18,11 @@ from hypothesis.stateful import (
 )
 
 from committer import CommitterConfig
-from committer.testing.virtual_time import virtual_loop
 from committer_testing.simulate.operators import happen
 from committer_testing.simulate.scenario import Event, JobPlan, Scenario
 from committer_testing.simulate.simulation import Simulation
 from committer_testing.simulate.worlds import FENCING, OUT
+from committer_testing.virtual_loop import virtual_loop
 from tests.simulate.mutants import apply
 
 CONFIGS = [

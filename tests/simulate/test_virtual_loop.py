@@ -12,7 +12,7 @@ import pytest
 
 from committer.flow.endpoints import claim_limits
 from committer.flow.runtime import current_runtime
-from committer.testing.virtual_time import DeadlockError, run_virtually
+from committer_testing.virtual_loop import DeadlockError, run_virtually
 
 
 def test_hours_pass_at_once() -> None:

@@ -122,7 +122,7 @@ def test_a_user_of_the_format_reads_no_json() -> None:
         'committer-error: {"kind":"Nothing","message":"x","outcome":"unchanged"}',
         'committer-error: {"kind":"sys","message":"x","outcome":"unchanged"}',
         'committer-error: {"kind":"JobError","message":"x","outcome":"fine"}',
-        'committer-error: {"kind":"JobError","message":"x","outcome":"partial","texts":{"owner":"b"}}',
+        'committer-error: {"kind":"JobError","message":"x","outcome":"partial","attributes":{"owner":"b"}}',
         'he said committer-error: {"kind":"JobError","message":"x","outcome":"partial"}',
     ],
 )

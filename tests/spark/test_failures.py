@@ -160,6 +160,15 @@ def test_exactly_the_attempts_of_the_messages_win(tmp_path: Path) -> None:
     assert not (tmp_path / "t" / "_temporary").exists()
 
 
+def test_two_messages_of_a_task_or_one_of_another_job_are_refused(tmp_path: Path) -> None:
+    writer, other = writer_for(tmp_path / "t", job_id="j"), writer_for(tmp_path / "u", job_id="other")
+    with pytest.raises(RecordError, match=r"two .* name task 0 \(attempts 1 and 2\)"):
+        writer.commit([run_task(writer, 0, attempt=1), run_task(writer, 0, attempt=2)])
+    with pytest.raises(RecordError, match="message of job other was given to job j"):
+        writer.commit([run_task(writer, 0, attempt=3), run_task(other, 1)])
+    assert contents(tmp_path / "t") == {}
+
+
 def test_abort_after_commit_does_nothing(tmp_path: Path) -> None:
     writer = writer_for(tmp_path / "t")
     messages = [run_task(writer, 0)]
@@ -194,7 +203,7 @@ def kill(event):
 
 async def main():
     job = await attach_job(writer.spec, listeners=[kill])
-    await job.commit(task_commits=task_commits(messages, writer.spec.job_id))
+    await job.commit(task_commits=task_commits(messages))
 
 asyncio.run(main())
 """
@@ -221,12 +230,12 @@ class Stranger(WriterCommitMessage):
     """A message of some other data source."""
 
 
-def message(job_id: str = "j", task: int = 0, attempt: int = 0) -> TaskCommitMessage:
+def message(task: int = 0) -> TaskCommitMessage:
     return TaskCommitMessage(
         TaskCommit(
-            job_id=job_id,
+            job_id="j",
             task=task,
-            attempt=attempt,
+            attempt=0,
             nonce="n",
             record="file:/r",
             digest="d",
@@ -241,8 +250,6 @@ def message(job_id: str = "j", task: int = 0, attempt: int = 0) -> TaskCommitMes
     ("messages", "error", "text"),
     [
         ([message(), None], TaskMissingError, "partition 1 of 2 has no"),
-        ([message(attempt=1), message(attempt=2)], TaskMissingError, "task 0 has two .* of attempts 1 and 2"),
-        ([message(), message("other", 1)], RecordError, "of job other, and this is job j"),
         ([Stranger()], RecordError, "returned a Stranger"),
         ([TaskCommitMessage(b"{}")], RecordError, "not a task commit"),
         ([message(), message(task=2)], TaskMissingError, "of task 2, but the job has 2 tasks"),
@@ -250,12 +257,12 @@ def message(job_id: str = "j", task: int = 0, attempt: int = 0) -> TaskCommitMes
 )
 def test_messages_are_checked(messages: list[Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        task_commits(messages, "j")
+        task_commits(messages)
 
 
 def test_messages_of_all_tasks_are_taken() -> None:
-    assert [commit.task for commit in task_commits([message(task=task) for task in (0, 1, 2)], "j")] == [0, 1, 2]
-    assert task_commits([], "j") == []
+    assert [commit.task for commit in task_commits([message(task=task) for task in (0, 1, 2)])] == [0, 1, 2]
+    assert task_commits([]) == []
 
 
 def test_a_spark_plan_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from committer.errors import ConfigurationError, UnsupportedError
 
@@ -170,11 +170,15 @@ def only_utf8(options: Mapping[str, str]) -> None:
         )
 
 
-def nullable_schema(schema: pa.Schema) -> pa.Schema:
-    """Makes all fields nullable.
+def compute() -> Any:
+    """Returns ``pyarrow.compute``, whose functions are created at run time and unknown to type checkers."""
+    import pyarrow.compute
 
-    A null struct has null fields, which writers refuse if a field is declared never null.
-    """
+    return pyarrow.compute
+
+
+def nullable_schema(schema: pa.Schema) -> pa.Schema:
+    """Makes all fields nullable: a null struct has null fields, which writers refuse in a field that is never null."""
     import pyarrow as pa
 
     return pa.schema([_nullable(field) for field in schema])

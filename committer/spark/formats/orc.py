@@ -11,10 +11,10 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from committer.errors import UnsupportedError
-from committer.spark.formats.base import NUMBERS, TEXT, FileFormat, RowFile, Unclosed, give_up, nullable_schema
+from committer.spark.formats.base import NUMBERS, TEXT, FileFormat, RowFile, Unclosed, compute, give_up, nullable_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,7 +102,7 @@ def _check(values: pa.Array, name: str) -> None:
     elif types.is_list(kind) or types.is_large_list(kind):
         _check(values.flatten(), name)
     elif types.is_date32(kind):
-        least = _compute().min(values.cast(pa.int32())).as_py()
+        least = compute().min(values.cast(pa.int32())).as_py()
         if least is not None and least < _GREGORIAN_DAY:
             raise _unreadable(name, "dates before 1582-10-15")
     elif types.is_timestamp(kind):
@@ -110,7 +110,7 @@ def _check(values: pa.Array, name: str) -> None:
 
 
 def _check_timestamps(micros: pa.Array, name: str) -> None:
-    pc = _compute()
+    pc = compute()
     least = pc.min(micros).as_py()
     if least is None or least >= 0:
         return
@@ -128,10 +128,3 @@ def _unreadable(name: str, what: str) -> UnsupportedError:
         operation="write",
         next_step='use format "parquet", or cast the column to a string',
     )
-
-
-def _compute() -> Any:
-    # pyarrow.compute's functions are created at run time, so type checkers do not know them.
-    import pyarrow.compute
-
-    return pyarrow.compute

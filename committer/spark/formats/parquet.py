@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from committer.spark.formats.base import NUMBERS, TEXT, TIMES, FileFormat, RowFile, nullable_schema
-from committer.spark.formats.spelling import compute
+from committer.spark.formats.base import NUMBERS, TEXT, TIMES, FileFormat, RowFile, compute, nullable_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

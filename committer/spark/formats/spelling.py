@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from committer.errors import UnsupportedError
+from committer.spark.formats.base import compute
 from committer.spark.partition_text import date_text, interval_text, java_floating, local_micros
 
 if TYPE_CHECKING:
@@ -214,10 +215,3 @@ def _patched(values: pa.Array, good: pa.Array, make: Callable[[int], Any]) -> pa
         return values
     places = pc.indices_nonzero(bad.fill_null(False)).to_pylist()
     return pc.replace_with_mask(values, bad.fill_null(False), pa.array([make(place) for place in places], values.type))
-
-
-def compute() -> Any:
-    """Returns ``pyarrow.compute``, whose functions are created at run time and unknown to type checkers."""
-    import pyarrow.compute
-
-    return pyarrow.compute

@@ -24,12 +24,13 @@ from committer.spark.formats.base import (
     TIMES,
     FileFormat,
     RowFile,
+    compute,
     flag,
     give_up,
     nullable_schema,
     only_utf8,
 )
-from committer.spark.formats.spelling import SPARK_SPELLING, Spelling, TimestampStyle, compute, timestamp_style
+from committer.spark.formats.spelling import SPARK_SPELLING, Spelling, TimestampStyle, timestamp_style
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,6 +3,7 @@ package io.github.lakecommitter.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.github.lakecommitter.spark.WrittenFiles.Written;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
@@ -32,19 +33,6 @@ final class PendingUploads {
   private static final String CAPABILITY = "fs.s3a.capability.magic.committer";
   private static final String IN_MEMORY = "fs.s3a.committer.magic.track.commits.in.memory.enabled";
   private static final Pattern MD5 = Pattern.compile("[0-9a-fA-F]{32}");
-
-  /** An upload's record: the file's length, its identity once complete, and the upload's entry. */
-  static final class Upload {
-    final long length;
-    final String identity;
-    final ObjectNode entry;
-
-    Upload(long length, String identity, ObjectNode entry) {
-      this.length = length;
-      this.identity = identity;
-      this.entry = entry;
-    }
-  }
 
   private PendingUploads() {}
 
@@ -82,8 +70,8 @@ final class PendingUploads {
   }
 
   /** Reads S3A's records of files, concurrently; `targets` are the files' destinations. */
-  static List<Upload> read(FileSystem fs, List<Path> files, List<Path> targets) throws IOException {
-    List<Callable<Upload>> calls = new ArrayList<>();
+  static List<Written> read(FileSystem fs, List<Path> files, List<Path> targets) throws IOException {
+    List<Callable<Written>> calls = new ArrayList<>();
     for (int number = 0; number < files.size(); number++) {
       Path file = files.get(number);
       Path target = targets.get(number);
@@ -92,7 +80,7 @@ final class PendingUploads {
     return Together.call(calls);
   }
 
-  private static Upload read(FileSystem fs, Path file, Path target) throws IOException {
+  private static Written read(FileSystem fs, Path file, Path target) throws IOException {
     JsonNode pending;
     try {
       pending = recorded(fs, file.suffix(SUFFIX));
@@ -128,7 +116,7 @@ final class PendingUploads {
       checksums.forEach(entry.putArray("checksums")::add);
       entry.put("algorithm", algorithm);
     }
-    return new Upload(pending.path("length").asLong(), composite(etags), entry);
+    return new Written(file, pending.path("length").asLong(), composite(etags), entry);
   }
 
   /** Aborts the uploads in these records; harmless for a completed or aborted one. */

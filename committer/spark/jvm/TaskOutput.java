@@ -3,7 +3,6 @@ package io.github.lakecommitter.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import io.github.lakecommitter.spark.PendingUploads.Upload;
 import io.github.lakecommitter.spark.WrittenFiles.Written;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -175,23 +174,21 @@ final class TaskOutput {
     ArrayNode entries = manifest.putArray("files");
     Map<String, Written> written = written();
     refuseOthers(written.keySet());
-    List<Upload> sent = uploads
+    List<Written> sent = uploads
         ? PendingUploads.read(bare(directory), new ArrayList<>(files.values()), new ArrayList<>(files.keySet()))
         : Collections.emptyList();
     long size = 0;
     for (Map.Entry<Path, Path> file : files.entrySet()) {
       int number = entries.size();
+      Written found = uploads ? sent.get(number) : written.get(file.getValue().toUri().getPath());
+      checkWritten(file.getKey(), found);
+      Path owner = uploads ? new Path(place, Integer.toString(number)) : file.getValue();
+      ObjectNode entry = entryOf(owner, file.getKey(), found.size, found.identity);
       if (uploads) {
-        Upload upload = sent.get(number);
-        Path owner = new Path(place, Integer.toString(number));
-        entries.add(entryOf(owner, file.getKey(), upload.length, upload.identity).set("u", upload.entry));
-        size += upload.length;
-      } else {
-        Written found = written.get(file.getValue().toUri().getPath());
-        checkWritten(file.getKey(), found);
-        entries.add(entryOf(file.getValue(), file.getKey(), found.size, found.identity));
-        size += found.size;
+        entry.set("u", found.upload);
       }
+      entries.add(entry);
+      size += found.size;
     }
     byte[] record = Driver.JSON.writeValueAsBytes(manifest);
     String name = run + text("record_suffix");

@@ -1,5 +1,6 @@
 package io.github.lakecommitter.spark;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.file.DirectoryStream;
@@ -26,16 +27,18 @@ import org.apache.hadoop.fs.RemoteIterator;
 
 /** Files below a task attempt's directory, with identities in the form of this package's stores. */
 final class WrittenFiles {
-  /** A file; the identity is null if its store shows none, and then the driver has to list. */
+  /** A file; the identity is null if its store shows none (the driver then lists), the record if it is no upload. */
   static final class Written {
     final Path path;
     final long size;
     final String identity;
+    final ObjectNode upload;
 
-    Written(Path path, long size, String identity) {
+    Written(Path path, long size, String identity, ObjectNode upload) {
       this.path = path;
       this.size = size;
       this.identity = identity;
+      this.upload = upload;
     }
   }
 
@@ -54,12 +57,12 @@ final class WrittenFiles {
    */
   static Map<String, Written> below(FileSystem fs, Path directory, Path proof, String identity) throws IOException {
     WrittenFiles files = new WrittenFiles();
-    RawLocalFileSystem disk = diskOf(fs);
+    RawLocalFileSystem disk = behind(fs, RawLocalFileSystem.class);
     if (disk == null) {
       files.addListed(fs, directory);
     } else {
       boolean known = identity != null && identity.equals(identityOn(disk, proof));
-      boolean checksums = diskOf(fs, ChecksumFileSystem.class) != null;
+      boolean checksums = behind(fs, ChecksumFileSystem.class) != null;
       files.addOnDisk(disk.pathToFile(directory).toPath(), directory, known, checksums);
     }
     return files.found;
@@ -80,7 +83,7 @@ final class WrittenFiles {
   }
 
   private void add(FileStatus status) {
-    put(status.getPath(), new Written(status.getPath(), status.getLen(), identityOf(status)));
+    put(status.getPath(), new Written(status.getPath(), status.getLen(), identityOf(status), null));
   }
 
   private void put(Path path, Written written) {
@@ -138,7 +141,7 @@ final class WrittenFiles {
         if ((Boolean) is.get("isDirectory")) {
           addOnDisk(child, path, known, checksums);
         } else if ((Boolean) is.get("isRegularFile")) {
-          put(path, new Written(path, (Long) is.get("size"), known ? identityIn(is) : null));
+          put(path, new Written(path, (Long) is.get("size"), known ? identityIn(is) : null, null));
         } else {
           put(path, null);
         }
@@ -159,13 +162,8 @@ final class WrittenFiles {
     return Long.toUnsignedString((Long) attributes.get("ino")) + ":" + modified.to(TimeUnit.NANOSECONDS);
   }
 
-  /** Returns the local disk behind a file system; null if there is none. */
-  private static RawLocalFileSystem diskOf(FileSystem fs) {
-    return diskOf(fs, RawLocalFileSystem.class);
-  }
-
-  /** Returns the first file system of a kind in a chain of filters. */
-  private static <T extends FileSystem> T diskOf(FileSystem fs, Class<T> kind) {
+  /** Returns the first file system of a kind in a chain of filters; null if there is none. */
+  private static <T extends FileSystem> T behind(FileSystem fs, Class<T> kind) {
     FileSystem inner = fs;
     while (!kind.isInstance(inner)) {
       if (!(inner instanceof FilterFileSystem)) {

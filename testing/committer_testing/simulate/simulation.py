@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from committer.testing.virtual_time import DeadlockError, run_virtually
 from committer_testing.simulate.anew import set_up_anew
 from committer_testing.simulate.committers import ENGINE_COMMITTERS, DrivenCommitter
 from committer_testing.simulate.disk import own_disk
@@ -16,6 +15,7 @@ from committer_testing.simulate.operators import happen
 from committer_testing.simulate.result import Result, Violation
 from committer_testing.simulate.run import MOST_CALLS, MOST_SECONDS, LivelockError, Run
 from committer_testing.simulate.scenario import Scenario
+from committer_testing.virtual_loop import DeadlockError, run_virtually
 
 
 class Simulation(Run):
