@@ -13,9 +13,9 @@ from committer.api.opening import Opening
 from committer.committers.advising import advising, shown_options
 from committer.committers.context import open_context, refuse_place_of_jobs
 from committer.committers.find_job import find_job, find_setup
-from committer.committers.listing import refuse_unwritable_list, refuse_unwritable_places
 from committer.committers.opened_store import closed_on_failure, is_owned
 from committer.committers.registry import committer_for, default_committer
+from committer.committers.reports import refuse_unwritable_list, refuse_unwritable_places
 from committer.errors import ConfigurationError
 from committer.events import Listener
 from committer.events.display import watched

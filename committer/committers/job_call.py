@@ -8,18 +8,13 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from committer.committers.actions import PublishAction
-from committer.committers.commit_inputs import CommitInputs
-from committer.committers.failures import (
-    Refusal,
-)
+from committer.committers.failures import Refusal
 from committer.committers.position import Position, read_position
+from committer.committers.preparing import CommitInputs
 from committer.committers.results import JobReport
 from committer.committers.standing import Standing, Wish
 from committer.committers.trusted_config import refuse_roots_not_given, trusted_config
-from committer.errors import (
-    CommitterError,
-    StoreNotFoundError,
-)
+from committer.errors import CommitterError, StoreNotFoundError
 from committer.flow.spill import NumberedSpill
 from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
@@ -50,7 +45,6 @@ class JobCall:
         outcome: The last outcome that was read.
         state: The decision's inputs, once they were made or read.
         refusal: The definite refusal for which the job is rolled back.
-        aborted: Whether this driver cleaned up after a decision against the job.
         publishing: Whether this call began to publish, and the job has not ended.
         is_end_unknown: Whether a damaged report may say that the job committed, so that no report may say the opposite.
         overtaken: The failure before the decision or after the outcome, if another driver advanced the job.
@@ -70,7 +64,6 @@ class JobCall:
         self.outcome: JobOutcome | None = None
         self.published: Published | None = None
         self.refusal: Refusal | None = None
-        self.aborted: bool = False
         self.overtaken: CommitterError | None = None
         self.wish: Wish = wish
         self.action: PublishAction = action
