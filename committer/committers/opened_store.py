@@ -10,8 +10,7 @@ from typing import cast
 import anyio
 
 from committer.events import Statistics, names
-from committer.flow.endpoints import claim_limits
-from committer.flow.pacing import Claim, Weights
+from committer.flow.pacing import Claim, Weights, claim_limits
 from committer.flow.retry import DEFAULT_POLICY
 from committer.flow.runtime import current_runtime
 from committer.options.config import CommitterConfig

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
-from committer.flow.endpoints import forget_limits
+from committer.flow.pacing import forget_limits
 from committer.flow.runtime import Runtime, SystemRuntime, Timer, use_runtime
 
 T = TypeVar("T")
