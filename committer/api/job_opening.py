@@ -9,7 +9,6 @@ import msgspec
 
 from committer.advice import call
 from committer.api.job import Job
-from committer.api.opening import Opening
 from committer.committers.advising import advising, shown_options
 from committer.committers.context import open_context, refuse_place_of_jobs
 from committer.committers.find_job import find_job, find_setup
@@ -19,6 +18,7 @@ from committer.committers.reports import refuse_unwritable_list, refuse_unwritab
 from committer.errors import ConfigurationError
 from committer.events import Listener
 from committer.events.display import watched
+from committer.flow.misuse import Opening
 from committer.flow.runtime import current_runtime
 from committer.layout import check_job_id
 from committer.logs import job_logger
