@@ -13,7 +13,7 @@ from committer.committers.opened_store import open_store, store_beside
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreIsADirectoryError, StoreNotFoundError
 from committer.events import names as event_names
 from committer.file_names import is_reserved, root_of, working_directory_in
-from committer.flow.repeats import Repeats
+from committer.flow.texts import Repeats
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS, JobLayout
 from committer.options.config import CommitterConfig, ConfigLike, config_of

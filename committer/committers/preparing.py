@@ -23,7 +23,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.file_names import is_used_once, root_of
-from committer.flow.matches import Matches
+from committer.flow.texts import Matches
 from committer.flow.together import both, both_in_full, settled
 from committer.flow.workers import portions
 from committer.layout import has_nonce
