@@ -13,7 +13,7 @@ from committer.api.list_jobs import directories_of_job, job_directories
 from committer.committers.advising import advised
 from committer.committers.backward_steps import close_job
 from committer.committers.context import of_spec, open_context
-from committer.committers.file.shared import jobs_that_use
+from committer.committers.file.base import jobs_that_use
 from committer.committers.find_job import read_directory
 from committer.committers.opened_store import paced, store_of_call
 from committer.committers.position import Position, read_position
@@ -113,6 +113,12 @@ KEPT: Final = (
 UNFINISHED: Final = "it committed, but its last steps were not done: recover it"
 NOT_TAKEN_BACK: Final = "its rollback was begun and not finished: roll it back"
 BEGUN: Final = "another driver began to commit it meanwhile"
+_REASONS: Final = {
+    Standing.DECIDED: DECIDED,
+    Standing.KEPT: KEPT,
+    Standing.COMMITTED: UNFINISHED,
+    Standing.ROLLED_BACK: NOT_TAKEN_BACK,
+}
 
 
 class Cleaning(NamedTuple):
@@ -246,16 +252,9 @@ def _reason_of_age(context: StageContext, newest: float, asked: Cleaning) -> str
 
 
 def _reason_of(position: Position, asked: Cleaning) -> str | None:
-    if asked.force:
+    if asked.force or (asked.forgets and position.standing is Standing.KEPT):
         return None
-    if position.standing is Standing.KEPT:
-        return None if asked.forgets else KEPT
-    reasons = {
-        Standing.DECIDED: DECIDED,
-        Standing.COMMITTED: UNFINISHED,
-        Standing.ROLLED_BACK: NOT_TAKEN_BACK,
-    }
-    return reasons.get(position.standing)
+    return _REASONS.get(position.standing)
 
 
 async def _remove(context: StageContext, position: Position | None, asked: Cleaning) -> str | None:
@@ -455,7 +454,6 @@ async def cleanup(
         job_id=job_id,
         older_than=older_than,
         force=force,
-        dry=False,
         storage_options=storage_options,
         config=config,
     )
@@ -509,16 +507,7 @@ async def forget_outcome(
     config: ConfigLike | None = None,
 ) -> CleanupReport:
     """Cleans up one job and its kept outcome, but no decided job that did not end: for a job that is never repeated."""
-    return await _cleanup(
-        dest,
-        job_id=job_id,
-        older_than=None,
-        force=False,
-        dry=False,
-        forgets=True,
-        storage_options=storage_options,
-        config=config,
-    )
+    return await _cleanup(dest, job_id=job_id, forgets=True, storage_options=storage_options, config=config)
 
 
 @advised
@@ -566,12 +555,12 @@ async def _cleanup(
     dest: Destination,
     *,
     job_id: str | None,
-    older_than: timedelta | float | None,
-    force: bool,
-    dry: bool,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    dry: bool = False,
+    forgets: bool = False,
     storage_options: Mapping[str, object] | None,
     config: ConfigLike | None,
-    forgets: bool = False,
 ) -> CleanupReport:
     if job_id is None and older_than is None:
         raise ConfigurationError(
