@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 
 from committer.committers.actions import PublishAction
 from committer.committers.failures import saying_what_is_left
 from committer.committers.job_call import JobCall, StepResult
 from committer.committers.position import Position, standing_of
-from committer.committers.preparing import CommitInputs, check_forced, decision_content, intent_of, promotions_of
+from committer.committers.preparing import (
+    CommitInputs,
+    Prepared,
+    check_forced,
+    decision_content,
+    intent_of,
+    promotions_of,
+)
 from committer.committers.reports import KeptList, keep_list, keep_records, published_before, report_of, save_report
 from committer.committers.standing import Standing
 from committer.errors import CommitterError
@@ -58,25 +65,12 @@ async def decide(call: JobCall, position: Position) -> StepResult:
         content = decision_content(context, prepared, sealed=sealed)
         decided = await DecideCommit(context).run(content)
         # The files are read again, after the rest of `prepared` is closed.
-        on_disk = call.take_from_disk(prepared.loaded)
+        on_disk, prepared.loaded.on_disk = prepared.loaded.on_disk, None
+        if on_disk is not None:
+            call.resources.push_async_callback(on_disk.close)
     decision = decided.decision
-    own = decision.driver == context.driver
-    _log.info(
-        "job %s is decided by %s: %s, %d files in %d task commits",
-        context.layout.job_id,
-        "this driver" if own else "another driver",
-        decision.decision,
-        decision.files,
-        len(prepared.loaded.winners),
-    )
-    if own and prepared.metadata:
-        context.statistics.count(names.COMMITTER_STALE_METADATA, len(prepared.metadata))
-        _log.info(
-            "job %s removes other writers' metadata, which its files make stale: %s",
-            context.layout.job_id,
-            ", ".join(prepared.metadata),
-        )
-    if not own or decision.decision != "commit":
+    _report_decision(context, decision, prepared)
+    if decision.driver != context.driver or decision.decision != "commit":
         return await call.look()
     call.adopt(position := Position(Standing.DECIDED, decision=decision))
     call.state = CommitState.of(
@@ -94,6 +88,26 @@ async def decide(call: JobCall, position: Position) -> StepResult:
     # Decided a moment ago, so nothing is read. What other drivers did since shows later: a fence at the first
     # rename, an outcome when this driver creates its own.
     return position
+
+
+def _report_decision(context: StageContext, decision: Decision, prepared: Prepared) -> None:
+    """Logs the decision; counts the metadata of other writers that it removes."""
+    own = decision.driver == context.driver
+    _log.info(
+        "job %s is decided by %s: %s, %d files in %d task commits",
+        context.layout.job_id,
+        "this driver" if own else "another driver",
+        decision.decision,
+        decision.files,
+        len(prepared.loaded.winners),
+    )
+    if own and prepared.metadata:
+        context.statistics.count(names.COMMITTER_STALE_METADATA, len(prepared.metadata))
+        _log.info(
+            "job %s removes other writers' metadata, which its files make stale: %s",
+            context.layout.job_id,
+            ", ".join(prepared.metadata),
+        )
 
 
 async def decide_as_intended(call: JobCall, position: Position) -> StepResult:
@@ -219,10 +233,8 @@ async def _remove_emptied_directories(context: StageContext, state: CommitState)
     emptied = with_ancestors(await state.superseded.directories(), layout.roots)
 
     async def remove(directory: str) -> None:
-        try:
+        with suppress(CommitterError):
             await store.delete_directory(layout.target(directory), recursive=False)
-        except CommitterError:
-            return
 
     for depth in sorted({directory.count("/") for directory in emptied}, reverse=True):
         level = sorted(directory for directory in emptied if directory.count("/") == depth)

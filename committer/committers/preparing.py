@@ -451,8 +451,8 @@ class CommitInputs:
         began: Whether this call began to declare an intent: an earlier failure has nothing to withdraw.
     """
 
-    messages: list[TaskCommit] | None
-    tasks: int | None
+    messages: list[TaskCommit] | None = None
+    tasks: int | None = None
     recovering: bool = False
     winners: list[NamedRecord] | None = None
     began: bool = False
@@ -461,8 +461,8 @@ class CommitInputs:
     def as_intended(cls, intent: Intent | None) -> CommitInputs:
         """Builds the inputs from a dead driver's intent; without an intent a listing counts."""
         if intent is None:
-            return cls(None, None, recovering=True)
-        return cls(None, intent.tasks, recovering=True, winners=intent.winners)
+            return cls(recovering=True)
+        return cls(tasks=intent.tasks, recovering=True, winners=intent.winners)
 
     def check_decided(self, context: StageContext, position: Position) -> None:
         """Refuses another driver's decision whose tasks differ from this commit's."""
