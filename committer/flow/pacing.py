@@ -14,6 +14,7 @@ import math
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, cast
@@ -276,26 +277,21 @@ class Permit:
         self._pacer.give_back(self._granted_at, error)
 
 
+@dataclass(slots=True, eq=False)
 class _Waiter:
-    __slots__ = ("amount", "future", "granted_at", "kind", "missing")
-
-    def __init__(self, kind: Kind, amount: float, future: asyncio.Future[None]) -> None:
-        self.kind = kind
-        self.amount = amount
-        self.missing: float = amount
-        self.future = future
-        self.granted_at = 0.0
+    kind: Kind
+    missing: float
+    future: asyncio.Future[None]
+    granted_at: float = 0.0
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Claim:
     """Claim on an endpoint's limits by `Pacer.claim`; counts until released, or garbage-collected."""
 
-    __slots__ = ("__weakref__", "concurrency", "pacer", "rate")
-
-    def __init__(self, pacer: Pacer, concurrency: int, rate: float | None) -> None:
-        self.pacer: Pacer = pacer
-        self.concurrency: int = concurrency
-        self.rate: float | None = rate
+    pacer: Pacer
+    concurrency: int
+    rate: float | None
 
     def __reduce__(self) -> tuple[object, ...]:
         return Pacer.claim, (self.pacer, self.concurrency, self.rate)

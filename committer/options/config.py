@@ -149,13 +149,6 @@ class Explanation(str):
     __slots__ = ("rows",)
     rows: tuple[Explained, ...]
 
-    @classmethod
-    def of(cls, rows: Sequence[Explained]) -> Explanation:
-        """Builds the table of these choices."""
-        explanation = cls(_table(rows))
-        explanation.rows = tuple(rows)
-        return explanation
-
 
 def _table(rows: Sequence[Explained]) -> str:
     cells = [(row.field, "none" if row.value is None else repr(row.value), row.origin, row.key) for row in rows]
@@ -414,7 +407,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             value = getattr(self, field.name)
             known = origins.get(field.name, "default" if value == field.default else "argument")
             rows.append(Explained(field.name, value, known, key_of(field.name)))
-        return Explanation.of(rows)
+        explanation = Explanation(_table(rows))
+        explanation.rows = tuple(rows)
+        return explanation
 
     def to_record(self) -> dict[str, Any]:
         """Returns every field and its value, defaults too, because a later version may have other defaults."""

@@ -173,10 +173,8 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
 
     async def _move_aside(self, target: StorePath, aside: StorePath) -> None:
         """Moves an earlier commit of the task aside; the next round handles a lost response."""
-        try:
+        with suppress(StoreNotFoundError, StoreOutcomeUnknownError):
             await self.context.store.rename_directory(target, aside)
-        except (StoreNotFoundError, StoreOutcomeUnknownError):
-            return
 
     def _unknown(self, value: TaskOutput, error: StoreOutcomeUnknownError) -> JobStateError:
         return JobStateError(

@@ -352,11 +352,9 @@ def _state(found: os.stat_result) -> DiskState:
 
 
 def _remove(path: str) -> None:
-    try:
+    # It goes with the directory of the run.
+    with suppress(OSError):
         os.unlink(path)
-    except OSError:
-        # It goes with the directory of the run.
-        return
 
 
 class LocalFiles(AttemptFiles):
