@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -15,7 +16,7 @@ from committer.committers.backward_steps import close_job
 from committer.committers.context import of_spec, open_context
 from committer.committers.file.base import jobs_that_use
 from committer.committers.find_job import read_directory
-from committer.committers.opened_store import paced, store_of_call
+from committer.committers.opened_store import limited, store_of_call
 from committer.committers.position import Position, read_position
 from committer.committers.registry import committer_for, is_known, layout_for
 from committer.committers.standing import Standing
@@ -38,7 +39,6 @@ from committer.errors import (
     StoreNotFoundError,
     UnsupportedError,
 )
-from committer.events import Statistics
 from committer.flow.store_clock import StoreClock, watching_clock
 from committer.flow.workers import run_workers
 from committer.layout import DirectoryName, JobLayout, check_job_id, is_job_id
@@ -378,11 +378,9 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
 
 async def _newest_under(store: Store, directory: StorePath) -> float:
     newest = 0.0
-    try:
+    with suppress(StoreNotFoundError):
         async for status in walk(store, directory):
             newest = max(newest, status.modified or 0.0)
-    except StoreNotFoundError:
-        pass
     return newest
 
 
@@ -613,13 +611,13 @@ async def _cleanup(
         await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
         if not dry:
             before = clock.now() - (age_s or 0)
-            listed = paced(store, config, Statistics(), owned=False)
-            await remove_orphans(
-                listed,
-                lambda name, setup: layout_for(store, destination, name, setup=setup),
-                before=before,
-                job_id=job_id,
-            )
+            async with limited(store, config) as listed:
+                await remove_orphans(
+                    listed,
+                    lambda name, setup: layout_for(store, destination, name, setup=setup),
+                    before=before,
+                    job_id=job_id,
+                )
     if job_id is not None and not (removed or kept):
         raise JobNotFoundError(
             f"there is no job {job_id} at {destination}",
@@ -641,11 +639,8 @@ async def _listed(
     store: Store, destination: StorePath, job_id: str | None, config: CommitterConfig
 ) -> tuple[list[DirectoryName], StoreClock]:
     """Lists the directories of a job, or of all, and reads the store's clock."""
-    listed = paced(store, config, Statistics(), owned=False)
-    try:
+    async with limited(store, config) as listed:
         with watching_clock() as clock:
             if job_id is None:
                 return await job_directories(listed, destination, "cleanup"), clock
             return await directories_of_job(listed, destination, job_id), clock
-    finally:
-        await listed.close()

@@ -552,12 +552,9 @@ def open_task(
         owned = is_owned(storage_options)
         async with closed_on_failure(store, owned=owned):
             context = await open_context(spec, store, owned=owned)
-        try:
+        async with closed_on_failure(context.store):
             with advising(lambda: shown_options(context.layout.destination, storage_options)):
                 return await make_attempt(context, task=task, attempt=attempt, owns_store=True)
-        except BaseException:
-            await context.store.close()
-            raise
 
     return Opening(make, "open_task")
 
