@@ -12,7 +12,7 @@ import committer
 from benchmarks.commit_worker import JOB, Shape, prepare
 from benchmarks.slow_store import SlowStore
 from benchmarks.suite import Sized
-from committer.flow.repeats import Repeats
+from committer.flow.texts import Repeats
 
 
 @pytest.mark.parametrize("directories", [100, 10_000])
@@ -35,13 +35,13 @@ def test_plan(benchmark: BenchmarkFixture, tmp_path: Path, sized: Sized, directo
     assert plan_of_it.conflicts == []
 
 
-def test_names_that_occur_twice(benchmark: BenchmarkFixture, tmp_path: Path, sized: Sized) -> None:
+def test_names_that_occur_twice(benchmark: BenchmarkFixture, sized: Sized) -> None:
     blocks, names = sized(100, 2), 10_000
     texts = [[f"d={n % 100}/part-{block:05d}-{n:05d}" for n in range(names)] for block in range(blocks)]
     texts[-1][-1] = texts[0][0]
 
     async def find() -> set[int]:
-        async with Repeats(block=sized(1 << 16, 1 << 10), directory=str(tmp_path)) as repeats:
+        async with Repeats(block=sized(1 << 16, 1 << 10)) as repeats:
             for block in texts:
                 await repeats.add(block)
             assert repeats.on_disk

@@ -12,6 +12,7 @@ import committer
 from benchmarks.commit_worker import JOB, Shape, prepare
 from benchmarks.slow_store import SlowStore
 from benchmarks.suite import DELIVERIES, SLOW, STORES, Delivery, Meter, Sized, Stores, ceiling, destination, written_job
+from committer.flow.misuse import Opening
 
 FILES = 10
 
@@ -64,5 +65,5 @@ def test_publish_on_a_store_that_does_nothing(benchmark: BenchmarkFixture, tmp_p
     assert report.files_committed == tasks * files
 
 
-async def _opened(opening: committer.api.opening.Opening[committer.Job]) -> committer.Job:
+async def _opened(opening: Opening[committer.Job]) -> committer.Job:
     return await opening

@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from committer.api.job_opening import attach_job, open_job
     from committer.api.list_jobs import JobInfo, list_jobs
     from committer.api.load_record import load_record
-    from committer.api.opening import open_task
     from committer.api.publishing import publish_chunk
     from committer.api.recover import recover, settle
-    from committer.api.task import TaskAttempt
+    from committer.api.task import TaskAttempt, open_task
     from committer.api.uploads import UploadInfo, abort_uploads, list_uploads
     from committer.api.validate import ValidationReport, validate
     from committer.api.winners import Winners, list_winners
@@ -100,7 +99,7 @@ _HOMES = {
     "list_winners": "committer.api.winners",
     "load_record": "committer.api.load_record",
     "open_job": "committer.api.job_opening",
-    "open_task": "committer.api.opening",
+    "open_task": "committer.api.task",
     "publish_chunk": "committer.api.publishing",
     "recover": "committer.api.recover",
     "settle": "committer.api.recover",

@@ -203,11 +203,9 @@ class DestinationBusyError(JobError):
         owners: The ids of these jobs. Each has to end before this job can commit.
     """
 
-    def __init__(
-        self, message: str, *, owner: str = "", owners: Iterable[str] = (), operation: str = "", **told: Unpack[_Told]
-    ) -> None:
+    def __init__(self, message: str, *, owners: Iterable[str] = (), operation: str = "", **told: Unpack[_Told]) -> None:
         super().__init__(message, operation=operation, **told)
-        self.owners: tuple[str, ...] = tuple(owners) or tuple(filter(None, [owner]))
+        self.owners: tuple[str, ...] = tuple(owners)
 
     @property
     def owner(self) -> str:

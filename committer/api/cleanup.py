@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -13,9 +14,9 @@ from committer.api.list_jobs import directories_of_job, job_directories
 from committer.committers.advising import advised
 from committer.committers.backward_steps import close_job
 from committer.committers.context import of_spec, open_context
-from committer.committers.file.shared import jobs_that_use
+from committer.committers.file.base import jobs_that_use
 from committer.committers.find_job import read_directory
-from committer.committers.opened_store import paced, store_of_call
+from committer.committers.opened_store import limited, store_of_call
 from committer.committers.position import Position, read_position
 from committer.committers.registry import committer_for, is_known, layout_for
 from committer.committers.standing import Standing
@@ -38,7 +39,6 @@ from committer.errors import (
     StoreNotFoundError,
     UnsupportedError,
 )
-from committer.events import Statistics
 from committer.flow.store_clock import StoreClock, watching_clock
 from committer.flow.workers import run_workers
 from committer.layout import DirectoryName, JobLayout, check_job_id, is_job_id
@@ -113,6 +113,12 @@ KEPT: Final = (
 UNFINISHED: Final = "it committed, but its last steps were not done: recover it"
 NOT_TAKEN_BACK: Final = "its rollback was begun and not finished: roll it back"
 BEGUN: Final = "another driver began to commit it meanwhile"
+_REASONS: Final = {
+    Standing.DECIDED: DECIDED,
+    Standing.KEPT: KEPT,
+    Standing.COMMITTED: UNFINISHED,
+    Standing.ROLLED_BACK: NOT_TAKEN_BACK,
+}
 
 
 class Cleaning(NamedTuple):
@@ -246,16 +252,9 @@ def _reason_of_age(context: StageContext, newest: float, asked: Cleaning) -> str
 
 
 def _reason_of(position: Position, asked: Cleaning) -> str | None:
-    if asked.force:
+    if asked.force or (asked.forgets and position.standing is Standing.KEPT):
         return None
-    if position.standing is Standing.KEPT:
-        return None if asked.forgets else KEPT
-    reasons = {
-        Standing.DECIDED: DECIDED,
-        Standing.COMMITTED: UNFINISHED,
-        Standing.ROLLED_BACK: NOT_TAKEN_BACK,
-    }
-    return reasons.get(position.standing)
+    return _REASONS.get(position.standing)
 
 
 async def _remove(context: StageContext, position: Position | None, asked: Cleaning) -> str | None:
@@ -379,11 +378,9 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
 
 async def _newest_under(store: Store, directory: StorePath) -> float:
     newest = 0.0
-    try:
+    with suppress(StoreNotFoundError):
         async for status in walk(store, directory):
             newest = max(newest, status.modified or 0.0)
-    except StoreNotFoundError:
-        pass
     return newest
 
 
@@ -455,7 +452,6 @@ async def cleanup(
         job_id=job_id,
         older_than=older_than,
         force=force,
-        dry=False,
         storage_options=storage_options,
         config=config,
     )
@@ -509,16 +505,7 @@ async def forget_outcome(
     config: ConfigLike | None = None,
 ) -> CleanupReport:
     """Cleans up one job and its kept outcome, but no decided job that did not end: for a job that is never repeated."""
-    return await _cleanup(
-        dest,
-        job_id=job_id,
-        older_than=None,
-        force=False,
-        dry=False,
-        forgets=True,
-        storage_options=storage_options,
-        config=config,
-    )
+    return await _cleanup(dest, job_id=job_id, forgets=True, storage_options=storage_options, config=config)
 
 
 @advised
@@ -566,12 +553,12 @@ async def _cleanup(
     dest: Destination,
     *,
     job_id: str | None,
-    older_than: timedelta | float | None,
-    force: bool,
-    dry: bool,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    dry: bool = False,
+    forgets: bool = False,
     storage_options: Mapping[str, object] | None,
     config: ConfigLike | None,
-    forgets: bool = False,
 ) -> CleanupReport:
     if job_id is None and older_than is None:
         raise ConfigurationError(
@@ -624,13 +611,13 @@ async def _cleanup(
         await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
         if not dry:
             before = clock.now() - (age_s or 0)
-            listed = paced(store, config, Statistics(), owned=False)
-            await remove_orphans(
-                listed,
-                lambda name, setup: layout_for(store, destination, name, setup=setup),
-                before=before,
-                job_id=job_id,
-            )
+            async with limited(store, config) as listed:
+                await remove_orphans(
+                    listed,
+                    lambda name, setup: layout_for(store, destination, name, setup=setup),
+                    before=before,
+                    job_id=job_id,
+                )
     if job_id is not None and not (removed or kept):
         raise JobNotFoundError(
             f"there is no job {job_id} at {destination}",
@@ -652,11 +639,8 @@ async def _listed(
     store: Store, destination: StorePath, job_id: str | None, config: CommitterConfig
 ) -> tuple[list[DirectoryName], StoreClock]:
     """Lists the directories of a job, or of all, and reads the store's clock."""
-    listed = paced(store, config, Statistics(), owned=False)
-    try:
+    async with limited(store, config) as listed:
         with watching_clock() as clock:
             if job_id is None:
                 return await job_directories(listed, destination, "cleanup"), clock
             return await directories_of_job(listed, destination, job_id), clock
-    finally:
-        await listed.close()

@@ -15,8 +15,7 @@ from typing import Final, Self
 import anyio
 
 from committer.advice import COMMIT_AGAIN
-from committer.api.opening import Opening, make_attempt
-from committer.api.task import TaskAttempt
+from committer.api.task import TaskAttempt, make_attempt
 from committer.committers.advising import advising, with_options
 from committer.committers.base import Committer
 from committer.committers.failures import say_it_is_left, with_abort_advice, without_the_end
@@ -35,8 +34,7 @@ from committer.errors import (
 )
 from committer.events import Listener
 from committer.events.display import Display
-from committer.flow.awaited import Calls, noted
-from committer.flow.one_process import OneProcess
+from committer.flow.misuse import Calls, OneProcess, Opening, noted
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.layout import MANIFEST_SUFFIX, JobLayout, check_number
 from committer.logs import audit, job_logger

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import anyio
 import msgspec
 
 from committer.advice import call
 from committer.api.job import Job
-from committer.api.opening import Opening
 from committer.committers.advising import advising, shown_options
 from committer.committers.context import open_context, refuse_place_of_jobs
 from committer.committers.find_job import find_job, find_setup
-from committer.committers.listing import refuse_unwritable_list, refuse_unwritable_places
 from committer.committers.opened_store import closed_on_failure, is_owned
 from committer.committers.registry import committer_for, default_committer
+from committer.committers.reports import refuse_unwritable_list, refuse_unwritable_places
 from committer.errors import ConfigurationError
 from committer.events import Listener
 from committer.events.display import watched
+from committer.flow.misuse import Opening
 from committer.flow.runtime import current_runtime
 from committer.layout import check_job_id
 from committer.logs import job_logger
 from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.paths import Destination, StorePath
 from committer.spec import Delivery, JobSpec
-from committer.stages.base import StageContext
 from committer.stages.setup.setup_job import SETUP_BYTES
 from committer.stores.registry import find_store
 
@@ -81,35 +79,30 @@ def open_job(
 
     async def make() -> Job:
         refuse_place_of_jobs(destination)
-        store, owned = await find_store(destination, storage_options), is_owned(storage_options)
-        async with closed_on_failure(store, owned=owned):
-            chosen = committer_for(committer or default_committer(store.capabilities))
-            chosen_config = chosen.choices(choices or CommitterConfig())
-            if store.capabilities.deletes_by_name:
-                chosen_config = chosen_config.replace(unique_names=True)
-            spec = chosen.settle(
-                JobSpec(
-                    destination=destination.uri,
-                    job_id=check_job_id(job_id if job_id is not None else current_runtime().uuid()),
-                    committer=chosen.name,
-                    delivery=delivery,
-                    config=chosen_config,
-                    setup=current_runtime().nonce(SETUP_BYTES),
-                )
-            )
-            refuse_unwritable_list(spec.config)
-            context = await open_context(spec, store, owned=owned, listeners=told)
         reached = shown_options(destination, storage_options)
-        try:
-            await refuse_unwritable_places(context)
-            with advising(lambda: reached):
-                context = await chosen.setup_job(context)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await context.store.close()
-                if display is not None:
-                    await display.close()
-            raise
+        async with closed_on_failure(display):
+            store, owned = await find_store(destination, storage_options), is_owned(storage_options)
+            async with closed_on_failure(store, owned=owned):
+                chosen = committer_for(committer or default_committer(store.capabilities))
+                chosen_config = chosen.choices(choices or CommitterConfig())
+                if store.capabilities.deletes_by_name:
+                    chosen_config = chosen_config.replace(unique_names=True)
+                spec = chosen.settle(
+                    JobSpec(
+                        destination=destination.uri,
+                        job_id=check_job_id(job_id if job_id is not None else current_runtime().uuid()),
+                        committer=chosen.name,
+                        delivery=delivery,
+                        config=chosen_config,
+                        setup=current_runtime().nonce(SETUP_BYTES),
+                    )
+                )
+                refuse_unwritable_list(spec.config)
+                context = await open_context(spec, store, owned=owned, listeners=told)
+            async with closed_on_failure(context.store):
+                await refuse_unwritable_places(context)
+                with advising(lambda: reached):
+                    context = await chosen.setup_job(context)
         _log.info(
             "job %s is open at %s: committer %s, task commits by %s",
             spec.job_id,
@@ -159,31 +152,23 @@ def attach_job(
         known, destination, wanted = None, StorePath.of(job), job_id
 
     async def make() -> Job:
-        context: StageContext | None = None
-        store, owned = await find_store(destination, storage_options), is_owned(storage_options)
         reached = shown_options(destination, storage_options)
-        try:
+        async with closed_on_failure(display):
+            store, owned = await find_store(destination, storage_options), is_owned(storage_options)
             with advising(lambda: reached):
-                if known is not None and known.hadoop:
-                    spec = known if choices is None else msgspec.structs.replace(known, config=choices)
-                elif known is not None:
-                    given = choices if choices is not None else known.config
-                    spec = await find_setup(store, known, config=given)
-                else:
-                    spec = await find_job(store, destination, wanted, config=choices)
-                context = await open_context(spec, store, owned=owned, listeners=told)
+                async with closed_on_failure(store, owned=owned):
+                    if known is not None and known.hadoop:
+                        spec = known if choices is None else msgspec.structs.replace(known, config=choices)
+                    elif known is not None:
+                        given = choices if choices is not None else known.config
+                        spec = await find_setup(store, known, config=given)
+                    else:
+                        spec = await find_job(store, destination, wanted, config=choices)
+                    context = await open_context(spec, store, owned=owned, listeners=told)
                 if spec.hadoop:
                     # The setup record of every other job was just read.
-                    context = await committer_for(context.spec.committer).join_hadoop(context)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                if context is not None:
-                    await context.store.close()
-                elif owned:
-                    await store.close()
-                if display is not None:
-                    await display.close()
-            raise
+                    async with closed_on_failure(context.store):
+                        context = await committer_for(context.spec.committer).join_hadoop(context)
         _log.debug("job %s at %s is joined", wanted, destination.uri, extra={"job": wanted})
         return Job(context, attached=True, display=display, reached=reached)
 

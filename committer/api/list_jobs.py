@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from committer.committers.advising import advised
-from committer.committers.file.shared import holds_output_of_jobs
+from committer.committers.file.base import holds_output_of_jobs
 from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for, suited_committer
 from committer.driver_process import DriverProcess, DriverState, state_of

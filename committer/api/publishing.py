@@ -44,7 +44,9 @@ async def publish_part(context: StageContext, action: PublishAction, chunk: Publ
         try:
             published = await action.files(context).run(state)
         except CommitterError as error:
-            return PublishAccount.of_problem(chunk, _kind_of(error), error)
+            refused = definite_refusal(error) is not None
+            problem: Problem = "refused" if refused else "unknown" if error.outcome == "unknown" else "failed"
+            return PublishAccount.of_problem(chunk, problem, error)
     return PublishAccount(
         number=chunk.number,
         driver=chunk.driver,
@@ -68,12 +70,6 @@ async def _check_decided(context: StageContext, state: CommitState) -> None:
             path=layout.outcome,
             next_step="nothing: this chunk came late",
         )
-
-
-def _kind_of(error: CommitterError) -> Problem:
-    if definite_refusal(error) is not None:
-        return "refused"
-    return "unknown" if error.outcome == "unknown" else "failed"
 
 
 async def publish_chunk(chunk: PublishChunk, storage_options: Mapping[str, object] | None = None) -> PublishAccount:

@@ -218,8 +218,7 @@ async def settle(
     report: JobReport | None = None
     told, display = watched(progress, listeners)
     try:
-        async with _asked(dest, job_id, older_than, storage_options, force=force) as asked:
-            store, destination, age_s = asked
+        async with _asked(dest, job_id, older_than, storage_options, force=force) as (store, destination, age_s):
             choices = config_of(config)
             ended = {""}
             for _look in range(_LOOKS):
@@ -263,10 +262,10 @@ async def check_settlement(
     storage_options: Mapping[str, object] | None = None,
 ) -> Standing:
     """Returns the state of the job that `settle` would end, or raises its `JobExistsError`; changes nothing."""
-    async with AsyncExitStack() as stack:
-        asked = _asked(dest, job_id, older_than, storage_options, force=force)
-        store, destination, age_s = await stack.enter_async_context(asked)
-        context = await stack.enter_async_context(found_job(store, destination, job_id, config_of(config)))
+    async with (
+        _asked(dest, job_id, older_than, storage_options, force=force) as (store, destination, age_s),
+        found_job(store, destination, job_id, config_of(config)) as context,
+    ):
         return (await _where_it_stands(context, store, age_s, force=force))[0]
 
 

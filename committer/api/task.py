@@ -1,11 +1,11 @@
-"""The class TaskAttempt: one run of a task, which writes files and commits or aborts them."""
+"""The class TaskAttempt: one run of a task, which writes files and commits or aborts them; and how it is opened."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -15,18 +15,22 @@ import anyio
 
 from committer.advice import say_what_next
 from committer.api.task_files import IN_ANOTHER_PROCESS, BlockingTaskFile, TaskFile, check_awaited, opened_on_loop
+from committer.committers.advising import advising, shown_options
 from committer.committers.base import Committer
-from committer.errors import CommitterError, InvalidPathError, JobNotFoundError, TaskError
+from committer.committers.context import open_context
+from committer.committers.opened_store import closed_on_failure, fresh_statistics, is_owned
+from committer.committers.registry import committer_for
+from committer.errors import CommitterError, ConfigurationError, InvalidPathError, JobNotFoundError, TaskError
 from committer.events import names
 from committer.file_names import check_absolute_name, check_file_name, unique_name
-from committer.flow.awaited import Calls, noted
-from committer.flow.one_process import OneProcess
+from committer.flow.misuse import Calls, OneProcess, Opening, noted
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.layout import TEMPORARY
+from committer.layout import TEMPORARY, check_number
 from committer.logs import audit, job_logger
 from committer.paths import StorePath
 from committer.readable import count
 from committer.records.task_commit import TaskCommit
+from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.names import NameFolding, ancestors, is_absolute, name_problem
 from committer.stages.state.job_liveness import check_job_is_live
@@ -34,6 +38,7 @@ from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task.attempt_files import make_local_directories, why_attempt_is_gone
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile, oldest_first
 from committer.stores.base import FileStatus
+from committer.stores.registry import find_store
 
 
 class TaskNames:
@@ -509,3 +514,64 @@ class TaskAttempt(OneProcess):
         except CommitterError as failure:
             _log.warning("task %d attempt %d could not be aborted: %s", self.task, self.attempt, failure)
             error.add_note(f"the task attempt could not be aborted: {failure}")
+
+
+def open_task(
+    spec: JobSpec,
+    *,
+    task: int,
+    attempt: int = 0,
+    storage_options: Mapping[str, object] | None = None,
+) -> Opening[TaskAttempt]:
+    """Opens a task attempt of a job that another process set up.
+
+    ``async with committer.open_task(spec, task=3, attempt=1) as task: ...`` commits it on a clean exit and
+    aborts it on an exception; afterwards ``task.task_commit`` is the message for the driver.
+
+    Args:
+        spec: The job, from ``job.spec``.
+        task: The task's number, from 0.
+        attempt: The attempt's number, from 0.
+        storage_options: Options of the store, resolved in this process.
+
+    Raises:
+        JobNotFoundError: The job was never set up, or was cleaned up.
+        JobDecidedError: The job is decided.
+    """
+    if not isinstance(spec, JobSpec):
+        raise ConfigurationError(
+            f"open_task joins a job by its JobSpec, not by a {type(spec).__name__}",
+            operation="open_task",
+            next_step="give job.spec, as the driver's open_job has it: it can be pickled",
+        )
+    check_number(task, "task")
+    check_number(attempt, "attempt")
+
+    async def make() -> TaskAttempt:
+        store = await find_store(StorePath.from_uri(spec.destination), storage_options)
+        owned = is_owned(storage_options)
+        async with closed_on_failure(store, owned=owned):
+            context = await open_context(spec, store, owned=owned)
+        async with closed_on_failure(context.store):
+            with advising(lambda: shown_options(context.layout.destination, storage_options)):
+                return await make_attempt(context, task=task, attempt=attempt, owns_store=True)
+
+    return Opening(make, "open_task")
+
+
+async def make_attempt(
+    context: StageContext,
+    *,
+    task: int,
+    attempt: int,
+    owns_store: bool,
+    committed: Callable[[TaskCommit], None] | None = None,
+    left: Callable[[], None] | None = None,
+) -> TaskAttempt:
+    """Sets a task attempt up: 2 calls."""
+    context = fresh_statistics(context)
+    committer = committer_for(context.spec.committer)
+    identity = AttemptIdentity(task, attempt, context.runtime.nonce())
+    with audit(ji=context.layout.job_id, ta=context.layout.task_attempt_id(task, attempt)):
+        directory = await committer.setup_task(context, identity)
+    return TaskAttempt(context, committer, identity, directory, owns_store=owns_store, committed=committed, left=left)

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from committer.errors import CommitterError, StoreNotFoundError, TaskError
-from committer.flow.awaited import Calls, noted
-from committer.flow.one_process import OneProcess
+from committer.flow.misuse import Calls, OneProcess, noted
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter

@@ -13,7 +13,7 @@ from committer.committers.opened_store import open_store, store_beside
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreIsADirectoryError, StoreNotFoundError
 from committer.events import names as event_names
 from committer.file_names import is_reserved, root_of, working_directory_in
-from committer.flow.repeats import Repeats
+from committer.flow.texts import Repeats
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS, JobLayout
 from committer.options.config import CommitterConfig, ConfigLike, config_of
@@ -326,13 +326,13 @@ async def read_marker(store: Store, destination: StorePath, config: CommitterCon
         raise
 
 
+@dataclass(frozen=True, slots=True)
 class _Tree:
     """The files of a destination that was empty before its job."""
 
-    def __init__(self, store: Store, destination: StorePath, own: Collection[StorePath] = ()) -> None:
-        self._store = store
-        self._destination = destination
-        self._own = own
+    store: Store
+    destination: StorePath
+    own: Collection[StorePath] = ()
 
     async def not_among(self, names: Repeats) -> Findings:
         """Returns files that the job did not write: compared by hashes, with a second listing if some differ."""
@@ -380,22 +380,22 @@ class _Tree:
         total = marker.statistics().counters.get(event_names.COMMITTER_BYTES_COMMITTED, 0)
         if (files, size) != (committed, total):
             wrong.add(
-                f"{self._destination}: holds {files} files of {size} bytes, {committed} of {total} bytes were committed"
+                f"{self.destination}: holds {files} files of {size} bytes, {committed} of {total} bytes were committed"
             )
 
     async def files(self, is_passed_over: Callable[[FileStatus], bool]) -> AsyncIterator[FileStatus]:
         """Yields every output file, without directories of jobs, places of reports, and children that are skipped."""
-        async for child in self._store.list(self._destination):
+        async for child in self.store.list(self.destination):
             if is_passed_over(child):
                 continue
             if not stands_as_directory(child):
                 if self._is_output(child):
                     yield child
                 continue
-            async for status in walk(self._store, child.path):
+            async for status in walk(self.store, child.path):
                 if not stands_as_directory(status) and self._is_output(status):
                     yield status
 
     def _is_output(self, status: FileStatus) -> bool:
-        name = status.path.relative_to(self._destination)
-        return not (working_directory_in(name) or any(map(status.path.is_under, self._own)))
+        name = status.path.relative_to(self.destination)
+        return not (working_directory_in(name) or any(map(status.path.is_under, self.own)))

@@ -11,7 +11,6 @@ from datetime import timedelta
 
 from committer.api.job import Job
 from committer.api.job_opening import attach_job
-from committer.api.opening import Opening
 from committer.cli.looking import Look, jobs_of_orphans, look_at
 from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.session import Session
@@ -29,6 +28,7 @@ from committer.errors import (
     TaskCommitsRequiredError,
     TaskMissingError,
 )
+from committer.flow.misuse import Opening
 from committer.layout import check_job_id
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit

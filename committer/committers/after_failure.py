@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NoReturn
 
-from committer.committers.commit_inputs import withdraw_commit
 from committer.committers.failures import (
     Refusal,
+    advise_records_moved,
     advise_recovery,
     advise_undecided,
     definite_refusal,
@@ -29,14 +29,16 @@ from committer.committers.failures import (
 from committer.committers.job_call import JobCall
 from committer.committers.position import Position
 from committer.committers.standing import CARRYING_OUT, DECIDING, Standing, Step, Wish
-from committer.errors import CommitterError, OutcomeUnknownError, StoreError
+from committer.errors import CommitterError, JobNotFoundError, OutcomeUnknownError, StoreError, StoreOutcomeUnknownError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.logs import job_logger
 from committer.stages.base import StageContext
 from committer.stages.decide.commit_state import is_forward_only
 from committer.stages.decide.decide import DecideCommit
+from committer.stages.decide.entries import withdraw
 from committer.stages.publish.move_aside import is_not_given_back
 from committer.stages.remove.removal import remove_directory
+from committer.stages.state.job_directory import JobDirectory, look_at_job
 
 _log = job_logger("committer.committers")
 
@@ -90,12 +92,15 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
     except CommitterError as unseen:
         error.causes = (*error.causes, unseen)
         _raise_told(call, step, error)
-    if _is_over(call, now):
+    carried = call.decision
+    if carried is not None and carried.decision != "commit":
+        carried = None
+    if carried is not None and now.standing in _OVER:
         if step is Step.FINISH:
             _log.warning("could not remove all of job %s: %s", call.context.layout.job_id, error)
         call.outcome = now.outcome or call.outcome
         return Position(Standing.GONE)
-    if _is_of_another_decision(call, now):
+    if carried is not None and now.decision is not None and now.decision.driver != carried.driver:
         # This driver never read that decision's inputs, so it may neither publish nor roll back.
         _raise_told(call, step, error)
     if _is_advanced(call, step, now):
@@ -108,18 +113,6 @@ async def _after_decided(call: JobCall, step: Step, position: Position, error: C
     _log.warning("job %s is rolled back: %s", call.context.layout.job_id, refusal.message)
     call.refusal = refusal
     return replace(position, standing=Standing.REFUSED)
-
-
-def _is_over(call: JobCall, now: Position) -> bool:
-    carried = call.decision
-    return carried is not None and carried.decision == "commit" and now.standing in _OVER
-
-
-def _is_of_another_decision(call: JobCall, now: Position) -> bool:
-    carried = call.decision
-    if carried is None or carried.decision != "commit":
-        return False
-    return now.decision is not None and now.decision.driver != carried.driver
 
 
 def _is_advanced(call: JobCall, step: Step, now: Position) -> bool:
@@ -191,7 +184,7 @@ async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
         raise error from None
     found = now.found
     if now.standing in _UNDECIDED and found is not None:
-        await withdraw_commit(context, error, found)
+        await _withdraw(context, error, found)
         raise error
     call.overtaken = error
     if now.standing in (Standing.GONE, *_NO_JOB):
@@ -208,3 +201,49 @@ async def _remove_made_again(context: StageContext) -> None:
         await remove_directory(context)
     except CommitterError as error:
         _log.warning("could not remove what is left of job %s: %s", context.layout.job_id, error)
+
+
+async def _withdraw(context: StageContext, error: CommitterError, found: JobDirectory) -> None:
+    """Deletes the intent and entry of a refused commit, and moves task output back; a failure changes `error`.
+
+    Output is given back only if no other driver's intent exists: that driver may be alive. Drivers that are refused at
+    once see each other's intents; so each lists again after it deleted its own, and the last one gives back.
+    """
+    failure: Exception | None = None
+    withdrawn = False
+
+    async def undo() -> None:
+        nonlocal failure, withdrawn
+        try:
+            own = context.layout.intent(context.driver).name
+            if own not in found.intents:
+                return
+            took = context.spec.delivery == "listing" and context.forms.takes_records
+            alone = found.intents == [own]
+            if took and alone:
+                await context.forms.give_back(context)
+            await withdraw(context)
+            withdrawn = True
+            if took and not alone and await _is_left_open(context):
+                await context.forms.give_back(context)
+        except Exception as hidden:
+            failure = hidden
+
+    in_time = await run_shielded(undo, bound_s=UNDO_BOUND_S)
+    if withdrawn and (failure is not None or not in_time):
+        advise_records_moved(context, error, failure)
+    elif failure is not None or not in_time:
+        advise_undecided(context, error, "its intent could not be deleted", failure)
+    elif isinstance(error, StoreOutcomeUnknownError):
+        # Whatever the lost request did, the job is not decided, and no driver uses the intent.
+        error.outcome = "unchanged"
+        error.next_step = error.next_step or "commit the job again"
+
+
+async def _is_left_open(context: StageContext) -> bool:
+    """Returns whether the job exists and no driver's intent is left: one call."""
+    try:
+        found = await look_at_job(context.store, context.layout)
+    except JobNotFoundError:
+        return False
+    return not (found.decided or found.ended or found.intents)

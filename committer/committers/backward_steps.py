@@ -12,13 +12,14 @@ from committer.committers.failures import (
     refuse_committed,
     refuse_decided,
     unsettled_refusal,
+    what_first,
 )
-from committer.committers.finish import finish_aborted, finish_rolled_back
+from committer.committers.forward_steps import clean_up, remove_job
 from committer.committers.job_call import JobCall, StepResult
 from committer.committers.position import Position, standing_of
-from committer.committers.reports import report_of, report_of_ended, report_of_finished
+from committer.committers.reports import report_of, report_of_ended, report_of_finished, save_report
 from committer.committers.results import JobReport
-from committer.committers.standing import Standing, Step, Wish, step_for
+from committer.committers.standing import STEPS, Standing, Step, Wish
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
@@ -33,6 +34,7 @@ from committer.stages.base import StageContext
 from committer.stages.decide.decide import abort_decision, create_decision
 from committer.stages.facts import RecordedFacts
 from committer.stages.publish.publish import Published
+from committer.stages.remove.abort_uploads import AbortUploads
 from committer.stages.remove.cleanup import CleanupJob, RemoveJob
 from committer.stages.remove.removal import end_without_removal, keep_outcome, remove_leftovers, remove_temporary
 from committer.stages.state.job_directory import no_own_job, refuse_links
@@ -54,17 +56,23 @@ async def decide_against(call: JobCall, position: Position) -> StepResult:
         return await call.look()
     if decision.driver != context.driver:
         return await call.look()
-    return Position(Standing.ABORTED, position.found, decision)
+    return call.adopt(Position(Standing.ABORTED, position.found, decision))
 
 
 async def clean_up_aborted(call: JobCall, position: Position) -> StepResult:
     """Removes the files of an aborted job."""
+    context = call.context
     if position.found is not None:
-        await refuse_links(call.context.store, position.found, operation="abort")
-    await finish_aborted(call.context)
-    call.aborted = True
-    _log.info("job %s is aborted", call.context.layout.job_id)
-    return report_of(call.context, call.started, success=False, published=Published(), directories=0)
+        await refuse_links(context.store, position.found, operation="abort")
+    skipped = context.config.cleanup_skipped
+    if not skipped:
+        await CleanupJob(context).run(None)
+    elif context.store.capabilities.multipart:
+        await AbortUploads(context).run(None)
+    await save_report(context, success=False, published=None, error=None, only_if_absent=True)
+    await (end_without_removal(context) if skipped else RemoveJob(context).run(None))
+    _log.info("job %s is aborted", context.layout.job_id)
+    return report_of(context, call.started, success=False, published=Published(), directories=0)
 
 
 async def create_rollback(call: JobCall, position: Position) -> StepResult:
@@ -92,11 +100,20 @@ async def undo_published(call: JobCall, position: Position) -> StepResult:
 
 async def clean_up_undone(call: JobCall, position: Position) -> StepResult:
     """Removes the files of a job that was rolled back, and reports it."""
+    context = call.context
     try:
-        uploads_left = await finish_rolled_back(call.context)
+        cleaned, uploads_left = await clean_up(context)
+        await remove_job(context, None, cleaned=cleaned)
     except CommitterError as error:
+        error.outcome = "partial"
+        step = (
+            context.cleanup_call()
+            if error.path.startswith(str(context.layout.removed))
+            else context.recover_call(rollback=True)
+        )
+        error.next_step = f"the job is rolled back; {what_first(error)}, then call {step} to remove what is left of it"
         if call.refusal is not None:
-            raise unsettled_refusal(call.context, call.refusal, error) from error
+            raise unsettled_refusal(context, call.refusal, error) from error
         raise
     return rollback_report(call, uploads_left)
 
@@ -233,5 +250,5 @@ async def refuse(call: JobCall, position: Position) -> StepResult:
         Step.REFUSE_ABORTED: refuse_aborted,
         Step.REFUSE_COMMITTED: refuse_committed,
         Step.REFUSE_DECIDED: refuse_decided,
-    }[step_for(position.standing, call.wish)]
+    }[STEPS[position.standing][call.wish]]
     raise refuse(call.context)

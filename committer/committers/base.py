@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from committer.committers import job_commit
 from committer.committers.actions import PublishAction
-from committer.committers.job_commit import JobCommit
 from committer.committers.preparing import plan_job
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, TaskError, UnsupportedError
@@ -201,27 +201,27 @@ class Committer(ABC):
     ) -> JobReport:
         """Commits the job."""
         async with self.opened(context) as opened:
-            report = await JobCommit(opened, self.action).commit(task_commits, tasks)
+            report = await job_commit.commit(opened, self.action, task_commits, tasks)
         await self.forget(context)
         return report
 
     async def recover_job(self, context: StageContext, *, rollback: bool, force: bool) -> JobReport:
         """Finishes the job from its stored state, or rolls it back."""
         async with self.opened(context) as opened:
-            report = await JobCommit(opened, self.action).recover(rollback=rollback, force=force)
+            report = await job_commit.recover(opened, self.action, rollback=rollback, force=force)
         await self.forget(context)
         return report
 
     async def check_recovery(self, context: StageContext, *, rollback: bool, force: bool) -> None:
         """Raises what `recover_job` would refuse; changes nothing."""
         async with self.opened(context) as opened:
-            await JobCommit(opened, self.action).check_recover(rollback=rollback, force=force)
+            await job_commit.check_recover(opened, self.action, rollback=rollback, force=force)
 
     async def abort_job(self, context: StageContext) -> bool:
         """Aborts and removes the job."""
         try:
             async with self.opened(context) as opened:
-                aborted = await JobCommit(opened, self.action).abort()
+                aborted = await job_commit.abort(opened, self.action)
         except CommitterError as error:
             error.next_step = error.next_step or "remove the cause, then abort the job again"
             raise

@@ -62,15 +62,14 @@ def as_one(error: CommitterError) -> CommitterError:
     if not (issubclass(shared, _MEANINGS) and isinstance(first, CommitterError)):
         return error
     exactly = next((cause for cause in error.causes if type(cause) is shared), None)
-    one = copy.copy(exactly) if exactly is not None else _as(shared, first)
+    if exactly is not None:
+        one = copy.copy(exactly)
+    else:
+        one = shared(first.message, operation=first.operation, path=first.path, next_step=first.next_step)
     one.message = f"{one.message} (and {len(error.causes) - 1} more)"
     one.args = (one.message,)
     one.outcome, one.causes = error.outcome, error.causes
     return one
-
-
-def _as(kind: type[CommitterError], error: CommitterError) -> CommitterError:
-    return kind(error.message, operation=error.operation, path=error.path, next_step=error.next_step)
 
 
 def typed(error: Exception) -> CommitterError:

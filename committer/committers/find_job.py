@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from committer.advice import call
-from committer.committers.opened_store import paced
+from committer.committers.opened_store import limited
 from committer.committers.registry import layout_for, suited_committer
 from committer.committers.trusted_config import trusted_config
 from committer.errors import (
@@ -18,7 +18,6 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.events import Statistics
 from committer.layout import DirectoryName, JobLayout, check_job_id
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
@@ -60,15 +59,12 @@ async def find_job(
         half: Also finds a job that was never opened, or whose removal died.
     """
     check_job_id(job_id, "find_job", call("list_jobs", str(dest)))
-    store = paced(opened, config or CommitterConfig(), Statistics(), owned=False)
-    layout = layout_for(store, dest, job_id)
-    try:
+    async with limited(opened, config) as store:
+        layout = layout_for(store, dest, job_id)
         jobs = await find_jobs(store, dest, job_id, config=config)
         over = [job for job in jobs if not (job.live or job.kept)]
         if half and len(over) == len(jobs) > 1:
             jobs = await _best_known_first(store, jobs)
-    finally:
-        await store.close()
     # A job of Hadoop's may have the same id, if it keeps everything among the output.
     jobs.sort(key=lambda job: not job.spec.setup)
     best = next((job for job in jobs if job.live), None) or next((job for job in jobs if job.kept), None)
@@ -106,12 +102,8 @@ async def _best_known_first(store: Store, jobs: list[FoundJob]) -> list[FoundJob
 async def find_setup(opened: Store, known: JobSpec, *, config: CommitterConfig | None) -> JobSpec:
     """Returns the spec of exactly the setup that a spec names, as its records describe it: 3 calls."""
     dest = StorePath.from_uri(known.destination)
-    store = paced(opened, config or CommitterConfig(), Statistics(), owned=False)
-    try:
-        name = DirectoryName(known.job_id, known.setup, "")
-        job = await read_directory(store, dest, name, config=config)
-    finally:
-        await store.close()
+    async with limited(opened, config) as store:
+        job = await read_directory(store, dest, DirectoryName(known.job_id, known.setup, ""), config=config)
     if job is None or not (job.live or job.kept):
         raise JobNotFoundError(
             f"job {known.job_id} at {dest} is over",

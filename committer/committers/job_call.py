@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from committer.committers.actions import PublishAction
-from committer.committers.commit_inputs import CommitInputs
-from committer.committers.failures import (
-    Refusal,
-)
+from committer.committers.failures import Refusal
 from committer.committers.position import Position, read_position
+from committer.committers.preparing import CommitInputs
 from committer.committers.results import JobReport
 from committer.committers.standing import Standing, Wish
 from committer.committers.trusted_config import refuse_roots_not_given, trusted_config
-from committer.errors import (
-    CommitterError,
-    StoreNotFoundError,
-)
-from committer.flow.spill import NumberedSpill
+from committer.errors import CommitterError, StoreNotFoundError
 from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.facts import Facts, NotedFacts, RecordedFacts, directories_of, read_facts
-from committer.stages.load.load_records import LoadedRecords
-from committer.stages.load.planned_files import KeptEntries
 from committer.stages.publish.publish import Published
 from committer.stages.setup.setup_job import check_store
 from committer.stages.undo.seal import sealed_layout
@@ -37,50 +29,41 @@ StepResult: TypeAlias = JobReport | Position | None
 """Result of a step: the report that ends the call, None to end it without one, or the job's new position."""
 
 
+@dataclass(slots=True)
 class JobCall:
     """State of one call for one job.
 
-    Args:
-        force: The caller vouches that no other driver is alive, or that a listing counts.
-        inputs: Inputs of the decision, if the caller commits the job.
-
     Attributes:
         context: The job; once a decision is read, with its configuration.
+        force: The caller vouches that no other driver is alive, or that a listing counts.
+        inputs: Inputs of the decision, if the caller commits the job.
         decision: The decision that is carried out.
-        outcome: The last outcome that was read.
         state: The decision's inputs, once they were made or read.
-        refusal: The definite refusal for which the job is rolled back.
-        aborted: Whether this driver cleaned up after a decision against the job.
         publishing: Whether this call began to publish, and the job has not ended.
-        is_end_unknown: Whether a damaged report may say that the job committed, so that no report may say the opposite.
+        outcome: The last outcome that was read.
+        refusal: The definite refusal for which the job is rolled back.
         overtaken: The failure before the decision or after the outcome, if another driver advanced the job.
+        is_end_unknown: Whether a damaged report may say that the job committed, so that no report may say the opposite.
     """
 
-    def __init__(
-        self,
-        context: StageContext,
-        action: PublishAction,
-        wish: Wish,
-        *,
-        force: bool = False,
-        inputs: CommitInputs | None = None,
-    ) -> None:
-        self.context: StageContext = context
-        self.decision: Decision | None = None
-        self.outcome: JobOutcome | None = None
-        self.published: Published | None = None
-        self.refusal: Refusal | None = None
-        self.aborted: bool = False
-        self.overtaken: CommitterError | None = None
-        self.wish: Wish = wish
-        self.action: PublishAction = action
-        self.force: bool = force
-        self.inputs: CommitInputs = inputs or CommitInputs(None, None)
-        self.started: float = context.runtime.monotonic()
-        self.state: CommitState | None = None
-        self.resources: AsyncExitStack = AsyncExitStack()
-        self.publishing: bool = False
-        self.is_end_unknown: bool = False
+    context: StageContext
+    action: PublishAction
+    wish: Wish
+    force: bool = False
+    inputs: CommitInputs = field(default_factory=CommitInputs)
+    started: float = field(init=False)
+    resources: AsyncExitStack = field(default_factory=AsyncExitStack)
+    decision: Decision | None = None
+    state: CommitState | None = None
+    published: Published | None = None
+    publishing: bool = False
+    outcome: JobOutcome | None = None
+    refusal: Refusal | None = None
+    overtaken: CommitterError | None = None
+    is_end_unknown: bool = False
+
+    def __post_init__(self) -> None:
+        self.started = self.context.runtime.monotonic()
 
     async def look(self) -> Position:
         """Reads the job's position; takes over the configuration of the first decision."""
@@ -108,13 +91,6 @@ class JobCall:
             self.state = CommitState.of(self.context, decision, await read_facts(self.context, decision))
             await self.keep_old_files(self.state)
         return self.state
-
-    def take_from_disk(self, loaded: LoadedRecords) -> NumberedSpill[KeptEntries] | None:
-        """Keeps the records on this driver's disk until the end of the call."""
-        on_disk, loaded.on_disk = loaded.on_disk, None
-        if on_disk is not None:
-            self.resources.push_async_callback(on_disk.close)
-        return on_disk
 
     async def keep_old_files(self, state: CommitState) -> None:
         """Copies the lists of old files to this driver's disk, on stores where no fence stops its delayed moves.

@@ -15,18 +15,13 @@ from typing import Final, TypeAlias
 from committer.committers import backward_steps, forward_steps
 from committer.committers.actions import PublishAction
 from committer.committers.after_failure import after_failure
-from committer.committers.commit_inputs import CommitInputs, check_forced, intent_of
-from committer.committers.failures import (
-    as_one,
-    broken_off,
-    refuse_over,
-)
+from committer.committers.failures import as_one, broken_off, refuse_over
 from committer.committers.job_call import JobCall, StepResult
-from committer.committers.listing import refuse_unwritable_list
 from committer.committers.position import Position
-from committer.committers.reports import check_reported, save_report
+from committer.committers.preparing import CommitInputs, check_forced, intent_of
+from committer.committers.reports import check_reported, refuse_unwritable_list, save_report
 from committer.committers.results import JobReport
-from committer.committers.standing import CARRYING_OUT, REFUSING, Standing, Step, Wish, step_for
+from committer.committers.standing import CARRYING_OUT, REFUSING, STEPS, Standing, Step, Wish
 from committer.errors import (
     CommitterError,
     DestinationBusyError,
@@ -129,62 +124,57 @@ class BusyWait:
 _LOOKS: Final = 20
 
 
-class JobCommit:
-    """Commits, recovers, rolls back or aborts one job; one object a call."""
+async def commit(
+    context: StageContext, action: PublishAction, task_commits: Iterable[TaskCommit] | None, tasks: int | None
+) -> JobReport:
+    """Commits the job, or continues a decided one."""
+    refuse_unwritable_list(context.config)
+    call = JobCall(context, action, Wish.COMMIT, inputs=CommitInputs(messages_in(task_commits), tasks))
+    report = await _reporting(call)
+    _log_end(report, "committed" if report.success else "over, and was not committed")
+    if not report.success:
+        raise refuse_over(context, "commit_job")
+    call.inputs.check_reported(context, report)
+    return report
 
-    def __init__(self, context: StageContext, action: PublishAction) -> None:
-        self._context = context
-        self._action = action
 
-    async def commit(self, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> JobReport:
-        """Commits the job, or continues a decided one."""
-        refuse_unwritable_list(self._context.config)
-        call = JobCall(self._context, self._action, Wish.COMMIT, inputs=CommitInputs(messages_in(task_commits), tasks))
-        report = await _reporting(call)
-        _log_end(report, "committed" if report.success else "over, and was not committed")
-        if not report.success:
-            raise refuse_over(self._context, "commit_job")
-        call.inputs.check_reported(self._context, report)
-        return report
+async def recover(context: StageContext, action: PublishAction, *, rollback: bool, force: bool) -> JobReport:
+    """Finishes the job as decided, or rolls it back."""
+    call = JobCall(context, action, Wish.ROLL_BACK if rollback else Wish.RECOVER, force=force)
+    report = await _reporting(call)
+    _log_end(report, f"recovered: it {_how_it_ended(call, report)}")
+    if not (report.success or rollback):
+        raise refuse_over(context, "recover")
+    return report
 
-    async def recover(self, *, rollback: bool, force: bool) -> JobReport:
-        """Finishes the job as decided, or rolls it back."""
-        call = self._recovery(rollback=rollback, force=force)
-        report = await _reporting(call)
-        _log_end(report, f"recovered: it {_how_it_ended(call, report)}")
-        if not (report.success or rollback):
-            raise refuse_over(self._context, "recover")
-        return report
 
-    async def abort(self) -> bool:
-        """Decides against the job and removes it; returns True if this call did. Refuses a decided commit."""
-        with audit(ji=self._context.layout.job_id), self._context.statistics.timed(names.JOB_STAGE_ABORT):
-            return await _bring_to_end(JobCall(self._context, self._action, Wish.ABORT)) is not None
+async def abort(context: StageContext, action: PublishAction) -> bool:
+    """Decides against the job and removes it; returns True if this call did. Refuses a decided commit."""
+    with audit(ji=context.layout.job_id), context.statistics.timed(names.JOB_STAGE_ABORT):
+        return await _bring_to_end(JobCall(context, action, Wish.ABORT)) is not None
 
-    async def check_recover(self, *, rollback: bool, force: bool) -> None:
-        """Raises what `recover` would raise, as far as that is known without trying; changes nothing."""
-        call = self._recovery(rollback=rollback, force=force)
-        position = await call.look()
-        step = step_for(position.standing, call.wish)
-        if step in REFUSING:
-            await run_step(call, step, position)
-        elif step in (Step.REMOVE_REST, Step.CLOSE) or (step is Step.REPORT and position.outcome is None):
-            success = await check_reported(call.context)
-            if not (success or rollback):
-                raise refuse_over(call.context, "recover")
-        elif step is Step.DECIDE_IF_FORCED:
-            check_forced(call.context, force=force)
-        elif step is Step.DECIDE_AS_INTENDED:
-            await intent_of(call.context, position, force=force)
-        elif step in CARRYING_OUT:
-            call.check_roots(position)
-        if step is Step.TAKE_BACK:
-            async with call.resources:
-                state = await call.state_of(position)
-                self._action.roll_back(call.context).refuse(RollBackRequest(state, "on demand", force))
 
-    def _recovery(self, *, rollback: bool, force: bool) -> JobCall:
-        return JobCall(self._context, self._action, Wish.ROLL_BACK if rollback else Wish.RECOVER, force=force)
+async def check_recover(context: StageContext, action: PublishAction, *, rollback: bool, force: bool) -> None:
+    """Raises what `recover` would raise, as far as that is known without trying; changes nothing."""
+    call = JobCall(context, action, Wish.ROLL_BACK if rollback else Wish.RECOVER, force=force)
+    position = await call.look()
+    step = STEPS[position.standing][call.wish]
+    if step in REFUSING:
+        await run_step(call, step, position)
+    elif step in (Step.REMOVE_REST, Step.CLOSE) or (step is Step.REPORT and position.outcome is None):
+        success = await check_reported(call.context)
+        if not (success or rollback):
+            raise refuse_over(call.context, "recover")
+    elif step is Step.DECIDE_IF_FORCED:
+        check_forced(call.context, force=force)
+    elif step is Step.DECIDE_AS_INTENDED:
+        await intent_of(call.context, position, force=force)
+    elif step in CARRYING_OUT:
+        call.check_roots(position)
+    if step is Step.TAKE_BACK:
+        async with call.resources:
+            state = await call.state_of(position)
+            action.roll_back(call.context).refuse(RollBackRequest(state, "on demand", force))
 
 
 async def _bring_to_end(call: JobCall) -> JobReport | None:
@@ -194,7 +184,7 @@ async def _bring_to_end(call: JobCall) -> JobReport | None:
         busy_wait, looks = BusyWait(call), _LOOKS
         while looks:
             looks -= 1
-            step = step_for(position.standing, call.wish)
+            step = STEPS[position.standing][call.wish]
             if step in CARRYING_OUT:
                 call.check_roots(position)
             if step in (Step.PUBLISH, Step.FINISH):
@@ -258,10 +248,10 @@ async def _reporting(call: JobCall) -> JobReport:
 def _how_it_ended(call: JobCall, report: JobReport) -> str:
     if report.success:
         return "is committed"
-    if call.decision is None and not call.aborted:
+    if call.decision is None:
         # The summary says it, of a removed job.
         return "was rolled back, or aborted, before"
-    return "is aborted" if call.aborted else "is rolled back"
+    return "is aborted" if call.decision.decision == "abort" else "is rolled back"
 
 
 def _log_end(report: JobReport, how: str) -> None:

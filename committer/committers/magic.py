@@ -268,26 +268,22 @@ class MagicCommitter(Committer):
         message = await super().commit_task(context, output)
         if context.spec.delivery == "listing":
             identity = output.identity
-            await _forget(context, _place_of(context, identity.task, identity.attempt, identity.nonce))
+            await _forget(context, identity.task, identity.attempt, identity.nonce)
         return message
 
     async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
         """Runs `AbortTask`; then deletes the records of single files."""
         await super().abort_task(context, request)
         if context.spec.delivery == "listing":
-            await _forget(context, _place_of(context, request.task, request.attempt, request.nonce))
+            await _forget(context, request.task, request.attempt, request.nonce)
 
 
-def _place_of(context: StageContext, task: int, attempt: int, nonce: str | None) -> StorePath:
+async def _forget(context: StageContext, task: int, attempt: int, nonce: str | None) -> None:
+    """Deletes the records of single files; a failure is left to the job's cleanup, which Hadoop's does too."""
     layout = context.layout
     attempt_id = layout.task_attempt_id(task, attempt)
-    if nonce is None:
-        return task_attempt_directory(layout, attempt_id)
-    return run_directory(layout, attempt_id, nonce)
-
-
-async def _forget(context: StageContext, place: StorePath) -> None:
-    """Deletes the records of single files; a failure is left to the job's cleanup, which Hadoop's does too."""
+    of_attempt = task_attempt_directory(layout, attempt_id)
+    place = of_attempt if nonce is None else run_directory(layout, attempt_id, nonce)
     try:
         await context.store.delete_directory(place, recursive=True)
     except StoreError as error:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import cast
+from typing import Protocol, cast
 
 import anyio
 
 from committer.events import Statistics, names
-from committer.flow.endpoints import claim_limits
-from committer.flow.pacing import Claim, Weights
+from committer.flow.pacing import Claim, Weights, claim_limits
 from committer.flow.retry import DEFAULT_POLICY
 from committer.flow.runtime import current_runtime
 from committer.options.config import CommitterConfig
@@ -58,6 +57,16 @@ async def open_store(
 
 
 @asynccontextmanager
+async def limited(store: Store, config: CommitterConfig | None) -> AsyncIterator[PacedStore]:
+    """Yields an opened store with limits and retries, for work of no job."""
+    view = paced(store, config or CommitterConfig(), Statistics(), owned=False)
+    try:
+        yield view
+    finally:
+        await view.close()
+
+
+@asynccontextmanager
 async def store_beside(
     store: Store, destination: StorePath, place: StorePath, config: CommitterConfig
 ) -> AsyncIterator[Store]:
@@ -80,15 +89,19 @@ async def store_of_call(path: StorePath, storage_options: Mapping[str, object] |
             await store.close()
 
 
+class _Closed(Protocol):
+    async def close(self) -> None: ...
+
+
 @asynccontextmanager
-async def closed_on_failure(store: Store, *, owned: bool) -> AsyncIterator[None]:
-    """Closes an owned store if the block fails."""
+async def closed_on_failure(resource: _Closed | None, *, owned: bool = True) -> AsyncIterator[None]:
+    """Closes a resource, such as a store, if the block fails and the resource is owned."""
     try:
         yield
     except BaseException:
-        if owned:
+        if resource is not None and owned:
             with anyio.CancelScope(shield=True):
-                await store.close()
+                await resource.close()
         raise
 
 

@@ -6,7 +6,7 @@ The engine converts a set to a task manifest when it loads it; a decision rests 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import md5
 from typing import Final
@@ -211,27 +211,18 @@ def _etags_of(upload: UploadEntry) -> tuple[PartEtag, ...]:
 _log = job_logger("committer.stages")
 
 
-async def uploads_of_set(context: StageContext, record: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+def uploads_of_set(context: StageContext, record: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
     """Yields path and id of the uploads that a pending set names: one read.
 
     Damaged records, and paths outside destination and roots (G10), are skipped with a warning.
     """
-
-    def decode(data: bytes) -> Sequence[PendingCommit]:
-        return decode_pending_set(data, source=str(record)).commits
-
-    async for upload in _named(context, record, decode, limit=context.config.record_size_limit):
-        yield upload
+    limit = context.config.record_size_limit
+    return _named(context, record, lambda data: decode_pending_set(data, source=str(record)).commits, limit=limit)
 
 
-async def uploads_of_pending(context: StageContext, record: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+def uploads_of_pending(context: StageContext, record: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
     """Yields the upload that a record of a single file names, as `uploads_of_set`."""
-
-    def decode(data: bytes) -> Sequence[PendingCommit]:
-        return (decode_pending(data, source=str(record)),)
-
-    async for upload in _named(context, record, decode, limit=LIMITS["pending"]):
-        yield upload
+    return _named(context, record, lambda data: [decode_pending(data, source=str(record))], limit=LIMITS["pending"])
 
 
 async def _named(
@@ -244,13 +235,6 @@ async def _named(
     except RecordError as error:
         _log.warning("uploads may stay pending: %s", error)
         return
-    for upload in _contained(context, record, named):
-        yield upload
-
-
-def _contained(
-    context: StageContext, record: StorePath, named: Sequence[PendingCommit]
-) -> Iterator[tuple[StorePath, str]]:
     layout = context.layout
     for one in named:
         try:

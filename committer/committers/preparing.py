@@ -1,4 +1,4 @@
-"""Prepares a job's decision from its task records, or a plan of its commit."""
+"""Prepares a job's decision from its task records and the caller's inputs, or a plan of its commit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,26 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from committer.committers.results import CommitPlan
+from committer.committers.failures import TO_BE_ABORTED, refuse_undecided
+from committer.committers.position import Position
+from committer.committers.results import CommitPlan, JobReport, refuse_other_tasks
 from committer.committers.trusted_config import refuse_records_out_of_sight
-from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
+from committer.errors import (
+    CommitterError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    TargetExistsError,
+    TaskMissingError,
+    UnsupportedError,
+)
 from committer.file_names import is_used_once, root_of
-from committer.flow.matches import Matches
-from committer.flow.together import both, settled
+from committer.flow.texts import Matches
+from committer.flow.together import both, both_in_full, settled
 from committer.flow.workers import portions
 from committer.layout import has_nonce
 from committer.logs import audit
-from committer.records.job_state import Decision, Fact
+from committer.readable import count
+from committer.records.job_state import Decision, Fact, Intent, NamedRecord
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import RecordRef, StageContext
 from committer.stages.check.foreign_metadata import refusal_of
@@ -32,11 +42,11 @@ from committer.stages.check.inspect_destination import (
     InspectDestination,
     Inspection,
 )
-from committer.stages.check.preflight import MOST_CONFLICTS, Conflicts, Preflight, refused_moves
+from committer.stages.check.preflight import MOST_CONFLICTS, Conflicts, Preflight, refuse, refused_moves
 from committer.stages.check.superseded import ListSuperseded, LookIntoTargets, Superseded
 from committer.stages.check.task_files import LookUpIdentities, look_at_blocks, look_at_first_files
 from committer.stages.decide.decide import DecisionContent
-from committer.stages.decide.entries import DeclareScope, RefuseNeighbours, scope_of, superseded_scope
+from committer.stages.decide.entries import CommitIntent, DeclareScope, RefuseNeighbours, scope_of, superseded_scope
 from committer.stages.load.load_records import LoadedRecords, LoadRecords
 from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.load.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote
@@ -49,6 +59,8 @@ from committer.stages.load.winning_records import (
 from committer.stages.names import NameFolding, is_absolute, with_ancestors
 from committer.stages.setup.destination_file import object_at_destination
 from committer.stages.state.job_directory import look_at_job
+from committer.stages.state.own_records import read_intent
+from committer.stages.state.success_content import is_of_job, read_success
 from committer.stages.undo.seal import is_sealed_whole
 from committer.stores.abilities import LOCAL_PATHS, TREE_LISTING
 from committer.stores.base import FileStatus
@@ -375,7 +387,7 @@ async def promotions_of(context: StageContext, prepared: Prepared) -> list[Promo
     return promotions if saved > costs else []
 
 
-def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool = False) -> DecisionContent:
+def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool) -> DecisionContent:
     """Builds the decision's content; numbers each old file for its move into the job's directory."""
     loaded, view = prepared.loaded, prepared.view
     facts: list[Fact] = []
@@ -419,6 +431,128 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool 
     return DecisionContent(
         decision, prepared.superseded.facts, loaded.identities, view.targets.facts, loaded.side_files
     )
+
+
+@dataclass(slots=True)
+class CommitInputs:
+    """Inputs of the commit decision.
+
+    Attributes:
+        messages: Task commits from the caller; None for a listing or a recovery.
+        recovering: Whether another driver's intent counts.
+        winners: The records that the intent names; None if a listing counts.
+        began: Whether this call began to declare an intent: an earlier failure has nothing to withdraw.
+    """
+
+    messages: list[TaskCommit] | None = None
+    tasks: int | None = None
+    recovering: bool = False
+    winners: list[NamedRecord] | None = None
+    began: bool = False
+
+    @classmethod
+    def as_intended(cls, intent: Intent | None) -> CommitInputs:
+        """Builds the inputs from a dead driver's intent; without an intent a listing counts."""
+        if intent is None:
+            return cls(recovering=True)
+        return cls(tasks=intent.tasks, recovering=True, winners=intent.winners)
+
+    def check_decided(self, context: StageContext, position: Position) -> None:
+        """Refuses another driver's decision whose tasks differ from this commit's."""
+        decision, layout = position.decision, context.layout
+        if decision is None or decision.driver == context.driver or self.recovering:
+            return
+        winners, tasks = {winner.task for winner in decision.winners}, self.tasks
+        named = winners
+        if self.messages is not None:
+            tasks = tasks or len(self.messages)
+            # Task ids in Hadoop's decisions may differ from this engine's.
+            named = winners if decision.hadoop else {layout.task_id(message.task) for message in self.messages}
+        if tasks in (None, len(winners)) and named == winners:
+            return
+        ended = position.outcome is not None
+        other = min(named ^ winners, default="")
+        raise TaskMissingError(
+            f"job {layout.job_id} was decided by another driver with {count(len(winners), 'task')}, and this commit "
+            f"has {tasks}" + (f"; {other} is in only one of the two" if other else ""),
+            operation="commit_job",
+            path=layout.job_directory,
+            outcome="committed" if ended else "partial",
+            next_step=f"{context.recover_call()} finishes the job as it was decided"
+            + ("; run the other tasks as a new job" if ended else f"; {context.rollback_advice()}"),
+        )
+
+    def check_reported(self, context: StageContext, report: JobReport) -> None:
+        """Refuses the report of a job that another driver ended with another number of tasks."""
+        asked = self.tasks if self.messages is None else len(self.messages)
+        refuse_other_tasks(report, context.layout.destination, asked)
+
+    def intent_for(self, context: StageContext) -> CommitIntent:
+        """Returns the intent: the winners that are known before anything is listed."""
+        winners = self.winners
+        if self.messages is not None:
+            refs = refs_of_messages(context, self.messages)
+            winners = [NamedRecord(ref.record, ref.digest or "") for ref in refs]
+        return CommitIntent(winners, self.tasks)
+
+    async def find(self, context: StageContext) -> list[RecordRef]:
+        """Returns the winning records; refuses another number of them than the job has tasks."""
+        if not self.recovering:
+            return await find_refs(context, self.messages, self.tasks, taking=True)
+        if self.winners is not None and context.spec.delivery == "message":
+            return [RecordRef(winner.record, winner.digest) for winner in self.winners]
+        listed = await find_refs(context, None, self.tasks, taking=True)
+        if self.winners is None:
+            return listed
+        return named_among(listed, [RecordRef(winner.record, winner.digest) for winner in self.winners])
+
+    async def prepare(self, context: StageContext, prove: Callable[[], Awaitable[None]]) -> Prepared:
+        """Loads the winning records, excludes other jobs, inspects the destination and refuses conflicts.
+
+        Checks at the same time that the records exist that messages name.
+        """
+        refs, by_listing = await self.find(context), context.spec.delivery == "listing"
+
+        async def prepared_unless_refused() -> Prepared:
+            prepared = await prepare(context, refs, copy_records=by_listing, prove=prove, excludes=True)
+            try:
+                refuse(context, prepared.conflicts)
+            except CommitterError as refused:
+                await prepared.aclose()
+                if isinstance(refused, TargetExistsError):
+                    await _say_committed_before(context, refused)
+                raise
+            return prepared
+
+        if self.recovering or by_listing or not refs:
+            return await prepared_unless_refused()
+        _stand, prepared = await both_in_full(check_attempt_records(context, refs), prepared_unless_refused())
+        return prepared
+
+
+async def _say_committed_before(context: StageContext, refused: TargetExistsError) -> None:
+    """Adds to a refusal that a job of this id may have committed before, such as a repeated notebook cell: one read."""
+    with suppress(CommitterError):
+        marker = await read_success(context)
+        if marker is not None and is_of_job(marker, context.layout):
+            refused.next_step = (
+                f"_SUCCESS says that a job {marker.jobId} committed there before: if that was this work, it is done, "
+                f"and this job {TO_BE_ABORTED} there; else {refused.next_step}"
+            )
+
+
+async def intent_of(context: StageContext, position: Position, *, force: bool) -> Intent | None:
+    """Returns the intent of a driver that began to commit; None if `force` takes a listing."""
+    intent = await read_intent(context.store, position.found) if position.found is not None else None
+    if intent is None:
+        check_forced(context, force=force)
+    return intent
+
+
+def check_forced(context: StageContext, *, force: bool) -> None:
+    """Refuses to decide a job that no driver began to commit, unless `force` takes a listing."""
+    if not (force and context.spec.delivery == "listing"):
+        raise refuse_undecided(context)
 
 
 _MOST_NAMED: Final = 100

@@ -1,23 +1,39 @@
-"""Builds the report and the summary file of a finished job."""
+"""Reports of a job that ended: the report itself, its summary file, the complete file list, and kept records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Final, NamedTuple
 
 from committer.advice import call
-from committer.committers.listing import KeptList, list_told, store_of
+from committer.committers.opened_store import store_beside
 from committer.committers.results import JobReport
-from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    InvalidPathError,
+    JobNotFoundError,
+    RecordError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
 from committer.events import names
+from committer.file_names import reserved_part
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.flow.workers import run_workers
+from committer.layout import MANIFEST_SUFFIX
 from committer.logs import job_logger
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
+from committer.records.file_list import check_format
 from committer.records.job_state import SETUP, JobOutcome
 from committer.records.limits import LIMITS
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState
+from committer.stages.finish.file_list import FILE_LIST, FILE_LIST_PROBLEM, SaveFileList, first_part, list_named
 from committer.stages.finish.success_file import set_totals, success_data
 from committer.stages.publish.publish import Published
 from committer.stages.remove.removal import remove_temporary
@@ -30,9 +46,103 @@ from committer.stages.state.success_content import (
     read_success,
 )
 from committer.stores.base import Store
-from committer.stores.helpers import exists
+from committer.stores.helpers import exists, walk
 
 _log = job_logger("committer.committers")
+
+_REPORT_PLACES: Final = ("summary_report_directory", "file_list_directory")
+
+
+def refuse_unwritable_list(config: CommitterConfig) -> None:
+    """Refuses a Parquet list if pyarrow is missing."""
+    if config.file_list_directory:
+        check_format(config.file_list_format)
+
+
+async def refuse_unwritable_places(context: StageContext) -> None:
+    """Refuses a job whose summary report or file list cannot be written: 3 calls a directory, for an empty file."""
+    config = context.config
+    asked = {text: name for name in _REPORT_PLACES if (text := getattr(config, name))}
+    for text, name in asked.items():
+        try:
+            directory = StorePath.of(text)
+            if reserved_part(directory.path) >= 0:
+                raise InvalidPathError(
+                    "it lies in a directory that commits own", path=directory, next_step="name one outside of these"
+                )
+            async with store_of(context, directory) as store:
+                await store.make_directory(directory, parents=True)
+                await _try_to_write(store, directory / f".committer-{context.driver}")
+        except CommitterError as error:
+            raise ConfigurationError(
+                f"{name}={text!r} cannot be written to: {error.message}",
+                operation="open_job",
+                path=error.path or text,
+                next_step=f"name a directory that can be written to, or leave {name} out"
+                + (f"; {error.next_step}" if error.next_step else ""),
+            ) from error
+
+
+async def _try_to_write(store: Store, probe: StorePath) -> None:
+    async def delete() -> None:
+        # A user may be allowed to write there, but not to delete.
+        with suppress(CommitterError):
+            await store.delete_file(probe)
+
+    try:
+        await store.put(probe, b"")
+    finally:
+        await run_shielded(delete, bound_s=UNDO_BOUND_S)
+
+
+class KeptList(NamedTuple):
+    """The URI of the list's first part, or why there is none although one was asked for."""
+
+    uri: str = ""
+    problem: str = ""
+
+    @property
+    def diagnostics(self) -> dict[str, str]:
+        """The non-empty fields, for `_SUCCESS` and the summary."""
+        told = {FILE_LIST: self.uri, FILE_LIST_PROBLEM: self.problem}
+        return {name: text for name, text in told.items() if text}
+
+
+async def keep_list(context: StageContext, state: CommitState) -> KeptList:
+    """Writes the job's list, unless another driver did; never raises a `CommitterError`."""
+    config, layout = context.config, context.layout
+    if not config.file_list_directory:
+        return KeptList()
+    try:
+        directory = StorePath.of(config.file_list_directory)
+        async with store_of(context, directory) as store:
+            expected = (state.decision.files, state.decision.size)
+            saving = SaveFileList(context, store=store, directory=directory, expected=expected)
+            try:
+                return KeptList((await saving.run(state.files)).uri)
+            except CommitterError:
+                first = first_part(directory, layout, config.file_list_format)
+                # Another driver of the job may have ended it meanwhile, and written the same list.
+                if await exists(context.store, layout.decision) or not await exists(store, first):
+                    raise
+                return KeptList(first.uri)
+    except CommitterError as error:
+        _log.warning("could not keep the list of what job %s committed: %s", layout.job_id, error)
+        return KeptList(problem=str(error))
+
+
+def list_told(context: StageContext, record: SuccessData) -> KeptList:
+    """Reads the list's URI from a `_SUCCESS` or summary, as far as the record is trusted (G10)."""
+    told = record.diagnostics.get(FILE_LIST, "")
+    layout = context.layout
+    path = list_named(told, layout.job_id, layout.destination, context.config.file_list_directory)
+    return KeptList(path.uri if path is not None else "", record.diagnostics.get(FILE_LIST_PROBLEM, ""))
+
+
+def store_of(context: StageContext, directory: StorePath) -> AbstractAsyncContextManager[Store]:
+    """Yields the store of a directory that the caller named for a block: the job's, or another one that it opens."""
+    return store_beside(context.store, context.layout.destination, directory, context.config)
+
 
 # This engine's key among the diagnostics: a report's name tells the job, not its destination.
 DESTINATION: Final = "committer.destination"
@@ -60,24 +170,24 @@ class SaveReport(Stage[SuccessData, None]):
         """Opens the report's store, creates the directory, writes the report."""
         try:
             directory = StorePath.of(self.context.config.summary_report_directory)
+            path = self.context.layout.summary(directory)
             async with store_of(self.context, directory) as store:
-                await self._save(value, store, directory)
+                if await self._is_to_stay(store, path, success=value.success):
+                    return
+                await store.make_directory(directory, parents=True)
+                with self.context.statistics.timed(names.TASK_STAGE_SAVE_SUMMARY_FILE):
+                    await store.put(path, encode_success(value))
         except CommitterError as error:
             _log.warning("could not save the summary report of job %s: %s", self.context.layout.job_id, error)
 
-    async def _save(self, value: SuccessData, store: Store, directory: StorePath) -> None:
-        path = self.context.layout.summary(directory)
+    async def _is_to_stay(self, store: Store, path: StorePath, *, success: bool) -> bool:
+        """Returns whether an existing report counts, not this one."""
         if self._only_if_absent and await exists(store, path):
-            return
-        if not value.success and await self._may_say_success(store, path):
-            # Another driver committed the job since, so this failure is not the job's; or a job of this id
-            # at another destination committed, and this is its only report. A damaged one may say the same.
-            return
-        await store.make_directory(directory, parents=True)
-        with self.context.statistics.timed(names.TASK_STAGE_SAVE_SUMMARY_FILE):
-            await store.put(path, encode_success(value))
-
-    async def _may_say_success(self, store: Store, path: StorePath) -> bool:
+            return True
+        if success:
+            return False
+        # Another driver committed the job since, so this failure is not the job's; or a job of this id
+        # at another destination committed, and this is its only report. A damaged one may say the same.
         try:
             data = await store.read(path, limit=LIMITS["success"])
             return decode_success(data, source=str(path)).success
@@ -85,12 +195,6 @@ class SaveReport(Stage[SuccessData, None]):
             return False
         except RecordError:
             return True
-
-
-def is_report_of(context: StageContext, found: SuccessData) -> bool:
-    """Whether a report names this job's destination, or none."""
-    told = found.diagnostics.get(DESTINATION)
-    return told is None or told == context.spec.destination
 
 
 _NO_LIST: Final = KeptList()
@@ -217,14 +321,14 @@ async def report_of_finished(
         raise await _not_found(context, decided=decided)
     statistics = found.statistics()
     counters = statistics.counters
-    files = list_told(context, found)
+    files, created = list_told(context, found), found.diagnostics.get(DIRECTORIES_CREATED, "")
     return JobReport(
         success=found.success,
         job_id=layout.job_id,
         committer=context.spec.committer,
         files_committed=files_committed(found),
         bytes_committed=counters.get(names.COMMITTER_BYTES_COMMITTED, 0),
-        directories_created=_number(found.diagnostics.get(DIRECTORIES_CREATED, "")),
+        directories_created=int(created) if created.isdecimal() else 0,
         renames_recovered=counters.get(names.COMMIT_FILE_RENAME_RECOVERED, 0),
         duration_s=context.runtime.monotonic() - started,
         statistics=statistics,
@@ -248,10 +352,6 @@ def report_of_ended(context: StageContext, outcome: JobOutcome, started: float) 
     )
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
-
-
 async def _read_summary(context: StageContext) -> SuccessData | None:
     if not context.config.summary_report_directory:
         return None
@@ -263,7 +363,9 @@ async def _read_summary(context: StageContext) -> SuccessData | None:
         except StoreNotFoundError:
             return None
     found = decode_success(data, source=str(path))
-    return found if is_report_of(context, found) and _is_own(context, found) else None
+    # A report without a destination may be this job's.
+    told = found.diagnostics.get(DESTINATION, context.spec.destination)
+    return found if told == context.spec.destination and _is_own(context, found) else None
 
 
 async def save_report(
@@ -301,14 +403,44 @@ async def published_before(context: StageContext, state: CommitState) -> Publish
     if marker is not None:
         published.filenames = named_uris(marker, context.layout.destination)
         published.lengths = marker.lengths or []
-        published.files, published.size = told.files, told.size
-        return published
-    try:
-        async for file in state.files:
-            published.add(context.layout, [file], 1)
-            if len(published.filenames) >= published.most:
-                break
-    except CommitterError:
-        published = Published()
+    else:
+        try:
+            async for file in state.files:
+                published.add(context.layout, [file], 1)
+                if len(published.filenames) >= published.most:
+                    break
+        except CommitterError:
+            published = Published()
     published.files, published.size = told.files, told.size
     return published
+
+
+async def keep_records(context: StageContext) -> None:
+    """Copies the job's records to the diagnostics directory; deletes nothing there, unlike Hadoop; logs a failure."""
+    layout = context.layout
+    try:
+        directory = StorePath.of(context.config.diagnostics_manifest_directory)
+        kept_in = directory / layout.unique_name
+        async with store_of(context, directory) as other:
+            await other.make_directory(kept_in, parents=True)
+            for source in (layout.manifests, layout.attempts):
+                await _copy_records(context, context.holding(source), source, other, kept_in)
+    except CommitterError as error:
+        _log.warning("could not keep the records of job %s: %s", layout.job_id, error)
+
+
+async def _copy_records(
+    context: StageContext, store: Store, source: StorePath, other: Store, kept_in: StorePath
+) -> None:
+    try:
+        suffixes = (MANIFEST_SUFFIX, context.layout.record_suffix)
+        records = [child.path async for child in walk(store, source) if child.path.name.endswith(suffixes)]
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return
+
+    async def copy(record: StorePath) -> None:
+        data = await store.read(record, limit=context.config.record_size_limit)
+        await other.put(kept_in / record.name, data)
+
+    if records:
+        await run_workers(records, copy, workers=context.config.io_concurrency, operation="keep_records")

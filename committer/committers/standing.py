@@ -156,8 +156,3 @@ CARRYING_OUT: Final = frozenset({Step.PUBLISH, Step.TAKE_BACK, Step.UNDO, Step.F
 
 REFUSING: Final = frozenset({Step.REFUSE_DECIDED, Step.REFUSE_ABORTED, Step.REFUSE_COMMITTED})
 """The steps that only raise."""
-
-
-def step_for(standing: Standing, wish: Wish) -> Step:
-    """Returns the next step."""
-    return STEPS[standing][wish]

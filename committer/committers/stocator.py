@@ -11,12 +11,12 @@ from committer.committers.base import Committer
 from committer.errors import RecordError, StoreError, StoreNotFoundError, UnsupportedError
 from committer.file_names import unique_name
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.flow.together import together
+from committer.flow.together import both
 from committer.flow.workers import run_workers
 from committer.layout import TEMPORARY
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Fact, JobOutcome, JobSetup, Winner
+from committer.records.job_state import Decision, Fact, Winner
 from committer.records.pending_uploads import ListedUpload
 from committer.records.publish_chunk import PlannedFile
 from committer.spec import JobSpec
@@ -39,20 +39,6 @@ from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import status_or_none
 from committer.stores.uploads import UPLOADS
 
-
-def attempt_name(name: str, run: str) -> str:
-    """Returns the object name of a file: ``a=1/p-0.csv`` -> ``a=1/p-0-attempt_<job>_m_000000_0-<nonce>.csv``.
-
-    Stocator's form, with the nonce added: two runs of one attempt id never share a name.
-    """
-    return unique_name(name, run)
-
-
-def is_named_by(path: StorePath, run: str) -> bool:
-    """Returns whether an object's name contains the run."""
-    return f"-{run}" in path.name
-
-
 _OPERATION = "delete_objects"
 
 
@@ -61,7 +47,7 @@ async def objects_of(context: StageContext, run: StorePath) -> list[StorePath]:
     layout, found = context.layout, set[StorePath]()
     async for part in parts_of_list(context, run):
         found.update(layout.target(listed.name) for listed in contained(context, run, part))
-    return sorted((path for path in found if is_named_by(path, run.name)), key=str)
+    return sorted((path for path in found if f"-{run.name}" in path.name), key=str)
 
 
 async def pending_at(context: StageContext, paths: Iterable[StorePath]) -> list[tuple[StorePath, str]]:
@@ -89,8 +75,12 @@ async def delete_objects(context: StageContext, paths: Iterable[StorePath]) -> N
 
 async def losing_runs(context: StageContext, runs: list[StorePath]) -> list[StorePath]:
     """Returns the runs whose output does not count: three reads, and one for each winner that ran more than once."""
-    setup, decision, outcome = await _fate(context)
-    if setup is None:
+    store, layout = context.store, context.layout
+    ended = both(read_decision(store, layout), read_outcome(store, layout))
+    try:
+        _setup, (decision, outcome) = await both(read_setup(store, layout), ended)
+    except (StoreNotFoundError, RecordError):
+        # The job is over; or records that cannot be read do not prove that a run lost.
         return []
     if outcome is not None and outcome.outcome == "rolled-back":
         return runs
@@ -99,35 +89,6 @@ async def losing_runs(context: StageContext, runs: list[StorePath]) -> list[Stor
     if decision.decision == "abort":
         return runs if outcome is None else []
     return await _but_winners(context, decision, runs)
-
-
-async def _fate(context: StageContext) -> tuple[JobSetup | None, Decision | None, JobOutcome | None]:
-    store, layout = context.store, context.layout
-    setup: JobSetup | None = None
-    decision: Decision | None = None
-    outcome: JobOutcome | None = None
-
-    async def set_up() -> None:
-        nonlocal setup
-        try:
-            setup = await read_setup(store, layout)
-        except StoreNotFoundError:
-            return
-
-    async def decided() -> None:
-        nonlocal decision
-        decision = await read_decision(store, layout)
-
-    async def ended() -> None:
-        nonlocal outcome
-        outcome = await read_outcome(store, layout)
-
-    try:
-        await together(set_up(), decided(), ended())
-    except RecordError:
-        # Records that cannot be read do not prove that a run lost.
-        return None, None, None
-    return setup, decision, outcome
 
 
 async def _but_winners(context: StageContext, decision: Decision, runs: list[StorePath]) -> list[StorePath]:
@@ -205,6 +166,9 @@ OBJECT: Final = "object"
 class DirectFiles(AttemptFiles):
     """Files that are objects at the destination as soon as they are closed.
 
+    ``a=1/p-0.csv`` is the object ``a=1/p-0-attempt_<job>_m_000000_0-<nonce>.csv``: Stocator's form, with the nonce
+    added, so that two runs of one attempt id never share a name.
+
     Opening one costs 2 calls: its name is listed in the job's directory, then the job is checked. Files that
     are opened at the same time share both. So either a decided job finds every object listed, or the task
     attempt finds the job decided, or gone, and writes nothing.
@@ -222,7 +186,7 @@ class DirectFiles(AttemptFiles):
 
     async def open(self, destination: str, staged: str) -> FileWriter:
         """Lists the object's name, opens the object."""
-        context, name = self._context, attempt_name(destination, self._run)
+        context, name = self._context, unique_name(destination, self._run)
         path = context.layout.target(name)
         await self._list.add(ListedUpload(name, OBJECT))
         self._begun[staged] = path
@@ -234,14 +198,14 @@ class DirectFiles(AttemptFiles):
         self._closed.add(staged)
         self._open.pop(staged, None)
         if absolute:
-            return WrittenFile(staged, status.size, status.identity, absolute=attempt_name(absolute, self._run))
-        return WrittenFile(attempt_name(staged, self._run), status.size, status.identity)
+            return WrittenFile(staged, status.size, status.identity, absolute=unique_name(absolute, self._run))
+        return WrittenFile(unique_name(staged, self._run), status.size, status.identity)
 
     def kept_at(self, staged: str) -> StorePath | None:
         """Returns the object's path; None for a file outside the destination."""
         if staged.startswith(f"{TEMPORARY}/"):
             return None
-        return self._context.layout.target(attempt_name(staged, self._run))
+        return self._context.layout.target(unique_name(staged, self._run))
 
     async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
         """Deletes abandoned files: after a lost response to a close an object may exist."""

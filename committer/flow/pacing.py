@@ -13,10 +13,12 @@ import asyncio
 import math
 from asyncio import AbstractEventLoop
 from collections import deque
-from collections.abc import Mapping
-from types import TracebackType
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from aiolimiter import AsyncLimiter
 
@@ -50,7 +52,10 @@ CAUTIOUS_STEPS: Final = 100
 
 
 class AdaptiveLimit:
-    """Adaptive limit of calls per second, or in flight: starts at `most`, and is never cut below `least`."""
+    """Adaptive limit of calls per second, or in flight: starts at `most`, and is never cut below `least`.
+
+    `most` may change; a cut that has not grown back stays.
+    """
 
     __slots__ = ("_least", "_reached", "_refused", "most")
 
@@ -79,32 +84,16 @@ class AdaptiveLimit:
 
     def grow(self, steps: int) -> None:
         """Grows the limit by a number of steps."""
-        for _ in range(steps):
-            self._step()
-
-    def _step(self) -> None:
-        value = self.value
         careful = CAUTION * self._refused
-        if careful <= value < self._refused:
-            grown = value + (self._refused - careful) / CAUTIOUS_STEPS
-        else:
-            grown = value + self.most / GROWTH_STEPS
-            if value < careful:
-                grown = min(grown, careful)
-        self._reached = grown if grown < self.most else math.inf
-
-    def limit(self, most: float) -> None:
-        """Changes the full limit; a cut that has not grown back stays."""
-        self.most = most
-
-
-class _Clock:
-    """The part of an event loop that `AsyncLimiter` needs: its clock."""
-
-    __slots__ = ("time",)
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.time = runtime.monotonic
+        for _ in range(steps):
+            value = self.value
+            if careful <= value < self._refused:
+                grown = value + (self._refused - careful) / CAUTIOUS_STEPS
+            else:
+                grown = value + self.most / GROWTH_STEPS
+                if value < careful:
+                    grown = min(grown, careful)
+            self._reached = grown if grown < self.most else math.inf
 
 
 class Bucket(AsyncLimiter):
@@ -124,9 +113,9 @@ class Bucket(AsyncLimiter):
     def __init__(self, rate: float, burst: float, runtime: Runtime) -> None:
         super().__init__(burst, burst / rate)
         self.rate: float = rate
-        self._clock = cast("AbstractEventLoop", _Clock(runtime))
+        self._clock = cast("AbstractEventLoop", SimpleNamespace(time=runtime.monotonic))
 
-    # aiolimiter reads the time from this; it would also start timers if a caller waited in `acquire`.
+    # AsyncLimiter reads the time from this; it would also start timers if a caller waited in `acquire`.
     @property
     def _loop(self) -> AbstractEventLoop:
         return self._clock
@@ -205,13 +194,13 @@ class Limits:
 
     def change(self, concurrency: int, rate: float | None) -> None:
         """Changes the full limits. Concurrency only grows; cuts stay."""
-        self.in_flight.limit(max(self.in_flight.most, concurrency))
+        self.in_flight.most = max(self.in_flight.most, concurrency)
         if rate is None:
             self.per_second = None
         elif self.per_second is None:
             self.per_second = AdaptiveLimit(rate, SLOWEST_RATE)
         else:
-            self.per_second.limit(rate)
+            self.per_second.most = rate
         self.reduced = not self._is_full
 
     @property
@@ -288,44 +277,41 @@ class Permit:
         self._pacer.give_back(self._granted_at, error)
 
 
+@dataclass(slots=True, eq=False)
 class _Waiter:
-    __slots__ = ("amount", "future", "granted_at", "kind", "missing")
-
-    def __init__(self, kind: Kind, amount: float, future: asyncio.Future[None]) -> None:
-        self.kind = kind
-        self.amount = amount
-        self.missing: float = amount
-        self.future = future
-        self.granted_at = 0.0
+    kind: Kind
+    missing: float
+    future: asyncio.Future[None]
+    granted_at: float = 0.0
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Claim:
     """Claim on an endpoint's limits by `Pacer.claim`; counts until released, or garbage-collected."""
 
-    __slots__ = ("__weakref__", "concurrency", "pacer", "rate")
-
-    def __init__(self, pacer: Pacer, concurrency: int, rate: float | None) -> None:
-        self.pacer: Pacer = pacer
-        self.concurrency: int = concurrency
-        self.rate: float | None = rate
+    pacer: Pacer
+    concurrency: int
+    rate: float | None
 
     def __reduce__(self) -> tuple[object, ...]:
         return Pacer.claim, (self.pacer, self.concurrency, self.rate)
 
     def release(self) -> None:
         """Releases the claim. Does nothing the second time."""
-        self.pacer._released(self)
+        self.pacer._claims.discard(self)
+        self.pacer._follow_claims()
 
 
 class Pacer:
-    """Pacer of one endpoint, for one event loop; `committer.flow.endpoints` has the shared one.
+    """Pacer of one endpoint, for one event loop; `claim_limits` has the shared one.
 
     In any `t` seconds it grants at most ``rate * t + min(burst, rate)`` tokens (at least one at a time; a permit
     that costs more than the burst gets them while it waits), and never holds more than `concurrency` permits. While
     limits are cut, the burst is at most `BURST_AFTER_REFUSAL_S` of the rate.
 
     From the first `claim` on, the lowest rate of the held claims applies. Concurrency only grows, to the highest
-    claimed: each job bounds its own work. `granted` counts permits by kind, `throttles` the throttled calls.
+    claimed: each job bounds its own work. `granted` counts permits by kind, `in_use` those held now, `throttles` the
+    throttled calls.
     """
 
     def __init__(
@@ -337,7 +323,6 @@ class Pacer:
         burst: int = 100,
         runtime: Runtime | None = None,
     ) -> None:
-        _check(concurrency, rate, burst)
         self.endpoint = endpoint
         self.runtime: Runtime = runtime or current_runtime()
         self.granted: dict[Kind, int] = {"read": 0, "write": 0, "delete": 0}
@@ -346,9 +331,9 @@ class Pacer:
         self._limits = Limits(concurrency, rate)
         # Copy of a limit's value, since every call reads it.
         self._slots: float = concurrency
-        self._bucket = self._make_bucket(rate) if rate is not None else None
+        self._bucket = Bucket(rate, self._burst_at(rate), self.runtime) if rate is not None else None
         self._claims: WeakSet[Claim] = WeakSet()
-        self._in_use = 0
+        self.in_use: int = 0
         self._waiters: deque[_Waiter] = deque()
         self._timer: Timer | None = None
         self._paused_until = -math.inf
@@ -357,7 +342,8 @@ class Pacer:
         # Another process gets the limits, not the queue.
         limits = self._limits
         rate = None if limits.per_second is None else limits.per_second.most
-        return _unpickled, (self.endpoint, int(limits.in_flight.most), rate, self._burst)
+        make = partial(Pacer, concurrency=int(limits.in_flight.most), rate=rate, burst=self._burst)
+        return make, (self.endpoint,)
 
     @property
     def concurrency(self) -> int:
@@ -370,38 +356,31 @@ class Pacer:
         return None if self._bucket is None else self._bucket.rate
 
     @property
-    def in_use(self) -> int:
-        """Permits held now."""
-        return self._in_use
-
-    @property
     def waiting(self) -> int:
         """Callers in the queue now."""
         return len(self._waiters)
 
     def permit(self, kind: Kind = "read", amount: float = 1) -> Permit:
         """Returns a permit for one wire call. More tokens than the burst come in portions while all others wait."""
-        if amount < 0:
-            raise ValueError(f"amount must not be negative: {amount}")
         return Permit(self, kind, amount)
 
     def take(self, kind: Kind, now: float, costs: Mapping[Kind, float] = ONE_EACH) -> bool:
         """Acquires a permit if one is free now; the caller then calls `give_back` with `now`. `costs` is by kind."""
-        if self._waiters or self._in_use + 1 > self._slots or now < self._paused_until:
+        if self._waiters or self.in_use + 1 > self._slots or now < self._paused_until:
             return False
         if self._bucket is not None and self._bucket.take(costs[kind], now):
             return False
-        self._in_use += 1
+        self.in_use += 1
         self.granted[kind] += 1
         return True
 
     def give_back(self, granted_at: float, error: BaseException | None) -> None:
         """Returns a permit with the outcome of its call; see `Permit`."""
-        self._in_use -= 1
-        if error is not None and isinstance(error, StoreThrottledError) and not error.one_name:
+        self.in_use -= 1
+        if isinstance(error, StoreThrottledError) and not error.one_name:
             self.throttled(error.retry_after_s, granted_at=granted_at)
         elif self._limits.reduced and (error is None or _answered(error)):
-            self._succeeded(granted_at)
+            self._grow(granted_at)
         if self._waiters and self._timer is None:
             self._pump()
 
@@ -431,16 +410,11 @@ class Pacer:
         self._rearm()
 
     def claim(self, concurrency: int, rate: float | None = None) -> Claim:
-        """Claims limits until `Claim.release`, beside other claims; raises ValueError for limits out of range."""
-        _check(concurrency, rate, self._burst)
+        """Claims limits until `Claim.release`, beside other claims."""
         made = Claim(self, concurrency, rate)
         self._claims.add(made)
         self._follow_claims()
         return made
-
-    def _released(self, claim: Claim) -> None:
-        self._claims.discard(claim)
-        self._follow_claims()
 
     def _follow_claims(self) -> None:
         claims = tuple(self._claims)
@@ -465,7 +439,7 @@ class Pacer:
         except asyncio.CancelledError:
             if not waiter.future.cancelled():
                 # Granted at the same moment: the slot returns, the tokens are spent.
-                self._in_use -= 1
+                self.in_use -= 1
                 self.granted[kind] -= 1
             # The new head may wait for something else.
             self._rearm()
@@ -479,14 +453,14 @@ class Pacer:
             if head.future.cancelled():
                 self._waiters.popleft()
                 continue
-            if self._in_use + 1 > self._slots:
+            if self.in_use + 1 > self._slots:
                 return
             wait = self._until_served(head)
             if wait > 0.0:
                 self._timer = self.runtime.call_later(max(wait, _SHORTEST_TIMER_S), self._rearm)
                 return
             self._waiters.popleft()
-            self._in_use += 1
+            self.in_use += 1
             self.granted[head.kind] += 1
             head.granted_at = self.runtime.monotonic()
             head.future.set_result(None)
@@ -511,7 +485,7 @@ class Pacer:
             self._timer = None
         self._pump()
 
-    def _succeeded(self, granted_at: float) -> None:
+    def _grow(self, granted_at: float) -> None:
         if self._limits.grow(self.runtime.monotonic(), granted_at, self._paused_until):
             self._apply()
 
@@ -523,23 +497,13 @@ class Pacer:
             return
         rate = per_second.value
         if self._bucket is None:
-            self._bucket = self._make_bucket(rate)
+            self._bucket = Bucket(rate, self._burst_at(rate), self.runtime)
         elif rate != self._bucket.rate:
-            self._bucket = self._at_rate(self._bucket, rate)
-
-    def _make_bucket(self, rate: float) -> Bucket:
-        return Bucket(rate, self._burst_at(rate), self.runtime)
-
-    def _at_rate(self, bucket: Bucket, rate: float) -> Bucket:
-        return bucket.at_rate(rate, self._burst_at(rate), self.runtime)
+            self._bucket = self._bucket.at_rate(rate, self._burst_at(rate), self.runtime)
 
     def _burst_at(self, rate: float) -> float:
         most = BURST_AFTER_REFUSAL_S * rate if self._limits.reduced else rate
         return max(1.0, min(self._burst, most))
-
-
-def _unpickled(endpoint: str, concurrency: int, rate: float | None, burst: int) -> Pacer:
-    return Pacer(endpoint, concurrency=concurrency, rate=rate, burst=burst)
 
 
 def _answered(error: BaseException) -> bool:
@@ -547,10 +511,69 @@ def _answered(error: BaseException) -> bool:
     return isinstance(error, StoreError) and not isinstance(error, (StoreUnavailableError, StoreOutcomeUnknownError))
 
 
-def _check(concurrency: int, rate: float | None, burst: int) -> None:
-    if concurrency < 1:
-        raise ValueError(f"concurrency must be at least 1, not {concurrency}")
-    if rate is not None and not 0 < rate < math.inf:
-        raise ValueError(f"rate must be a positive number of calls per second, or None, not {rate}")
-    if burst < 1:
-        raise ValueError(f"burst must be at least 1, not {burst}")
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, Runtime], Pacer]] = WeakKeyDictionary()
+
+
+def claim_limits(endpoint: str, *, concurrency: int, rate: float | None = None) -> Claim:
+    """Claims limits of the running loop's shared pacer for an endpoint.
+
+    The lowest rate among the held claims applies to all of them, and the next lowest after its release. So a user
+    who sees a store overloaded can start a job with a lower rate in the same process. The highest concurrency
+    applies, for the life of the loop, since each job bounds its own work.
+    """
+    pacers = _shared.setdefault(asyncio.get_running_loop(), {})
+    # Another runtime is another clock: one simulation must not affect the next.
+    key = (endpoint, current_runtime())
+    pacer = pacers.get(key)
+    if pacer is None:
+        pacer = pacers[key] = Pacer(endpoint, concurrency=concurrency, rate=rate)
+    return pacer.claim(concurrency, rate)
+
+
+def forget_limits(loop: asyncio.AbstractEventLoop) -> None:
+    """Removes the pacers of a closed loop, which a runtime that refers to the loop would keep alive."""
+    _shared.pop(loop, None)
+
+
+# Rounding error of a rate that is divided and added up again.
+_ROUNDING = 1e-9
+
+
+class RateShares:
+    """Shares of a rate (None for no limit) for a changing number of workers; those in use never exceed the rate.
+
+    With fewer workers the remaining ones get more as soon as earlier shares return.
+    """
+
+    def __init__(self, rate: float | None, workers: Callable[[], int]) -> None:
+        self._rate = rate
+        self._workers = workers
+        self._out: list[float] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take(self) -> float | None:
+        """Waits until a worker is free, and returns its share for `give_back`; None without a limit."""
+        while True:
+            workers = max(1, self._workers())
+            share = 0.0 if self._rate is None else self._rate / workers
+            free = self._rate is None or self._rate - sum(self._out) >= share * (1 - _ROUNDING)
+            if not self._out or (len(self._out) < workers and free):
+                self._out.append(share)
+                return None if self._rate is None else share
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    def give_back(self, share: float | None) -> None:
+        """Returns the share of a worker that ended."""
+        self._out.remove(share or 0.0)
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def rest(self, share: float | None) -> float | None:
+        """Returns the part of the rate that no other share uses: this share and the unused rest."""
+        if self._rate is None or share is None:
+            return None
+        return max(self._rate - sum(self._out) + share, share)

@@ -38,14 +38,6 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     cap_s: float = 10.0
     budget_s: float = 120.0
 
-    def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ValueError(f"attempts must be at least 1, not {self.attempts}")
-        if self.throttled_attempts is not None and self.throttled_attempts < 1:
-            raise ValueError(f"throttled_attempts must be at least 1, or None, not {self.throttled_attempts}")
-        if min(self.base_s, self.cap_s, self.budget_s) < 0:
-            raise ValueError("base_s, cap_s and budget_s must not be negative")
-
     def is_used_up(self, failed: int, throttled: int) -> bool:
         """Whether no further call is made after `failed` failures, of which `throttled` were throttled."""
         if self.throttled_attempts is None:
@@ -54,11 +46,6 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_POLICY = RetryPolicy(throttled_attempts=20)
-
-
-def asks_to_wait(error: BaseException) -> bool:
-    """Whether the store answered "busy", or "later"."""
-    return isinstance(error, StoreThrottledError) or (isinstance(error, StoreUnavailableError) and error.expected_back)
 
 
 def nothing_was_done(error: BaseException) -> bool:
@@ -71,10 +58,9 @@ async def retry(
     *,
     policy: RetryPolicy = DEFAULT_POLICY,
     idempotent: bool = False,
-    is_retryable: Callable[[BaseException], bool] | None = None,
     on_retry: Callable[[BaseException, int, float], object] | None = None,
 ) -> T:
-    """Makes a call, and repeats it after failures that allow it, or that `is_retryable` allows.
+    """Makes a call, and repeats it after failures that allow it.
 
     Waits are random between nothing and a bound that doubles (full jitter), so that callers refused together do not
     return together; never shorter than the store asked for. An `idempotent` call is repeated after a lost response,
@@ -99,13 +85,11 @@ async def retry(
                 if not made:
                     first_failed = now
                 made += 1
-                throttled += asks_to_wait(error)
+                later = isinstance(error, StoreUnavailableError) and error.expected_back
+                throttled += later or isinstance(error, StoreThrottledError)
                 if isinstance(error, CommitterError) and error.outcome == "unknown":
                     unknown = error
-                if is_retryable is not None:
-                    allowed = is_retryable(error)
-                else:
-                    allowed = nothing_was_done(error) or (idempotent and isinstance(error, StoreOutcomeUnknownError))
+                allowed = nothing_was_done(error) or (idempotent and isinstance(error, StoreOutcomeUnknownError))
                 wait = _wait(error, policy, made, runtime.random())
                 over = policy.is_used_up(made, throttled) or now - first_failed + wait > policy.budget_s
                 if not allowed or over:

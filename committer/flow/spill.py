@@ -54,14 +54,13 @@ class SpillFile(Closable, Generic[T]):
     """List with at most a block in memory, appended to first and then read, any number of times. A context manager.
 
     A list shorter than a block never touches the disk. Items are of a `kind` that msgspec can encode; the file is in
-    `directory` (None: the system's for temporary files). `count` is the number of items.
+    the system's directory for temporary files. `count` is the number of items.
     """
 
-    def __init__(self, kind: type[T], *, directory: str | None = None, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(self, kind: type[T], *, block_bytes: int = BLOCK_BYTES) -> None:
         self.count: int = 0
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(list[kind])  # type: ignore[valid-type]
-        self._directory = directory
         self._block_bytes = block_bytes
         self._runtime = current_runtime()
         self._buffer = _new_buffer()
@@ -75,11 +74,6 @@ class SpillFile(Closable, Generic[T]):
         self._may_append.set()
         self._broken: BaseException | None = None
         self._closed = False
-
-    @property
-    def blocks_on_disk(self) -> int:
-        """The number of blocks written; 0 while everything is in memory."""
-        return len(self._blocks)
 
     @property
     def size(self) -> int:
@@ -160,7 +154,7 @@ class SpillFile(Closable, Generic[T]):
 
     def _write(self, data: bytearray, offset: int) -> int:
         if self._file is None:
-            self._file = cast("BinaryIO", tempfile.TemporaryFile(buffering=0, dir=self._directory))  # noqa: SIM115
+            self._file = cast("BinaryIO", tempfile.TemporaryFile(buffering=0))  # noqa: SIM115
         rest = memoryview(data)
         while rest:
             written = os.pwrite(self._file.fileno(), rest, offset)
@@ -210,7 +204,7 @@ class SpillFile(Closable, Generic[T]):
 
     def _fail(self, error: BaseException) -> NoReturn:
         try:
-            directory = self._directory or tempfile.gettempdir()
+            directory = tempfile.gettempdir()
         except OSError:
             # No temporary directory is usable.
             directory = os.environ.get("TMPDIR", "the system's directory for temporary files")

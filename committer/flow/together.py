@@ -59,7 +59,7 @@ async def together(*calls: Coroutine[Any, Any, object]) -> list[object]:
         except asyncio.CancelledError as error:
             cancellation = cancellation or error
         # Of every task, each time: asyncio logs errors that were never retrieved.
-        found = [task for task in tasks if _has_failed(task)]
+        found = [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]
         failed = failed or found[:1]
         if not stopping:
             for task in pending:
@@ -73,7 +73,3 @@ async def together(*calls: Coroutine[Any, Any, object]) -> list[object]:
     finally:
         # The raised error refers to this frame: without `del` both are a cycle.
         del tasks, failed, cancellation
-
-
-def _has_failed(task: asyncio.Task[object]) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is not None

@@ -6,7 +6,7 @@ import difflib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -59,15 +59,6 @@ _LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-def broken_rules(config: object) -> Iterator[tuple[str, object, str]]:
-    """Yields each field with an invalid value: its name, the value and the rule."""
-    for name, rule_of in _RULES.items():
-        value: object = getattr(config, name)
-        rule = rule_of(value)
-        if rule:
-            yield name, value, rule
-
-
 def _flag(value: object) -> str:
     return "" if isinstance(value, bool) else "it must be True or False"
 
@@ -83,19 +74,17 @@ def _count(value: object) -> str:
 
 
 def _rate(value: object) -> str:
-    ok = value is None or _number(value) is not None
+    ok = value is None or _is_number(value)
     return "" if ok else "it must be a number of calls per second, 0 for no limit, or None"
 
 
 def _seconds(value: object) -> str:
-    ok = value is None or _number(value) is not None
+    ok = value is None or _is_number(value)
     return "" if ok else "it must be a number of seconds, 0 or more, or None"
 
 
 def _weight(value: object) -> str:
-    number = _number(value)
-    ok = number is not None and number <= _HEAVIEST
-    return "" if ok else f"it must be a number from 0 to {_HEAVIEST:,}"
+    return "" if _is_number(value, _HEAVIEST) else f"it must be a number from 0 to {_HEAVIEST:,}"
 
 
 def _text(value: object) -> str:
@@ -125,10 +114,10 @@ def _list_of(is_one: Callable[[object], bool], what: str) -> Callable[[object], 
     return rule
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        return None
-    return value
+def _is_number(value: object, most: float = math.inf) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value <= most
+    )
 
 
 _RULES: dict[str, Callable[[object], str]] = {
@@ -159,13 +148,6 @@ class Explanation(str):
 
     __slots__ = ("rows",)
     rows: tuple[Explained, ...]
-
-    @classmethod
-    def of(cls, rows: Sequence[Explained]) -> Explanation:
-        """Builds the table of these choices."""
-        explanation = cls(_table(rows))
-        explanation.rows = tuple(rows)
-        return explanation
 
 
 def _table(rows: Sequence[Explained]) -> str:
@@ -342,8 +324,10 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices and (name, getattr(self, name)) != ("superseded_scope", None):
                 raise _bad(name, getattr(self, name), f"it must be one of {', '.join(choices)}")
-        for name, value, rule in broken_rules(self):
-            raise _bad(name, value, rule)
+        for name, rule_of in _RULES.items():
+            rule = rule_of(getattr(self, name))
+            if rule:
+                raise _bad(name, getattr(self, name), rule)
 
     @classmethod
     def from_hadoop(cls, options: Mapping[str, object]) -> CommitterConfig:
@@ -423,7 +407,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             value = getattr(self, field.name)
             known = origins.get(field.name, "default" if value == field.default else "argument")
             rows.append(Explained(field.name, value, known, key_of(field.name)))
-        return Explanation.of(rows)
+        explanation = Explanation(_table(rows))
+        explanation.rows = tuple(rows)
+        return explanation
 
     def to_record(self) -> dict[str, Any]:
         """Returns every field and its value, defaults too, because a later version may have other defaults."""

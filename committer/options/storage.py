@@ -115,7 +115,10 @@ class OptionTable:
             if value is None:
                 continue
             if option is None:
-                self._check_switch(key, value)
+                # A switch: switched off it has no effect.
+                if str(value).strip().lower() not in _FALSE:
+                    advice = self.switches[key.lower()]
+                    raise _refused(f"the option {key} asks for what {self.store} cannot do here", advice)
                 continue
             name = option.name
             if name in spelled:
@@ -181,11 +184,6 @@ class OptionTable:
         scope = folded.removeprefix(f"{base}.")
         # The host after the account tells it from a container of that name in another account.
         return any(scope.startswith(f"{of}.{kind}.") for of in (account, f"{container}.{account}") for kind in _HOSTS)
-
-    def _check_switch(self, key: str, value: object) -> None:
-        if str(value).strip().lower() not in _FALSE:
-            advice = self.switches[key.lower()]
-            raise _refused(f"the option {key} asks for what {self.store} cannot do here", advice)
 
     def _unknown(self, key: str, known: Iterable[str]) -> ConfigurationError:
         spellings = {name: self._own(name) for name in known}

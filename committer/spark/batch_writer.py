@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from committer.advice import blocking, to_blocking_callers
 from committer.api.job_opening import attach_job, open_job
-from committer.api.opening import open_task
+from committer.api.task import open_task
 from committer.committers.results import JobReport
 from committer.errors import JobDecidedError, JobNotFoundError, MultipleError
 from committer.flow.workers import run_workers

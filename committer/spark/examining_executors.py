@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from committer import sync
-from committer.api.opening import open_task
+from committer.api.task import open_task
 from committer.errors import CommitterError, JobNotFoundError
 from committer.paths import StorePath
 from committer.spark.options import WriteOptions, parse_options, path_option

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast, overload
 
 from committer.advice import tell_blocking_caller
-from committer.flow.one_process import OneProcess
+from committer.flow.misuse import OneProcess
 from committer.flow.portal import free_at_exit, is_ending, wait_for
 
 P = ParamSpec("P")

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from committer.flow.endpoints import forget_limits
+from committer.flow.pacing import forget_limits
 from committer.flow.runtime import SystemRuntime, use_runtime
 from committer.testing.virtual_time import BEGINNING
 

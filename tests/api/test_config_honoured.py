@@ -12,7 +12,7 @@ import committer
 from committer import CommitterConfig
 from committer.committers.trusted_config import OF_CALLER, trusted_config
 from committer.errors import StoreError
-from committer.flow.endpoints import claim_limits
+from committer.flow.pacing import claim_limits
 from committer.flow.runtime import use_runtime
 from committer.paths import StorePath
 from committer.records.manifest import (

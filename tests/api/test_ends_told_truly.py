@@ -10,7 +10,6 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.committers.finish import CleanupJob
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -20,6 +19,7 @@ from committer.errors import (
     StoreCrossDeviceError,
 )
 from committer.paths import StorePath
+from committer.stages.remove.cleanup import CleanupJob
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.job_paths import in_job
 from tests.places import MemoryPlace, Place, make_place

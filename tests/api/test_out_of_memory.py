@@ -15,7 +15,7 @@ import committer
 from committer import CommitterConfig, CommitterError
 from committer.committers import forward_steps, preparing
 from committer.errors import JobNotFoundError, JobUndecidedError, ValidationError
-from committer.flow import repeats, spill
+from committer.flow import spill, texts
 from committer.flow.workers import run_workers
 from committer.stages import durability as many_at_once
 from committer.stages.check import superseded
@@ -124,8 +124,8 @@ POINTS: list[tuple[Any, str]] = [
     (planned_files, "decode_record"),
     (load_records.LoadRecords, "_gather"),
     (load_records.LoadRecords, "_check_sources"),
-    (repeats.Repeats, "add"),
-    (repeats.Repeats, "find"),
+    (texts.Repeats, "add"),
+    (texts.Repeats, "find"),
     (preparing, "prepare"),
     (forward_steps, "decision_content"),
     (CommitState, "of"),
@@ -165,8 +165,8 @@ async def test_at_every_use_of_what_takes_memory(
 
 
 async def test_spill_that_cannot_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "BLOCK", 2)
-    monkeypatch.setattr(repeats.Repeats.__init__, "__kwdefaults__", {"block": 2, "directory": None})
+    monkeypatch.setattr(texts, "BLOCK", 2)
+    monkeypatch.setattr(texts.Repeats.__init__, "__kwdefaults__", {"block": 2})
     for method in ("_write_block", "_read_block", "_decode"):
         place, messages = await _prepared("disk", tmp_path / method)
 

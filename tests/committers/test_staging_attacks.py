@@ -15,7 +15,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.committers.staging import places
+from committer.committers.staging import local_files
 from committer.errors import CommitterError, ConfigurationError, StoreError, TargetExistsError, TaskError
 from committer.spark.modes import commit_config
 from committer.testing.faults import Fault, FaultKind
@@ -122,7 +122,7 @@ async def test_a_directory_that_another_process_removes_as_it_is_made_is_made_ag
 async def test_files_can_be_opened_at_once(
     place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slowly = places.make_run
+    slowly = local_files.make_run
 
     def make(*arguments: object) -> str:
         time.sleep(0.1)
@@ -147,7 +147,7 @@ async def test_what_is_written_by_path_beside_files_opened_at_once_is_not_lost(
     two = (str(tmp_path / "a"), str(tmp_path / "b"))
     os.mkdir(two[0])
     os.mkdir(two[1])
-    slowly = places.make_run
+    slowly = local_files.make_run
 
     def make(*arguments: object) -> str:
         if threading.current_thread() is not threading.main_thread():
@@ -196,7 +196,7 @@ async def test_a_run_that_is_made_while_its_attempt_is_given_up_is_removed(
     place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, may_go_on = threading.Event(), threading.Event()
-    fast = places.make_run
+    fast = local_files.make_run
 
     def make(*arguments: object) -> str:
         begun.set()
@@ -226,7 +226,7 @@ async def test_an_attempt_that_is_aborted_while_it_commits_does_not_commit_a_par
 ) -> None:
     """Another process of the machine aborts the attempt, by its ids; it has removed half when the attempt commits."""
     half, may_go_on = threading.Event(), threading.Event()
-    whole = places.shutil.rmtree
+    whole = local_files.shutil.rmtree
 
     def remove(path: str, **arguments: object) -> None:
         for found in Path(path).rglob("a"):
@@ -235,7 +235,7 @@ async def test_an_attempt_that_is_aborted_while_it_commits_does_not_commit_a_par
         may_go_on.wait(5)
         whole(path, **arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(places.shutil, "rmtree", remove)
+    monkeypatch.setattr(local_files.shutil, "rmtree", remove)
     async with place.open_job(config=config()) as job:
         task = await place.open_task(job.spec, 0)
         for name in ("a", "b"):

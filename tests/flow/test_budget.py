@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from committer.flow.budget import Budget
+from committer.flow.workers import Budget
 
 pytestmark = pytest.mark.every_loop
 
@@ -87,8 +87,3 @@ async def test_a_failing_block_gives_back() -> None:
         async with budget.hold(1):
             raise KeyError
     assert budget.held == 0
-
-
-def test_a_budget_of_nothing_makes_no_sense() -> None:
-    with pytest.raises(ValueError, match="most"):
-        Budget(0)

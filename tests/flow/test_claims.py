@@ -8,8 +8,7 @@ import weakref
 
 import pytest
 
-from committer.flow.endpoints import claim_limits
-from committer.flow.pacing import Claim, Pacer
+from committer.flow.pacing import Claim, Pacer, claim_limits
 from committer.flow.runtime import use_runtime
 from committer.testing.virtual_time import VirtualRuntime
 from tests.flow.grants import Grants, refused

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from committer.errors import CommitterError
-from committer.flow import matches
-from committer.flow.matches import Asked, Matches
-from committer.flow.repeats import HashFilter
+from committer.flow.texts import Asked, HashFilter, Matches
 
 
 @pytest.mark.parametrize("block", [16, 1 << 15])
 async def test_what_was_noted_is_told_in_turn(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matches, "_BLOCK_BYTES", block)
+    monkeypatch.setattr("committer.flow.texts._BLOCK_BYTES", block)
     texts = [f"p={number % 7}/name-{number}" for number in range(1000)]
     noted = texts[::3]
     async with Matches[int](int) as found:
@@ -61,8 +60,9 @@ async def test_a_text_that_is_not_utf_8_is_equal_to_none() -> None:
 
 
 async def test_a_disk_without_room_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matches, "_BLOCK_BYTES", 16)
-    async with Matches[bool](bool, directory=str(tmp_path / "gone")) as found:
+    monkeypatch.setattr("committer.flow.texts._BLOCK_BYTES", 16)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    async with Matches[bool](bool) as found:
         with pytest.raises(CommitterError, match=r"a temporary file in .*gone failed"):
             await found.note(["text" * 10], [True])
 

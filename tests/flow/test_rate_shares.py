@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from committer.flow.endpoints import RateShares
+from committer.flow.pacing import RateShares
 
 
 async def test_as_many_shares_as_workers() -> None:

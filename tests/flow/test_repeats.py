@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from committer.errors import CommitterError, RecordError
-from committer.flow.repeats import BLOCK, HashFilter, Repeats
+from committer.flow.texts import BLOCK, HashFilter, Repeats
 
 pytestmark = pytest.mark.every_loop
 
@@ -29,7 +30,7 @@ async def test_exactly_the_texts_that_were_added_twice(texts: list[str], block: 
         for start in range(0, len(texts), at_once):
             await repeats.add(texts[start : start + at_once])
         assert repeats.count == len(texts)
-        assert repeats.on_disk == (len(texts) >= block if at_once == 1 else repeats.on_disk)
+        assert bool(repeats._files) == (len(texts) >= block if at_once == 1 else bool(repeats._files))
         assert await repeats.find() == repeated(texts)
 
 
@@ -40,14 +41,15 @@ async def test_repeats_far_apart_among_300_000_texts() -> None:
         for start in range(0, len(texts), 1000):
             await repeats.add(texts[start : start + 1000])
         await repeats.add(doubled)
-        assert repeats.on_disk
+        assert repeats._files
         assert await repeats.find() == set(map(hash, doubled))
 
 
-async def test_few_texts_stay_in_memory(tmp_path: Path) -> None:
-    async with Repeats(directory=str(tmp_path / "gone")) as repeats:
+async def test_few_texts_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    async with Repeats() as repeats:
         await repeats.add(str(number % (BLOCK - 2)) for number in range(BLOCK - 1))
-        assert not repeats.on_disk
+        assert not repeats._files
         assert await repeats.find() == {hash("0")}
 
 
@@ -67,24 +69,21 @@ async def test_lost_hashes_are_told() -> None:
         await removed.close()
 
 
-async def test_a_disk_that_takes_nothing_is_told(tmp_path: Path) -> None:
-    async with Repeats(directory=str(tmp_path / "gone")) as repeats:
+async def test_a_disk_that_takes_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    async with Repeats() as repeats:
         with pytest.raises(CommitterError, match="gone"):
             for start in range(0, 100 * BLOCK, BLOCK):
                 await repeats.add(str(number) for number in range(start, start + BLOCK))
 
 
-async def test_nothing_is_left_on_disk(tmp_path: Path) -> None:
-    async with Repeats(block=10, directory=str(tmp_path)) as repeats:
+async def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    async with Repeats(block=10) as repeats:
         await repeats.add(str(number) for number in range(100_000))
         assert list(tmp_path.iterdir()) == []
         assert await repeats.find() == set()
     await repeats.close()
-
-
-def test_a_block_that_makes_no_sense() -> None:
-    with pytest.raises(ValueError, match="block"):
-        Repeats(block=0)
 
 
 @pytest.mark.parametrize("block", [1, 2, 100])

@@ -212,13 +212,6 @@ async def test_a_wait_that_would_end_after_the_budget_is_not_begun() -> None:
         assert runtime.monotonic() == 0.0
 
 
-async def test_the_caller_may_say_what_is_retried() -> None:
-    with use_runtime(VirtualRuntime()):
-        assert await retry(Script(KeyError("x")), is_retryable=lambda error: isinstance(error, KeyError)) == "done"
-        with pytest.raises(StoreUnavailableError):
-            await retry(Script(down()), is_retryable=lambda error: False)
-
-
 async def test_on_retry_is_told_each_failure_that_is_followed_by_another_attempt() -> None:
     told: list[tuple[type[BaseException], int]] = []
     with use_runtime(VirtualRuntime()), pytest.raises(CommitterError):
@@ -253,14 +246,6 @@ async def test_cancellation_goes_through(during: str) -> None:
 
 async def _retrying(call: Callable[[], Awaitable[None]], policy: RetryPolicy) -> None:
     await retry(call, policy=policy)
-
-
-@pytest.mark.parametrize("field", ["attempts", "base_s", "cap_s", "budget_s", "throttled_attempts"])
-def test_policies_that_make_no_sense(field: str) -> None:
-    with pytest.raises(ValueError, match="must"):
-        RetryPolicy(**{field: -1})
-    with pytest.raises(ValueError, match="must"):
-        RetryPolicy(attempts=0)
 
 
 async def test_a_great_many_attempts_do_not_overflow() -> None:

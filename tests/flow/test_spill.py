@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import tempfile
 import threading
 import tracemalloc
 from collections.abc import Iterable
@@ -46,11 +47,12 @@ async def test_what_goes_in_comes_out_in_order(numbers: list[int], block: int) -
             assert [item async for item in spill.read()] == [entry(number) for number in numbers]
 
 
-async def test_a_short_list_never_touches_the_disk(tmp_path: Path) -> None:
+async def test_a_short_list_never_touches_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "not there"
-    async with SpillFile(FileEntry, directory=str(gone)) as spill:
+    monkeypatch.setattr(tempfile, "tempdir", str(gone))
+    async with SpillFile(FileEntry) as spill:
         await fill(spill, map(entry, range(100)))
-        assert spill.blocks_on_disk == 0
+        assert len(spill._blocks) == 0
         assert [item.z async for item in spill.read()] == list(range(100))
 
 
@@ -72,7 +74,7 @@ async def test_memory_stays_at_a_block() -> None:
         finally:
             tracemalloc.stop()
         assert seen == 20_000
-        assert spill.blocks_on_disk >= 20
+        assert len(spill._blocks) >= 20
         # Kept, the entries would take ten megabytes; a block of decoded ones is a few times its bytes.
         assert most < 2 << 20
 
@@ -113,7 +115,7 @@ async def test_one_block_is_on_its_way_however_many_append(monkeypatch: pytest.M
 
         await asyncio.gather(*(write() for _ in range(50)))
         assert most == 1
-        assert spill.blocks_on_disk > 10
+        assert len(spill._blocks) > 10
 
 
 async def test_a_writer_that_is_cancelled_before_its_block_goes_loses_the_list() -> None:
@@ -139,11 +141,12 @@ async def test_two_readers_do_not_disturb_each_other() -> None:
         assert first == second == list(range(1000))
 
 
-async def test_files_have_no_name_and_are_freed(tmp_path: Path) -> None:
+async def test_files_have_no_name_and_are_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
-    async with SpillFile(int, directory=str(tmp_path), block_bytes=100) as spill:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    async with SpillFile(int, block_bytes=100) as spill:
         await fill(spill, range(1000))
-        assert spill.blocks_on_disk > 0
+        assert len(spill._blocks) > 0
         assert list(tmp_path.iterdir()) == []
     await spill.close()
     with pytest.raises(ValueError, match="closed"):
@@ -154,18 +157,22 @@ async def test_files_have_no_name_and_are_freed(tmp_path: Path) -> None:
         assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
-async def test_closing_after_a_failure_leaves_nothing(tmp_path: Path) -> None:
+async def test_closing_after_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match="user"):
-        async with SpillFile(int, directory=str(tmp_path), block_bytes=100) as spill:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        async with SpillFile(int, block_bytes=100) as spill:
             await fill(spill, range(1000))
             raise RuntimeError("the user's own")
     gc.collect()
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_disk_that_takes_nothing_is_told_and_the_list_is_lost(tmp_path: Path) -> None:
+async def test_a_disk_that_takes_nothing_is_told_and_the_list_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = tmp_path / "not there"
-    async with SpillFile(int, directory=str(gone), block_bytes=10) as spill:
+    monkeypatch.setattr(tempfile, "tempdir", str(gone))
+    async with SpillFile(int, block_bytes=10) as spill:
         with pytest.raises(CommitterError, match="temporary file") as caught:
             await fill(spill, range(1000))
         assert caught.value.operation == "spill"

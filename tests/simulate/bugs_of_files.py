@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from committer.committers.file import taking
+from committer.committers.file.committer_v1 import CommitFileTask
 from committer.committers.file.committer_v2 import MergeTask
-from committer.committers.file.task_v1 import CommitFileTask
 from committer.errors import StoreNotFoundError
 from committer.stages.check.inspect_destination import FindTargets
 from committer.stages.decide.entries import superseded_scope

@@ -10,7 +10,7 @@ import weakref
 import anyio
 import pytest
 
-from committer.flow.endpoints import claim_limits
+from committer.flow.pacing import claim_limits
 from committer.flow.runtime import current_runtime
 from committer_testing.virtual_loop import DeadlockError, run_virtually
 

@@ -91,7 +91,7 @@ def test_a_class_of_a_stage_comes_back_as_the_public_one() -> None:
 
 def test_the_failures_behind_an_error_come_back() -> None:
     error = MultipleError.of(
-        "commit_job", [DestinationBusyError("busy", owner="b"), OSError("disk"), JobNotFoundError("x")]
+        "commit_job", [DestinationBusyError("busy", owners=["b"]), OSError("disk"), JobNotFoundError("x")]
     )
     found = error_behind(as_spark_tells(error))
     assert found is not None

@@ -14,9 +14,9 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, MultipleError
-from committer.flow import repeats, spill
-from committer.flow.repeats import Repeats
+from committer.flow import spill, texts
 from committer.flow.spill import SpillFile
+from committer.flow.texts import Repeats
 from committer.stages import facts as noted_facts
 from committer.testing.faults import Call
 from tests.few_facts import list_in_side_files
@@ -95,7 +95,7 @@ async def test_old_files_that_are_noted_before_the_decision(profile: str, disk: 
 async def test_names_compared_before_the_decision(profile: str, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     make = Repeats.__init__
     monkeypatch.setattr(Repeats, "__init__", lambda self, **_more: make(self, block=2))
-    monkeypatch.setattr(repeats, "_PARTITION_BLOCK_BYTES", 1)
+    monkeypatch.setattr(texts, "_BLOCK_BYTES", 1)
     table = Table(profile)
     party = await table.job("job", NEW)
     disk.full = True

@@ -10,7 +10,7 @@ import pytest
 
 from committer import CommitterConfig
 from committer.errors import TargetExistsError
-from committer.flow.repeats import Repeats
+from committer.flow.texts import Repeats
 from committer.records.job_state import Decision, Fact, encode_record
 from committer.stages.check import in_the_way
 from committer.stages.decide import decide

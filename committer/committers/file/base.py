@@ -1,22 +1,27 @@
-"""The base class of both algorithms of FileOutputCommitter."""
+"""The base class of both algorithms of FileOutputCommitter, and the directories that their jobs share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from committer.committers.base import Committer
 from committer.committers.file.layout import FileLayout
+from committer.committers.file.taking import is_of_job
 from committer.committers.results import CommitPlan
-from committer.errors import JobNotFoundError, StoreNotFoundError, UnsupportedError
+from committer.errors import JobNotFoundError, RecordError, StoreError, StoreNotFoundError, UnsupportedError
+from committer.layout import TEMPORARY, DirectoryName, JobLayout
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
+from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.state.job_liveness import check_job_is_live
+from committer.stages.state.own_records import read_setup
 from committer.stages.task.attempt_files import AttemptFiles, StagedFiles
 from committer.stages.task_output import AttemptIdentity
-from committer.stores.helpers import exists
+from committer.stores.base import Store
+from committer.stores.helpers import children_of, exists
 
 # A further try follows if another job removed a shared directory while it was empty.
 _TRIES = 10
@@ -88,3 +93,43 @@ def no_hadoop_job(layout: FileLayout) -> JobNotFoundError:
         path=layout.application_attempt,
         next_step="its driver makes it; look whether it ended, and whether its application attempt is another",
     )
+
+
+async def holds_output_of_jobs(
+    store: Store, destination: StorePath, directory_name: DirectoryName, jobs: Collection[DirectoryName]
+) -> bool:
+    """Returns whether a child of `_temporary` is an application attempt's and holds only output of `jobs`.
+
+    No call for a name that is no number, or without other jobs; else two listings, and a call for each job.
+    """
+    name = directory_name.job_id
+    if not name.isdecimal() or all(job.job_id.isdecimal() for job in jobs):
+        return False
+    directory = destination / TEMPORARY / name
+    inside = [child.path.name for child in await children_of(store, directory)]
+    inside += [child.path.name for child in await children_of(store, directory / TEMPORARY)]
+    using = await jobs_that_use(store, destination, name, jobs)
+    return bool(using) and all(one == TEMPORARY or any(is_of_job(layout, one) for layout in using) for one in inside)
+
+
+async def jobs_that_use(
+    store: Store, destination: StorePath, name: str, jobs: Collection[DirectoryName]
+) -> list[FileLayout]:
+    """Returns this engine's jobs whose tasks commit to an application attempt's directory: a call for each job."""
+    found: list[FileLayout] = []
+    if not name.isdecimal():
+        return found
+    for job in sorted(jobs):
+        if job.job_id.isdecimal() or job.suffix:
+            continue
+        try:
+            spec = (await read_setup(store, JobLayout(destination, job.job_id, setup=job.setup))).spec
+        except (StoreError, RecordError):
+            continue
+        if _shares(spec) and str(spec.job_attempt) == name:
+            found.append(FileLayout(destination, job.job_id, spec.job_attempt))
+    return found
+
+
+def _shares(spec: JobSpec) -> bool:
+    return spec.committer == "file-v2" or (spec.committer == "file-v1" and spec.delivery == "listing")

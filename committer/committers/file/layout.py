@@ -130,10 +130,6 @@ class CommittedLayout(FileLayout):
         """Returns whether a path is that of a task's directory, before or after a job commit takes it."""
         return path.parent in (self.manifests, self.tasks) and self.is_record(path.name)
 
-    def in_place(self) -> CommittedLayout:
-        """Returns the layout for a read-only process: what would be published is still where tasks committed it."""
-        return self.with_tasks_in(self.manifests)
-
     def of_no_task(self) -> CommittedLayout:
         """Returns the layout for a read-only process of a job without committed tasks: it lists an unused directory."""
         layout = copy.copy(self)

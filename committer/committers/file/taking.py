@@ -16,8 +16,7 @@ place                         renamed to it by
 A return has four steps:
 
 1. One rename moves all of `tasks` to `returning`; of several drivers one succeeds.
-2. If the job is decided or another driver's intent exists, the driver renames it back. A driver writes its
-intent
+2. If the job is decided or another driver's intent exists, the driver renames it back. A driver writes its intent
    before it takes, so one of the two sees the other.
 3. Each directory is renamed to its task's name or, if the task committed again, to `runs`.
 4. `returning` is deleted: it would block the next rename to that name.
@@ -29,7 +28,6 @@ read.
 from __future__ import annotations
 
 from contextlib import suppress
-from enum import Enum, auto
 from typing import cast
 
 from committer.committers.actions import RenameAction
@@ -62,18 +60,13 @@ from committer.stores.helpers import children_of, exists
 _ROUNDS = 10
 
 
-class _Claim(Enum):
-    ANOTHER_DRIVER = auto()
-    NONE = auto()
-
-
 async def put_back(context: StageContext, layout: CommittedLayout) -> None:
     """Returns moved directories of an undecided job to their places, unless the task committed again."""
     if not await move_directory(context, layout.tasks, layout.returning):
         # Another driver gives back.
         return
-    claim = await _claim(context, layout)
-    if claim is _Claim.ANOTHER_DRIVER:
+    found = await look_at_job(context.store, layout)
+    if found.decided or found.ended or len(found.intents) > 1:
         await restore(context, layout)
         return
     await _put_each_back(context, layout)
@@ -109,11 +102,6 @@ async def move_directory(context: StageContext, source: StorePath, target: Store
         if await exists(context.store, source):
             raise
     return True
-
-
-async def _claim(context: StageContext, layout: CommittedLayout) -> _Claim:
-    found = await look_at_job(context.store, layout)
-    return _Claim.ANOTHER_DRIVER if found.decided or found.ended or len(found.intents) > 1 else _Claim.NONE
 
 
 async def _put_each_back(context: StageContext, layout: CommittedLayout) -> None:

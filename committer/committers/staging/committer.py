@@ -22,10 +22,9 @@ import msgspec
 
 from committer.committers.actions import PublishAction, UploadAction, needs_of
 from committer.committers.base import Committer
-from committer.committers.listing import store_of
 from committer.committers.pending_sets import PendingSetForms, uploads_of_set
-from committer.committers.staging.local_files import LocalFiles
-from committer.committers.staging.places import remove_job, remove_runs
+from committer.committers.reports import store_of
+from committer.committers.staging.local_files import LocalFiles, remove_job, remove_runs
 from committer.errors import (
     ConfigurationError,
     JobExistsError,

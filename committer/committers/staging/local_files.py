@@ -1,24 +1,37 @@
-"""Files of a task attempt on a disk of its machine, uploaded when it commits."""
+"""Files of a task attempt on a disk of its machine, uploaded when it commits.
+
+Below the directory of `CommitterConfig.staging_directories` with the most free space, or the system's temporary
+directory::
+
+    committer-<user>/<job id>-<digest>-<setup>/<attempt>-<nonce>/opened/<number>   files of `TaskAttempt.open`
+    committer-<user>/<job id>-<digest>-<setup>/<attempt>-<nonce>/files/…           files written through `work_path`
+
+The digest is of the destination, so that jobs of one id at two destinations share no directory. Only this user
+can enter the first one: others may write to the system's temporary directory, too.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import stat
+import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from committer.committers.staging.places import FILES, OPENED, make_run, remove_run, stands
 from committer.errors import StoreError, TaskError
 from committer.file_names import unique_name
-from committer.flow.budget import Budget
 from committer.flow.runtime import Runtime
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.flow.workers import run_workers
+from committer.flow.workers import Budget, run_workers
+from committer.layout import JobLayout
+from committer.logs import job_logger
+from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.stages.base import StageContext
 from committer.stages.state.job_liveness import check_job_is_live
@@ -29,6 +42,161 @@ from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import bytes_of
 from committer.stores.registry import find_store
+
+_log = job_logger("committer.committers")
+
+_OPENED: Final = "opened"
+_FILES: Final = "files"
+
+# A further try follows if another process removed a directory that it found empty.
+_TRIES: Final = 10
+
+
+def make_run(config: CommitterConfig, layout: JobLayout, run: str) -> str:
+    """Creates the directory of one run of a task attempt where there is most free space; returns its path."""
+    failures: list[OSError] = []
+    try:
+        bases = sorted(_bases(config), key=_room_in, reverse=True)
+    except OSError as error:
+        # The machine has no writable temporary directory.
+        bases, failures = [], [error]
+    for base in bases:
+        try:
+            return _make(base, _of_job(layout), run)
+        except OSError as error:
+            failures.append(error)
+    raise TaskError(
+        f"no directory of this machine takes the files of a task attempt: {failures[0]}",
+        operation="open",
+        path=run,
+        causes=failures,
+        next_step="make room there, or name directories in staging_directories (fs.s3a.buffer.dir) that this user may "
+        "write to",
+    ) from failures[0]
+
+
+def remove_run(place: str) -> None:
+    """Removes the directory of one run, and parents that are empty then."""
+    job, gone = os.path.dirname(place), f"{place}.gone"
+    with suppress(OSError):
+        # Renamed at once: a committing attempt must not take a half-deleted directory for all that it wrote.
+        os.rename(place, gone)
+    shutil.rmtree(gone, ignore_errors=True)
+    shutil.rmtree(place, ignore_errors=True)
+    _remove_empty(job, os.path.dirname(job))
+
+
+def stands(place: str) -> bool:
+    """Returns whether a run's directory is still the one created for it; programs know, and recreate, only `_FILES`."""
+    return os.path.isdir(os.path.join(place, _OPENED))
+
+
+def remove_runs(config: CommitterConfig, layout: JobLayout, attempt_id: str, nonce: str | None) -> None:
+    """Removes one run's files of a task attempt from this machine; without a nonce, those of all its runs."""
+    for job in _jobs(config, layout):
+        for run in _names_in(job):
+            if run == f"{attempt_id}-{nonce}" if nonce else run.startswith(f"{attempt_id}-"):
+                remove_run(os.path.join(job, run))
+
+
+def remove_job(config: CommitterConfig, layout: JobLayout) -> None:
+    """Removes the files of a finished job's task attempts from this machine."""
+    for job in _jobs(config, layout):
+        for run in _names_in(job):
+            _log.debug("removing %s, which a task attempt that never ended left", os.path.join(job, run))
+        shutil.rmtree(job, ignore_errors=True)
+        _remove_empty(os.path.dirname(job))
+
+
+def _bases(config: CommitterConfig) -> list[str]:
+    return [*config.staging_directories] or [tempfile.gettempdir()]
+
+
+def _room_in(directory: str) -> int:
+    while True:
+        try:
+            found = os.statvfs(directory)
+        except FileNotFoundError:
+            # Not created yet.
+            directory = os.path.dirname(directory)
+        except OSError:
+            return -1
+        else:
+            return found.f_bavail * found.f_frsize
+
+
+def _make(base: str, job: str, run: str) -> str:
+    os.makedirs(base, exist_ok=True)
+    own = os.path.join(base, _own_name())
+    place = os.path.join(own, job, run)
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            os.makedirs(own, mode=0o700, exist_ok=True)
+            if not _is_ours(os.lstat(own)):
+                raise PermissionError(f"{own} is another user's, or others can write to it")
+            os.chmod(own, 0o700)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.mkdir(place)
+            os.mkdir(os.path.join(place, _OPENED))
+            os.mkdir(os.path.join(place, _FILES))
+        except (FileNotFoundError, FileExistsError):
+            # `os.makedirs` raises it if a directory that it found vanishes at once.
+            if not tries_left:
+                raise
+        else:
+            break
+    return place
+
+
+def _jobs(config: CommitterConfig, layout: JobLayout) -> Iterator[str]:
+    # Without a setup's name a job cannot be told from another one of its id.
+    if not layout.setup_name:
+        return
+    try:
+        bases = _bases(config)
+    except OSError:
+        # A machine without a temporary directory ran no task.
+        return
+    for base in bases:
+        own = os.path.join(base, _own_name())
+        if _is_own(own):
+            yield os.path.join(own, _of_job(layout))
+
+
+def _own_name() -> str:
+    return f"committer-{os.geteuid()}"
+
+
+def _of_job(layout: JobLayout) -> str:
+    return f"{layout.unique_name}-{layout.setup_name}"
+
+
+def _is_own(directory: str) -> bool:
+    try:
+        found = os.lstat(directory)
+    except OSError:
+        return False
+    return _is_ours(found)
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+def _names_in(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _remove_empty(*directories: str) -> None:
+    for directory in directories:
+        try:
+            os.rmdir(directory)
+        except OSError:
+            return
+
 
 BLOCK_BYTES: Final = 1 << 20
 
@@ -183,11 +351,9 @@ def _state(found: os.stat_result) -> DiskState:
 
 
 def _remove(path: str) -> None:
-    try:
+    # It goes with the directory of the run.
+    with suppress(OSError):
         os.unlink(path)
-    except OSError:
-        # It goes with the directory of the run.
-        return
 
 
 class LocalFiles(AttemptFiles):
@@ -216,7 +382,7 @@ class LocalFiles(AttemptFiles):
         place = await context.runtime.run_blocking(self._made)
         # A number, since a disk may not accept the name of a destination.
         self._opened += 1
-        path = self._kept[staged] = os.path.join(place, OPENED, str(self._opened))
+        path = self._kept[staged] = os.path.join(place, _OPENED, str(self._opened))
         return DiskWriter(path, context.layout.target(destination), context.runtime)
 
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
@@ -225,12 +391,12 @@ class LocalFiles(AttemptFiles):
 
     def local_directory(self, name: str) -> str:
         """Returns a directory of this machine, created on the first call."""
-        return os.path.join(self._made(), FILES)
+        return os.path.join(self._made(), _FILES)
 
     async def scan(self) -> tuple[list[WrittenFile], list[str]]:
         """Runs `ScanTask` on the disk; returns no directories, since uploads have none."""
         self._scanned = True
-        root = StorePath.of(os.path.join(self._made(), FILES))
+        root = StorePath.of(os.path.join(self._made(), _FILES))
         disk = await find_store(root)
         try:
             found, _directories = await ScanTask(replace(self._context, store=disk)).run(root)
@@ -283,7 +449,7 @@ class LocalFiles(AttemptFiles):
 
     async def close(self) -> None:
         """Removes the files from the disk."""
-        if self._made_or_being_made():
+        if self._place or self._making.locked():
             await run_shielded(partial(self._context.runtime.run_blocking, self._removed), bound_s=UNDO_BOUND_S)
         self._closed = True
 
@@ -300,9 +466,6 @@ class LocalFiles(AttemptFiles):
             if not self._place:
                 self._place = make_run(self._context.config, self._context.layout, self._run)
             return self._place
-
-    def _made_or_being_made(self) -> bool:
-        return bool(self._place) or self._making.locked()
 
     def _removed(self) -> None:
         # A thread that outlasts its cancelled caller may be creating it.

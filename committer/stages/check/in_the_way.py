@@ -7,8 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from committer.file_names import is_reserved
-from committer.flow.matches import Asked, Matches
-from committer.flow.repeats import HashFilter, Repeats
+from committer.flow.texts import Asked, HashFilter, Matches, Repeats
 from committer.records.publish_chunk import PlannedFile
 from committer.stages.identity import as_entry
 from committer.stages.load.load_records import LoadedRecords

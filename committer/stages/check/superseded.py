@@ -16,7 +16,7 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.file_names import is_utf_8, root_of, working_directory_in
-from committer.flow.matches import Asked, Matches
+from committer.flow.texts import Asked, Matches
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.paths import StorePath

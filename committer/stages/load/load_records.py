@@ -12,10 +12,9 @@ from typing import Final
 from committer.advice import COMMIT_AGAIN
 from committer.errors import RecordError, StoreNotFoundError
 from committer.events import Statistics, names
-from committer.flow.budget import Budget
-from committer.flow.repeats import Repeats
 from committer.flow.spill import NumberedSpill
-from committer.flow.workers import run_workers
+from committer.flow.texts import Repeats
+from committer.flow.workers import Budget, run_workers
 from committer.paths import StorePath
 from committer.records.job_state import BY_PATH, Winner
 from committer.records.manifest import TaskManifest

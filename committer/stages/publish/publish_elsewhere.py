@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from committer.flow.endpoints import RateShares, claim_limits
+from committer.flow.pacing import RateShares, claim_limits
 from committer.flow.workers import run_workers
 from committer.logs import job_logger
 from committer.records.job_state import Decision

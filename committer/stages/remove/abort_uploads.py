@@ -15,8 +15,8 @@ from committer.errors import (
     StorePermissionError,
 )
 from committer.file_names import job_id_in, root_of
-from committer.flow.matches import Asked, Matches
 from committer.flow.spill import SpillFile
+from committer.flow.texts import Asked, Matches
 from committer.flow.together import both
 from committer.flow.workers import run_workers
 from committer.layout import COMMITTING, JobLayout, has_nonce

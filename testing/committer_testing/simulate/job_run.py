@@ -6,9 +6,9 @@ import asyncio
 
 import committer
 from committer import CommitterError, Job, JobReport, JobSpec, TaskCommit
-from committer.api.opening import Opening
 from committer.errors import DestinationBusyError, TaskMissingError
 from committer.file_names import unique_name
+from committer.flow.misuse import Opening
 from committer_testing.simulate.committers import DrivenCommitter, DrivenJob
 from committer_testing.simulate.ledger import Attempt, Ledger
 from committer_testing.simulate.process import Process
