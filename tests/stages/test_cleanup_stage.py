@@ -85,24 +85,14 @@ async def test_task_directories_fail_and_their_parent_works(times: int | None) -
     assert place.temporary() == set()
 
 
-async def test_all_fail() -> None:
-    place, error, _deletes = await committed(CommitterConfig(), attempt_fails(None), parent_fails(None))
+@pytest.mark.parametrize(("marked", "alone"), [(True, False), (True, True), (False, True)])
+async def test_all_or_their_parent_alone_fail(marked: bool, alone: bool) -> None:
+    """As long as the job's directory exists, decision and outcome say what became of the job."""
+    faults = [parent_fails(None)] if alone else [attempt_fails(None), parent_fails(None)]
+    place, error, _deletes = await committed(CommitterConfig(mark_successful_jobs=marked), *faults)
     assert error is not None
     assert error.outcome == "committed"
     assert has_in_job(place.temporary(), "job-1", "outcome")
-    assert (await place.states())["job-1"] == "committed"
-    place.store.faults.clear()
-    await place.recover("job-1")
-    assert place.temporary() == set()
-
-
-@pytest.mark.parametrize("marked", [True, False])
-async def test_only_their_parent_fails(*, marked: bool) -> None:
-    """As long as it stands, decision and outcome say what became of the job."""
-    config = CommitterConfig(mark_successful_jobs=marked)
-    place, error, _deletes = await committed(config, parent_fails(None))
-    assert error is not None
-    assert error.outcome == "committed"
     assert (await place.states())["job-1"] == "committed"
     place.store.faults.clear()
     assert (await place.recover("job-1")).success

@@ -84,6 +84,7 @@ async def test_a_directory_at_a_new_files_name_is_refused_beside_files(kind: str
     assert place.files() == before
     await place.run_job(NEW, job_id="K", config=CommitterConfig(existing_target="replace"))
     assert place.files() == NEW
+    assert not place.temporary()
     await place.store.close()
 
 
