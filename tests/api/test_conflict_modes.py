@@ -151,14 +151,6 @@ async def test_named_directories_hold_in_another_driver(place: Place) -> None:
     assert not set(place.files()) & {"p=2/old", "p=1/q=1/old"}
 
 
-async def test_replace_under_the_same_names(place: Place) -> None:
-    for number in range(4):
-        place.write(f"p=1/part-{number}", b"old")
-    await place.run_job({"p=1/part-0": b"new", "p=1/part-1": b"new"}, config=config("replace"))
-    assert place.files() == {"p=1/part-0": b"new", "p=1/part-1": b"new"}
-    assert place.temporary() == set()
-
-
 async def test_plan_of_a_refused_job_names_nothing_that_makes_room(place: Place) -> None:
     place.write("p=1/part-0", b"old")
     place.write("p=2", b"exists where a directory goes")

@@ -68,15 +68,6 @@ async def test_healthy(profile: str, choices: dict[str, bool], calls: int) -> No
     assert place.temporary() == set()
 
 
-async def test_disabled() -> None:
-    place, error, deletes = await committed(CommitterConfig(cleanup_skipped=True))
-    assert error is None
-    assert {call.path.name for call in deletes} <= {".committing"} | {
-        call.path.name for call in deletes if call.path.parent.name == ".committing"
-    }
-    assert has_in_job(place, "job-1", "outcome")
-
-
 @pytest.mark.parametrize("times", [1, None])
 async def test_task_directories_fail_and_their_parent_works(times: int | None) -> None:
     place, error, deletes = await committed(CommitterConfig(), attempt_fails(times))
@@ -97,13 +88,6 @@ async def test_all_or_their_parent_alone_fail(marked: bool, alone: bool) -> None
     place.store.faults.clear()
     assert (await place.recover("job-1")).success
     assert place.temporary() == set()
-
-
-async def test_all_fail_and_it_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
-    config = CommitterConfig(cleanup_failures_ignored=True)
-    _place, error, _deletes = await committed(config, attempt_fails(None), parent_fails(None))
-    assert error is None
-    assert "cleanup of job job-1 failed" in caplog.text
 
 
 async def test_tasks_directory_absent() -> None:
