@@ -246,7 +246,7 @@ async def test_what_cannot_be_renamed_at_once_is_linked(
 async def test_a_name_that_no_file_can_have_leaves_no_directory_among_the_files(
     local: LocalStore, tmp_path: Path, count: int, others: int
 ) -> None:
-    """What was renamed before it is looked at, whatever is raised."""
+    """Whatever is raised, those that were renamed before are looked at."""
     renames = into(tmp_path, count)
     crowd(tmp_path, others)
     for number, put in ((0, Path.mkdir), (1, lambda path: path.symlink_to("/nowhere"))):
