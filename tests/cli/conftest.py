@@ -149,24 +149,25 @@ class Lake:
 
     def aborted(self, job_id: str = "aborted") -> None:
         """A job whose driver died after its decision against it."""
-        self.open(job_id)
+        self._died(job_id, Fault(kind="crash_after", operation="put", path="/decision"), aborts=True)
 
-        async def work() -> None:
-            store = FaultyStore(LocalStore(), [Fault(kind="crash_after", operation="put", path="/decision")])
-            job = await committer.attach_job(self.path, job_id=job_id, storage_options={"store": store})
-            with pytest.raises(SimulatedCrash):
-                await job.abort()
+    def prepare(self, state: str, job_id: str = "j") -> None:
+        """A job in a state that is named as above; or none, one by message, one whose outcome is kept."""
+        if state == "kept":
+            self.committed(job_id, config=committer.CommitterConfig(outcome_kept=True))
+        elif state == "message":
+            self.open(job_id, delivery="message")
+        elif state != "none":
+            getattr(self, state)(job_id)
 
-        asyncio.run(work())
-
-    def _died(self, job_id: str, fault: Fault, **options: Any) -> None:
+    def _died(self, job_id: str, fault: Fault, *, aborts: bool = False, **options: Any) -> None:
         self.open(job_id, **options)
 
         async def work() -> None:
             store = FaultyStore(LocalStore(), [fault])
             job = await committer.attach_job(self.path, job_id=job_id, storage_options={"store": store})
             with pytest.raises(SimulatedCrash):
-                await job.commit()
+                await (job.abort() if aborts else job.commit())
 
         asyncio.run(work())
 

@@ -23,16 +23,11 @@ def spaced(tmp_path: Path) -> Lake:
 
 
 def prepare(lake: Lake, state: str) -> None:
-    if state == "kept":
-        lake.committed("j", config=committer.CommitterConfig(outcome_kept=True))
-    elif state == "locked":
+    if state == "locked":
         lake.begun("owner")
         lake.entry("owner")
-        lake.open("j")
-    elif state == "message":
-        lake.open("j", delivery="message")
-    else:
-        getattr(lake, state)("j")
+        state = "open"
+    lake.prepare(state)
 
 
 @pytest.mark.parametrize(

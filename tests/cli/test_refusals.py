@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import committer
 from tests.cli.conftest import Lake, Run
 from tests.cli.test_processes import Terminal, lines_of
 
@@ -28,16 +27,6 @@ COMMANDS = {
     "uploads expect": ["0"],
 }
 OF_JOBS = ["plan", "commit", "recover", "abort", "cleanup"]
-
-
-def prepared(lake: Lake, state: str) -> None:
-    """A job `j` in a state."""
-    if state == "kept":
-        lake.committed("j", config=committer.CommitterConfig(outcome_kept=True))
-    elif state == "message":
-        lake.open("j", delivery="message")
-    elif state != "none":
-        getattr(lake, state)("j")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +52,7 @@ def test_what_will_be_refused_is_never_asked_about(
     lake: Lake, state: str, words: list[str], code: int, said: str
 ) -> None:
     """At a real terminal, where a person would be asked."""
-    prepared(lake, state)
+    lake.prepare(state)
     name, *more = words
     arguments = [name, str(lake.path), *more, "j"] if "--job" in more else [name, str(lake.path), "j", *more]
     terminal = Terminal([sys.executable, "-m", "committer.cli", *arguments])
