@@ -13,7 +13,7 @@ from committer.stores.local import LocalStore
 class HookedStore(LocalStore):
     """The local store. Once, right before a file of a name is created or renamed to it, it lets something else happen."""
 
-    def arm(self, name: str, action: Callable[[], Awaitable[None]]) -> HookedStore:
+    def arm(self, name: str, action: Callable[[], Awaitable[object]]) -> HookedStore:
         """Sets the name and what happens."""
         self.fired = 0
         self._name, self._action = name, action
