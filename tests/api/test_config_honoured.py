@@ -114,7 +114,7 @@ async def test_weights_say_what_calls_cost_of_the_rate(field: str, kind: str) ->
 
 
 async def test_a_rate_can_be_lowered_in_a_living_process() -> None:
-    """What Hadoop's documents advise a user whose account is overloaded: reduce fs.azure.io.rate.limit."""
+    """Hadoop's documents advise it where an account is overloaded: reduce fs.azure.io.rate.limit."""
     place = MemoryPlace("local")
     runtime = VirtualRuntime()
     with use_runtime(runtime):

@@ -270,7 +270,7 @@ async def test_old_files_are_listed_in_many_directories_at_once(place: Place, sc
 
 @pytest.mark.parametrize("leads_to", ["elsewhere", "p=1"])
 async def test_a_named_directory_that_is_a_link_is_refused(tmp_path: Path, leads_to: str) -> None:
-    """What is behind it belongs to another directory: a job that writes nothing there must not empty that."""
+    """Files behind it belong to another directory: a job that writes nothing there must not empty that."""
     table, precious = tmp_path / "table", tmp_path / leads_to
     if leads_to == "p=1":
         precious = table / "p=1"

@@ -194,7 +194,7 @@ def test_a_job_that_is_not_there(run: Run, lake: Lake, name: str, yes: bool) -> 
 @pytest.mark.parametrize("place", ["_temporary", "", "00", "setup"])
 @pytest.mark.parametrize("command", ["plan", "commit", "recover", "recover --rollback", "abort"])
 def test_no_plan_is_made_through_a_link(run: Run, lake: Lake, place: str, command: str) -> None:
-    """What a command would do is not foreseen where it stops at once, and no flag leads past it."""
+    """No command that stops at once says what it would do, and no flag leads past it."""
     lake.open("open")
     there = lake.temporary if place == "_temporary" else lake.in_job("open", place)
     there.rename(lake.path / "moved")

@@ -124,7 +124,7 @@ async def test_what_is_written_by_path_beside_files_opened_at_once_is_not_lost(
 
 
 async def test_blocking_files_in_all_threads_of_the_loop_can_be_written(place: MemoryPlace, config: Make) -> None:
-    """What the docstring of `open_blocking` shows, many at once."""
+    """As the docstring of `open_blocking` shows, many at once."""
     pool = ThreadPoolExecutor(2)
     asyncio.get_running_loop().set_default_executor(pool)
     async with place.open_job(config=config()) as job:

@@ -292,7 +292,7 @@ async def test_power_loss_at_every_moment_of_a_rollback(name: str, delivery: Del
 
 @pytest.mark.parametrize("name", ["fresh", "append", "same-names", "replace"])
 async def test_power_loss_at_every_moment_of_a_job_in_hadoops_layout(name: str, tally: Tally) -> None:
-    """What a driver takes has left the place where tasks commit: never may a power loss leave it in neither."""
+    """A directory that a driver takes leaves the place where tasks commit: no power loss may leave it in neither."""
     wrong = await _lose_power(name, "listing", 2, tally, committer_name="file-v1")
     wrong += await _lose_power_while_rolled_back(name, "listing", 1, tally, "file-v1")
     assert not wrong, _report(wrong)

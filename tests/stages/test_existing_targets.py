@@ -15,7 +15,7 @@ REPLACE = CommitterConfig(existing_target="replace")
 
 @pytest.mark.parametrize(("again", "says"), [("nightly", True), ("another", False)])
 async def test_a_job_id_that_committed_there_before_is_told(place: Place, again: str, says: bool) -> None:
-    """Who runs a cell of a notebook again is not told to remove what it wrote the first time, and no more."""
+    """A user who runs a notebook's cell again is not advised just to remove the files of its first run."""
     await place.run_job({"a/part-0": b"1"}, job_id="nightly")
     async with place.open_job(job_id=again) as job:
         await place.run_task(job, 0, {"a/part-0": b"1"})

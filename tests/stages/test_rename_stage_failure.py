@@ -34,7 +34,7 @@ async def test_resilience_is_as_expected(place: Place) -> None:
 
 @pytest.mark.parametrize(("kind", "outcome"), [("unavailable", "partial"), ("unanswered", "unknown")])
 async def test_renames_that_never_come_through(place: Place, kind: str, outcome: str) -> None:
-    """What the store says was not done is not unknown; the files are where they were."""
+    """A rename that the store says was not done is not unknown; the files are where they were."""
     job = await place.open_job(job_id="job-1")
     await place.run_task(job, 0, {"part": b"1"})
     place.faults(renames(kind=kind, path="/tasks/", times=None))

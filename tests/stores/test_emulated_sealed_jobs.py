@@ -126,7 +126,7 @@ async def test_a_job(lake: AdlsLake, delivery: str) -> None:
 
 @pytest.mark.parametrize("delivery", ["listing", "message"])
 async def test_strays_before_every_rename_and_listing(lake: AdlsLake, delivery: str) -> None:
-    """What comes before the seal keeps a directory from being renamed as a whole; what comes later goes elsewhere."""
+    """A stray file written before the seal keeps a directory from being renamed as a whole; a later one goes elsewhere."""
     table = Table(lake, lake.root / "table")
     driver = await table.prepare(delivery)
 
