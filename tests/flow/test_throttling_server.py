@@ -56,15 +56,7 @@ class ThrottlingStore(MemoryStore):
         self._level = rate * (saved_s or 0.0)
         self._at = 0.0
 
-    async def rename_file(
-        self,
-        source: StorePath,
-        destination: StorePath,
-        *,
-        replace: bool = False,
-        identity: str | None = None,
-        version: str | None = None,
-    ) -> None:
+    async def rename_file(self, source: StorePath, destination: StorePath, **_choices: object) -> None:
         await self.runtime.sleep(self.latency_s * self._chance.random())
         admitted = self._admit()
         (self.served if admitted else self.refused)[int(self.runtime.monotonic())] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -92,18 +93,10 @@ class _Dying(PowerStore):
 
     alive = False
 
-    async def put(
-        self,
-        path: StorePath,
-        data: bytes,
-        *,
-        exclusive: bool = False,
-        temporary: StorePath | None = None,
-        durable: bool = False,
-    ) -> FileStatus:
+    async def put(self, path: StorePath, data: bytes, **rest: Any) -> FileStatus:
         if path.name == "outcome" and not self.alive:
             raise SimulatedCrash
-        return await super().put(path, data, exclusive=exclusive, temporary=temporary, durable=durable)
+        return await super().put(path, data, **rest)
 
 
 def _store(situation: Situation, seeds: int, *, dying: bool = False) -> PowerStore:

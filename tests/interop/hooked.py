@@ -19,18 +19,10 @@ class HookedStore(LocalStore):
         self._name, self._action = name, action
         return self
 
-    async def rename_file(
-        self,
-        source: StorePath,
-        destination: StorePath,
-        *,
-        replace: bool = False,
-        identity: str | None = None,
-        version: str | None = None,
-    ) -> None:
+    async def rename_file(self, source: StorePath, destination: StorePath, **choices: Any) -> None:
         """Maybe acts, then renames."""
         await self._maybe(destination)
-        await super().rename_file(source, destination, replace=replace, identity=identity, version=version)
+        await super().rename_file(source, destination, **choices)
 
     async def put(self, path: StorePath, data: bytes, **choices: Any) -> FileStatus:
         """Maybe acts, then writes."""
