@@ -24,6 +24,7 @@ from committer.spark.protocol_jar import NEWEST, OLDEST
 from tests.fetched import FETCHED
 
 from . import releases
+from .conftest import wrapper
 
 ROOT = Path(__file__).parents[2]
 # Beside PySpark.
@@ -154,8 +155,7 @@ def failing_compiler(directory: Path) -> dict[str, str]:
     """An environment in which javac does not work."""
     javac = directory / "jdk" / "bin" / "javac"
     javac.parent.mkdir(parents=True)
-    javac.write_text("#!/bin/sh\necho no compiler >&2\nexit 2\n")
-    javac.chmod(0o755)
+    wrapper(javac, "echo no compiler >&2\nexit 2")
     return {**os.environ, "JAVA_HOME": str(directory / "jdk")}
 
 
